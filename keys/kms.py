@@ -1,0 +1,118 @@
+"""The one interface to a key management service, and an in-memory one.
+
+A KMS holds master keys and never gives them away: it wraps (encrypts) and unwraps the keys that
+encrypt data. The interface is that of ``pyarrow.parquet.encryption.KmsClient``, so a client
+written for pyarrow serves here as it is, without inheriting from :class:`KmsClient`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+
+KEY_SIZES = (16, 24, 32)
+_NONCE_SIZE = 12
+_TAG_SIZE = 16
+
+
+class KmsClient(ABC):
+    """Wraps and unwraps keys with master keys that it knows by name."""
+
+    @abstractmethod
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:
+        """Encrypt a key with a master key; the result is text, or bytes of ASCII text.
+
+        Raises
+        ------
+        KeyRetrievalError
+            Or a child of it, if the master key is unknown or cannot be used.
+        """
+
+    @abstractmethod
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """The key that :meth:`wrap_key` encrypted.
+
+        Raises
+        ------
+        KeyRetrievalError
+            Or a child of it, if the master key is unknown, cannot be used, or does not fit.
+        """
+
+
+class InMemoryKms(KmsClient):
+    """Master keys held in memory, for tests and for keys that come from elsewhere.
+
+    Wraps as parquet-java's local wrapping does: base64 of nonce (12 bytes), AES-GCM ciphertext and
+    tag (16 bytes), with the master key's name in UTF-8 as additional authenticated data.
+
+    Parameters
+    ----------
+    keys : mapping of str to bytes
+        Master keys of 16, 24 or 32 bytes, by name.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes]):
+        for name, key in keys.items():
+            check_key(key, name)
+        self._keys = {name: bytes(key) for name, key in keys.items()}
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        return wrap_locally(self._key(master_key_identifier), key_bytes,
+                            master_key_identifier.encode())
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        try:
+            return unwrap_locally(self._key(master_key_identifier), wrapped_key,
+                                  master_key_identifier.encode())
+        except KeyUnwrapError:
+            raise KeyUnwrapError(f"the wrapped key does not open with master key "
+                                 f"{master_key_identifier!r}") from None
+
+    def _key(self, name: str) -> bytes:
+        try:
+            return self._keys[name]
+        except KeyError:
+            raise KeyNotFoundError(f"no master key named {name!r}; there are: "
+                                   f"{', '.join(sorted(self._keys)) or 'none'}") from None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} with keys {sorted(self._keys)}>"
+
+
+def check_key(key: bytes, name: str) -> None:
+    """Raise ValueError unless ``key`` has the length of an AES key."""
+    if not isinstance(key, bytes | bytearray) or len(key) not in KEY_SIZES:
+        raise ValueError(f"key {name!r} must be 16, 24 or 32 bytes long")
+
+
+def wrap_locally(key: bytes, plaintext: bytes, aad: bytes) -> str:
+    """Base64 of nonce (12), AES-GCM ciphertext and tag (16); a new random nonce every time."""
+    nonce = os.urandom(_NONCE_SIZE)
+    return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, plaintext, aad)).decode("ascii")
+
+
+def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
+    """The plaintext of :func:`wrap_locally`.
+
+    Raises
+    ------
+    KeyUnwrapError
+        If it does not authenticate with this key and AAD, or is no base64.
+    """
+    try:
+        raw = base64.b64decode(wrapped, validate=True)
+        if len(raw) < _NONCE_SIZE + _TAG_SIZE:
+            raise InvalidTag
+        return AESGCM(key).decrypt(raw[:_NONCE_SIZE], raw[_NONCE_SIZE:], aad)
+    except (binascii.Error, ValueError, InvalidTag):
+        raise KeyUnwrapError("a wrapped key does not open with the key given") from None

@@ -1,0 +1,108 @@
+"""The errors of secure_bloom: one base class, one child for each thing a caller can do about it.
+
+Every error may carry where it happened (``file``, ``row_group``, ``column``); lower layers raise
+without knowing it and :func:`located` fills it in on the way up. No message ever holds key bytes,
+plaintext or a probe value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class SecureBloomError(Exception):
+    """Base of all errors raised on purpose by secure_bloom.
+
+    Attributes
+    ----------
+    file : str or None
+        Name of the file concerned.
+    row_group : int or None
+        Row-group number, counted from 0.
+    column : str or None
+        Dotted path of the leaf column.
+    """
+
+    def __init__(self, message: str, *, file: str | None = None,
+                 row_group: int | None = None, column: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.row_group = row_group
+        self.column = column
+
+    def __str__(self) -> str:
+        where = []
+        if self.file is not None:
+            where.append(f"file {self.file}")
+        if self.row_group is not None:
+            where.append(f"row group {self.row_group}")
+        if self.column is not None:
+            where.append(f"column {self.column}")
+        return f"{', '.join(where)}: {self.message}" if where else self.message
+
+    def __reduce__(self):
+        # Exceptions cross process borders in Spark; keep the attributes when pickled.
+        return _rebuild, (type(self), self.message, self.file, self.row_group, self.column)
+
+
+def _rebuild(cls, message, file, row_group, column):
+    return cls(message, file=file, row_group=row_group, column=column)
+
+
+class FileError(SecureBloomError):
+    """The bytes of a file are not what they have to be."""
+
+
+class FormatError(FileError):
+    """A file is truncated or does not follow the Parquet format."""
+
+
+class AuthenticationError(FileError):
+    """An encrypted module did not authenticate.
+
+    A wrong key, a wrong AAD prefix, changed bytes and a module moved from another place all look
+    the same to AES-GCM, so the message says where, never why.
+    """
+
+
+class KeyRetrievalError(SecureBloomError):
+    """A key could not be had."""
+
+
+class KeyNotFoundError(KeyRetrievalError):
+    """No key is known for a column, a footer or a key name."""
+
+
+class KeyUnwrapError(KeyRetrievalError):
+    """A wrapped key could not be unwrapped: another master key, or changed key material."""
+
+
+class KeyringError(KeyRetrievalError):
+    """A keyring file is missing, malformed, or readable by others."""
+
+
+class UnsupportedError(SecureBloomError):
+    """The file or the request is valid, but this software does not handle it."""
+
+
+class ColumnError(SecureBloomError, ValueError):
+    """A column does not exist or cannot have a Bloom filter."""
+
+
+class MissingExtraError(SecureBloomError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+@contextmanager
+def located(*, file: str | None = None, row_group: int | None = None,
+            column: str | None = None) -> Iterator[None]:
+    """Add the place to any :class:`SecureBloomError` that passes through and lacks it."""
+    try:
+        yield
+    except SecureBloomError as error:
+        error.file = error.file if error.file is not None else file
+        error.row_group = error.row_group if error.row_group is not None else row_group
+        error.column = error.column if error.column is not None else column
+        raise

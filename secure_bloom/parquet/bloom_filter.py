@@ -1,0 +1,116 @@
+"""A Bloom filter in a Parquet file: header and bitset, plain or as two encrypted modules.
+
+    plain       header | bitset
+    encrypted   module of the header (type 8) | module of the bitset (type 9)
+
+The one rule: a filter is encrypted if, and only if, its column is, with the column's key.
+"""
+
+from __future__ import annotations
+
+from secure_bloom.errors import AuthenticationError, FormatError, located
+from secure_bloom.parquet.footer import ColumnChunk
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
+from secure_bloom.parquet.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
+from secure_bloom.sbbf import SplitBlockBloomFilter
+
+_MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
+
+
+def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[bytes | memoryview]:
+    """The bytes to write for the filter of a column chunk, in two parts."""
+    header = encode_header(filter_.num_bytes)
+    if chunk.cipher is None:
+        return [header, filter_.bitset]
+    return [chunk.cipher.encrypt(header, chunk.aad(ModuleType.BLOOM_FILTER_HEADER)),
+            chunk.cipher.encrypt(filter_.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))]
+
+
+def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter | None:
+    """The filter of a column chunk; None where it has none.
+
+    Parameters
+    ----------
+    source : pyarrow.NativeFile or the like
+        Has ``read_at(nbytes, offset)``.
+    chunk : ColumnChunk
+    end : int
+        Where the footer begins: nothing of a filter may lie beyond.
+
+    Raises
+    ------
+    FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
+        With row group and column. Nothing is returned of a filter that does not open.
+    """
+    with located(**chunk.place):
+        where = chunk.bloom_filter
+        if where is None:
+            return None
+        encrypted = chunk.cipher is not None
+        data = _FilterBytes(source, *where, end)
+        bitset = _read_encrypted(data, chunk) if encrypted else _read_plain(data)
+        return SplitBlockBloomFilter.from_bitset(bitset, column_type=chunk.column.type)
+
+
+def _read_plain(data: _FilterBytes) -> bytes:
+    num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
+    data.take(header_size)
+    return data.take(num_bytes)
+
+
+def _read_encrypted(data: _FilterBytes, chunk: ColumnChunk) -> bytes:
+    header = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
+                                  chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
+    num_bytes, _ = decode_header(header)
+    module = data.take_module(num_bytes + OVERHEAD)
+    bitset = chunk.cipher.decrypt(module, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+    if len(bitset) != num_bytes:
+        raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, "
+                          f"the bitset has {len(bitset)}")
+    return bitset
+
+
+class _FilterBytes:
+    """The bytes from a filter's offset on: read at once where the footer gives their length."""
+
+    def __init__(self, source, offset: int, length: int | None, end: int):
+        if not 0 < offset < end:
+            raise FormatError(f"the Bloom filter offset {offset} lies outside the data, "
+                              f"which ends at {end}")
+        if length is not None and not 0 < length <= end - offset:
+            raise FormatError(f"the Bloom filter length {length} at offset {offset} reaches "
+                              f"outside the data, which ends at {end}")
+        self._source = source
+        self._position = offset
+        self._end = end if length is None else offset + length
+        self._buffer = b"" if length is None else self._read(offset, length)
+
+    def peek(self, size: int) -> bytes:
+        """Up to ``size`` next bytes, fewer where the data ends."""
+        size = min(size, self._end - self._position)
+        if len(self._buffer) < size:
+            self._buffer = self._read(self._position, size)
+        return self._buffer[:size]
+
+    def take(self, size: int) -> bytes:
+        """Exactly ``size`` bytes."""
+        data = self.peek(size)
+        if len(data) < size:
+            raise FormatError(f"the Bloom filter needs {size} more bytes, {len(data)} are there")
+        self._buffer = self._buffer[size:]
+        self._position += size
+        return data
+
+    def take_module(self, max_size: int) -> bytes:
+        """A whole encrypted module; a length that cannot be right counts as tampering."""
+        length = module_length(self.peek(LENGTH_SIZE))
+        if length is None or length > min(max_size, self._end - self._position):
+            raise AuthenticationError("an encrypted module has a wrong length")
+        return self.take(length)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        data = memoryview(self._source.read_at(size, offset))
+        if len(data) < size:
+            raise FormatError(f"the file ends at {offset + len(data)}, "
+                              f"a Bloom filter was to reach {offset + size}")
+        return data

@@ -1,0 +1,382 @@
+"""The footer of a Parquet file: open it, change it, write it back, in every encryption mode.
+
+The end of a file (parquet-format README; Encryption.md, sections 5.4 and 5.5):
+
+    plaintext   FileMetaData | length (4) | "PAR1"
+    signed      FileMetaData | nonce (12) | tag (16) | length (4), includes the 28 | "PAR1"
+    encrypted   FileCryptoMetaData | module of FileMetaData | length (4) of both | "PARE"
+
+A column with a key of its own has its ColumnMetaData in a module (type 1) of its own; under a
+plaintext footer a redacted copy of it stands beside, which readers without the key use. Where a
+Bloom filter is (fields 14 and 15) goes into the module, and into the copy where there is one.
+
+Everything that is not changed is written back as it was, unknown fields included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.modules import (
+    NONCE_SIZE,
+    TAG_SIZE,
+    ModuleCipher,
+    ModuleType,
+    module_aad,
+    module_length,
+)
+from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
+from secure_bloom.parquet.thrift import Struct
+
+TAIL_SIZE = 8  #: footer length and magic
+MAGIC = b"PAR1"
+MAGIC_ENCRYPTED = b"PARE"
+_SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
+
+_ALGORITHM_LAYOUT = {1: {}, 2: {}}
+_ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
+_FILE_CRYPTO_LAYOUT = {1: _ALGORITHM_LAYOUT}
+_COLUMN_META_LAYOUT: dict = {}
+_COLUMN_CHUNK_LAYOUT = {3: _COLUMN_META_LAYOUT, 8: {1: {}, 2: {}}}
+_FILE_META_LAYOUT = {
+    2: [SCHEMA_ELEMENT_LAYOUT],
+    4: [{1: [_COLUMN_CHUNK_LAYOUT]}],
+    8: _ALGORITHM_LAYOUT,
+}
+
+# Field ids of parquet.thrift that this module names.
+_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
+_FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
+_ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # FileMetaData
+
+
+@dataclass(frozen=True)
+class EncryptionAlgorithm:
+    """The EncryptionAlgorithm union of a file.
+
+    Attributes
+    ----------
+    name : str
+        ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
+    aad_prefix : bytes or None
+        The prefix that the file stores.
+    aad_file_unique : bytes
+    supply_aad_prefix : bool
+        Whether the reader must supply the prefix, since the file does not store it.
+    """
+
+    name: str
+    aad_prefix: bytes | None
+    aad_file_unique: bytes
+    supply_aad_prefix: bool
+
+    @classmethod
+    def of(cls, union) -> EncryptionAlgorithm:
+        """Read the union."""
+        if not isinstance(union, Struct) or len(union.fields) != 1 \
+                or not isinstance(union.fields[0][2], Struct):
+            raise FormatError("the encryption algorithm is missing or malformed")
+        number, _, fields = union.fields[0]
+        if number not in _ALGORITHM_NAMES:
+            raise UnsupportedError(f"unknown encryption algorithm {number}")
+        return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
+                   bool(fields.get_bool(3)))
+
+
+class Footer:
+    """An open footer.
+
+    Parameters
+    ----------
+    content : bytes
+        What stands between the last page, index or filter and the last 8 bytes of the file.
+    magic : bytes
+        The last 4 bytes of the file.
+    keys : KeyRetriever, optional
+        See :mod:`secure_bloom.keys.retrieval`. Not needed for what is in plaintext; the signature
+        of a plaintext footer is verified only with them.
+    start : int
+        Where the footer begins in the file: no filter reaches beyond.
+
+    Raises
+    ------
+    FormatError, AuthenticationError, KeyRetrievalError
+        If the footer is malformed, is not what the key says, or its key cannot be had.
+    """
+
+    def __init__(self, content: bytes, magic: bytes, keys=None, *, start: int = 0):
+        self.start = start
+        self._keys = keys
+        self._crypto: Struct | None = None
+        self.signature_verified = False
+        if magic == MAGIC_ENCRYPTED:
+            self._open_encrypted(content)
+        elif magic == MAGIC:
+            self._open_plaintext(content)
+        else:
+            raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
+                              "or it is truncated")
+        self.columns = leaf_columns(_structs(self._file_meta, 2))
+        self.row_groups = [self._chunks(number, group)
+                           for number, group in enumerate(_structs(self._file_meta, 4))]
+
+    @property
+    def has_encrypted_footer(self) -> bool:
+        """Whether the footer itself is encrypted."""
+        return self._crypto is not None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the file uses modular encryption at all."""
+        return self.algorithm is not None
+
+    @property
+    def created_by(self) -> str | None:
+        """The application that wrote the file."""
+        return self._file_meta.get_string(6)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the file."""
+        return self._file_meta.get_int(3) or 0
+
+    def row_group_num_rows(self, row_group: int) -> int:
+        """Rows in a row group."""
+        return _structs(self._file_meta, 4)[row_group].get_int(3) or 0
+
+    @property
+    def footer_key_metadata(self) -> bytes | None:
+        """What the file says about its footer key."""
+        return self._crypto.get_binary(_FOOTER_KEY_METADATA) if self._crypto \
+            else self._file_meta.get_binary(_SIGNING_KEY_METADATA)
+
+    @cached_property
+    def file_aad(self) -> bytes:
+        """AAD prefix and aad_file_unique."""
+        if self.algorithm is None:
+            raise FormatError("an encrypted column in a file without an encryption algorithm")
+        supplied = getattr(self._keys, "aad_prefix", None)
+        stored = self.algorithm.aad_prefix
+        if self.algorithm.supply_aad_prefix and supplied is None:
+            raise KeyNotFoundError("the file does not store its AAD prefix; pass it as "
+                                   "ExplicitKeys(aad_prefix=...)")
+        if stored is not None and supplied is not None and stored != supplied:
+            raise AuthenticationError("the AAD prefix given is not the one that the file stores")
+        prefix = stored if stored is not None else supplied
+        return (prefix or b"") + self.algorithm.aad_file_unique
+
+    @cached_property
+    def footer_cipher(self) -> ModuleCipher:
+        """The cipher of the footer key."""
+        if self._keys is None:
+            raise KeyNotFoundError("this is encrypted with the footer key, and no keys were given")
+        return ModuleCipher(self._keys.footer_key(self.footer_key_metadata))
+
+    def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
+        """The cipher of a column's own key."""
+        if self._keys is None:
+            raise KeyNotFoundError("the column is encrypted, and no keys were given", column=path)
+        return ModuleCipher(self._keys.column_key(path, key_metadata))
+
+    def to_bytes(self) -> bytes:
+        """The footer with its changes, up to the end of the file: encrypted or signed again."""
+        for chunks in self.row_groups:
+            for chunk in chunks:
+                chunk.seal()
+        content = thrift.encode(self._file_meta)
+        magic = MAGIC
+        if self._crypto is not None:
+            crypto = thrift.encode(self._crypto)
+            content = crypto + self.footer_cipher.encrypt(content, self._footer_aad())
+            magic = MAGIC_ENCRYPTED
+        elif self.is_encrypted:
+            content += self.footer_cipher.sign(content, self._footer_aad())
+        return content + len(content).to_bytes(4, "little") + magic
+
+    def set_footer_key_metadata(self, key_metadata: bytes) -> None:
+        """Replace what the file says about its footer key."""
+        if self._crypto is not None:
+            self._crypto.set_binary(_FOOTER_KEY_METADATA, key_metadata)
+        else:
+            self._file_meta.set_binary(_SIGNING_KEY_METADATA, key_metadata)
+
+    def store_aad_prefix(self) -> None:
+        """Write the AAD prefix in use into the algorithm, so that no reader has to supply it."""
+        union = self._crypto.get(1) if self._crypto else self._file_meta.get(_ALGORITHM)
+        prefix = self.file_aad[:len(self.file_aad) - len(self.algorithm.aad_file_unique)]
+        fields = union.fields[0][2]
+        if prefix:
+            fields.set_binary(1, prefix)
+        fields.set_bool(3, False)
+
+    def _open_encrypted(self, content: bytes) -> None:
+        self._crypto, end = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
+        self.algorithm = EncryptionAlgorithm.of(self._crypto.get(1))
+        module = content[end:]
+        length = module_length(module)
+        if length is None or length > len(module):
+            raise AuthenticationError("the encrypted footer has a wrong length")
+        plaintext = self.footer_cipher.decrypt(module[:length], self._footer_aad())
+        self._file_meta, _ = thrift.decode(plaintext, _FILE_META_LAYOUT)
+
+    def _open_plaintext(self, content: bytes) -> None:
+        self._file_meta, end = thrift.decode(content, _FILE_META_LAYOUT)
+        union = self._file_meta.get(_ALGORITHM)
+        self.algorithm = EncryptionAlgorithm.of(union) if union is not None else None
+        if self.algorithm is None or self._keys is None or not self._keys.has_footer_key:
+            return
+        if len(content) - end < _SIGNATURE_SIZE:
+            raise AuthenticationError("the footer signature is missing")
+        body, signature = content[:-_SIGNATURE_SIZE], content[-_SIGNATURE_SIZE:]
+        self.footer_cipher.verify(body, signature, self._footer_aad())
+        self.signature_verified = True
+
+    def _footer_aad(self) -> bytes:
+        return module_aad(self.file_aad, ModuleType.FOOTER)
+
+    def _chunks(self, row_group: int, group: Struct) -> list[ColumnChunk]:
+        chunks = _structs(group, 1)
+        if len(chunks) != len(self.columns):
+            raise FormatError(f"the row group has {len(chunks)} columns, "
+                              f"the schema {len(self.columns)}", row_group=row_group)
+        ordinal = group.get_int(7)
+        ordinal = row_group if ordinal is None else ordinal
+        return [ColumnChunk(self, chunk, row_group, ordinal, column)
+                for chunk, column in zip(chunks, self.columns, strict=True)]
+
+
+class ColumnChunk:
+    """One column of one row group.
+
+    Attributes
+    ----------
+    row_group : int
+        Position of the row group in the file.
+    column : LeafColumn
+    """
+
+    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_struct", "column", "row_group")
+
+    def __init__(self, footer: Footer, struct: Struct, row_group: int, ordinal: int,
+                 column: LeafColumn):
+        self.row_group = row_group
+        self.column = column
+        self._footer = footer
+        self._struct = struct
+        self._ordinal = ordinal
+        self._cipher = None
+        self._meta = None  # the ColumnMetaData that was in a module, once opened
+
+    @property
+    def encryption(self) -> str | None:
+        """``"footer key"``, ``"column key"``, or None for a plaintext column."""
+        union = self._struct.get(_CRYPTO_META_DATA)
+        if union is None:
+            return None
+        if not isinstance(union, Struct) or len(union.fields) != 1 \
+                or union.fields[0][0] not in (1, 2):
+            raise FormatError("the column's crypto metadata is malformed", **self.place)
+        return "footer key" if union.fields[0][0] == 1 else "column key"
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        """What the file says about the column's own key."""
+        own = self._column_key_struct()
+        return own.get_binary(2) if own is not None else None
+
+    @property
+    def place(self) -> dict:
+        """Row group and column, as errors carry them."""
+        return {"row_group": self.row_group, "column": self.column.path}
+
+    @property
+    def cipher(self) -> ModuleCipher | None:
+        """The cipher of the column's modules; None for a plaintext column."""
+        if self._cipher is None and self.encryption is not None:
+            with located(**self.place):
+                self._cipher = self._footer.footer_cipher if self.encryption == "footer key" \
+                    else self._footer.column_cipher(self.column.path, self.key_metadata)
+        return self._cipher
+
+    def aad(self, module_type: ModuleType) -> bytes:
+        """The AAD of one of this column's modules (no page modules)."""
+        return module_aad(self._footer.file_aad, module_type, self._ordinal, self.column.ordinal)
+
+    @property
+    def bloom_filter(self) -> tuple[int, int | None] | None:
+        """Offset of the Bloom filter in the file and its length where stored; None without one.
+
+        Under a plaintext footer this is known without the column's key.
+
+        Raises
+        ------
+        KeyRetrievalError, AuthenticationError
+            If the column's metadata is encrypted and does not open.
+        """
+        try:
+            meta = self._metadata()
+        except KeyNotFoundError:
+            meta = self._struct.get(_META_DATA)  # the redacted copy says it too
+            if meta is None:
+                raise
+        offset = meta.get_int(_BLOOM_OFFSET)
+        return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
+
+    def set_bloom_filter(self, offset: int, length: int) -> None:
+        """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        metas = [self._metadata()]
+        redacted = self._struct.get(_META_DATA)
+        if redacted is not None and redacted is not metas[0]:
+            metas.append(redacted)
+        for meta in metas:
+            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
+            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+
+    def set_key_metadata(self, key_metadata: bytes) -> None:
+        """Replace what the file says about the column's own key."""
+        self._column_key_struct().set_binary(2, key_metadata)
+
+    def seal(self) -> None:
+        """Encrypt the column's metadata again where it was opened from a module."""
+        if self._meta is not None:
+            module = self.cipher.encrypt(thrift.encode(self._meta),
+                                         self.aad(ModuleType.COLUMN_META_DATA))
+            self._struct.set_binary(_ENCRYPTED_META_DATA, module)
+
+    def _column_key_struct(self) -> Struct | None:
+        union = self._struct.get(_CRYPTO_META_DATA)
+        return union.get(2) if isinstance(union, Struct) else None
+
+    def _metadata(self) -> Struct:
+        """The column's ColumnMetaData: the encrypted one where there is one."""
+        if self._meta is not None:
+            return self._meta
+        with located(**self.place):
+            module = self._struct.get_binary(_ENCRYPTED_META_DATA)
+            if module is not None:
+                plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
+                self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
+                return self._meta
+            meta = self._struct.get(_META_DATA)
+            if not isinstance(meta, Struct):
+                raise FormatError("the column has no metadata")
+            return meta
+
+
+def _structs(struct: Struct, field_id: int) -> list[Struct]:
+    value = struct.get(field_id)
+    if isinstance(value, list):
+        return value
+    if value is None or value[:1] < b"\x10":  # absent, or an empty list of another type
+        return []
+    raise FormatError(f"Thrift field {field_id} is no list of structures")

@@ -1,0 +1,120 @@
+"""BloomFilterHeader (parquet.thrift), in Thrift's compact protocol.
+
+    1: i32 numBytes                            size of the bitset that follows
+    2: union algorithm { 1: SplitBlockAlgorithm }
+    3: union hash { 1: XxHash }
+    4: union compression { 1: Uncompressed }
+"""
+
+from __future__ import annotations
+
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES
+
+MAX_HEADER_SIZE = 1024  #: more than any header needs; a plain one has 15 bytes
+
+_UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
+
+
+def encode_header(num_bytes: int) -> bytes:
+    """The header of a bitset of ``num_bytes`` bytes: split-block, XXH64, uncompressed."""
+    transport = TMemoryBuffer()
+    protocol = TCompactProtocol(transport)
+    protocol.writeStructBegin("BloomFilterHeader")
+    protocol.writeFieldBegin("numBytes", TType.I32, 1)
+    protocol.writeI32(num_bytes)
+    protocol.writeFieldEnd()
+    for field_id, name in _UNIONS.items():
+        protocol.writeFieldBegin(name, TType.STRUCT, field_id)
+        _write_union(protocol)
+        protocol.writeFieldEnd()
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+    return transport.getvalue()
+
+
+def decode_header(data: bytes) -> tuple[int, int]:
+    """Size of the bitset, and of the header itself, both in bytes.
+
+    Bytes after the header are ignored: the bitset, or zeros that pad an encrypted header.
+
+    Raises
+    ------
+    FormatError
+        If the header is cut off, malformed, or claims a size that no bitset has.
+    UnsupportedError
+        If the header is valid but names an algorithm, hash or compression other than the ones
+        above, or a bitset that is no whole number of blocks: such a filter tells nothing here.
+    """
+    transport = TMemoryBuffer(bytes(data[:MAX_HEADER_SIZE]))
+    protocol = TCompactProtocol(transport, string_length_limit=MAX_HEADER_SIZE,
+                                container_length_limit=MAX_HEADER_SIZE)
+    try:
+        num_bytes, unions = _read_fields(protocol)
+    except (EOFError, TProtocolException, AssertionError, ValueError, KeyError, IndexError):
+        raise FormatError("the Bloom filter header is cut off or malformed") from None
+    missing = [name for field_id, name in _UNIONS.items() if field_id not in unions]
+    if num_bytes is None or missing:
+        raise FormatError("the Bloom filter header lacks "
+                          + ", ".join((["numBytes"] if num_bytes is None else []) + missing))
+    for field_id, name in _UNIONS.items():
+        if unions[field_id] != 1:
+            raise UnsupportedError(f"the Bloom filter has an unknown {name} "
+                                   f"(union member {unions[field_id]})")
+    if not 0 < num_bytes <= MAX_BYTES:
+        raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes; "
+                          f"1 to {MAX_BYTES} are possible")
+    if num_bytes % BYTES_PER_BLOCK:
+        raise UnsupportedError(f"the bitset has {num_bytes} bytes, "
+                               f"which is no multiple of {BYTES_PER_BLOCK}")
+    return num_bytes, transport.cstringio_buf.tell()
+
+
+def _write_union(protocol: TCompactProtocol) -> None:
+    """A union with its first member, an empty structure."""
+    protocol.writeStructBegin("")
+    protocol.writeFieldBegin("", TType.STRUCT, 1)
+    protocol.writeStructBegin("")
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+    protocol.writeFieldEnd()
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+
+
+def _read_fields(protocol: TCompactProtocol) -> tuple[int | None, dict[int, int]]:
+    """numBytes, and for each union the id of the member that is set (0: none)."""
+    num_bytes, unions = None, {}
+    protocol.readStructBegin()
+    while True:
+        _, type_, field_id = protocol.readFieldBegin()
+        if type_ == TType.STOP:
+            break
+        if field_id == 1 and type_ == TType.I32:
+            num_bytes = protocol.readI32()
+        elif field_id in _UNIONS and type_ == TType.STRUCT:
+            unions[field_id] = _read_union(protocol)
+        else:
+            protocol.skip(type_)
+        protocol.readFieldEnd()
+    protocol.readStructEnd()
+    return num_bytes, unions
+
+
+def _read_union(protocol: TCompactProtocol) -> int:
+    member = 0
+    protocol.readStructBegin()
+    while True:
+        _, type_, field_id = protocol.readFieldBegin()
+        if type_ == TType.STOP:
+            break
+        member = member or field_id
+        protocol.skip(type_)
+        protocol.readFieldEnd()
+    protocol.readStructEnd()
+    return member

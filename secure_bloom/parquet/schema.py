@@ -1,0 +1,214 @@
+"""Leaf columns of a Parquet schema: dotted path, ordinal, and how their values are stored.
+
+A schema is a list of SchemaElement in depth-first order (parquet.thrift). A leaf is an element
+without children; its ordinal counts leaves and is the column ordinal of modules and row groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from secure_bloom.errors import FormatError
+from secure_bloom.parquet.thrift import Struct
+
+PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
+                  "FIXED_LEN_BYTE_ARRAY")
+
+#: what of SchemaElement has to be decoded: the LogicalType union with its parameters
+LOGICAL_TYPE_LAYOUT = {
+    5: {},
+    7: {2: {1: {}, 2: {}, 3: {}}},
+    8: {2: {1: {}, 2: {}, 3: {}}},
+    10: {},
+}
+SCHEMA_ELEMENT_LAYOUT = {10: LOGICAL_TYPE_LAYOUT}
+
+_MAX_SCHEMA_DEPTH = 200
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """How the values of a leaf column are stored, and so hashed.
+
+    Attributes
+    ----------
+    physical_type : str
+        Parquet's name: INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY
+        or BOOLEAN.
+    length : int
+        Bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
+    arrow_type : pyarrow.DataType or None
+        The type of the values as Arrow has them; None where values cannot be hashed (BOOLEAN and
+        logical types without a unique or known encoding).
+    """
+
+    physical_type: str
+    length: int
+    arrow_type: pa.DataType | None
+
+    @property
+    def can_have_filter(self) -> bool:
+        """Whether a Bloom filter over this column can be built and asked."""
+        return self.arrow_type is not None
+
+    def __str__(self) -> str:
+        length = f"({self.length})" if self.length else ""
+        return f"{self.physical_type}{length}" + (f" {self.arrow_type}" if self.arrow_type else "")
+
+
+@dataclass(frozen=True)
+class LeafColumn:
+    """A leaf of the schema.
+
+    Attributes
+    ----------
+    ordinal : int
+        Position among all leaves, from 0.
+    path : str
+        Dotted path, as parquet-java writes it: ``address.city``, ``tags.list.element``.
+    parts : tuple of str
+        The path, not joined.
+    type : ColumnType
+    """
+
+    ordinal: int
+    path: str
+    parts: tuple[str, ...]
+    type: ColumnType
+
+
+def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
+    """The leaf columns of a schema, in the order of their ordinals.
+
+    Raises
+    ------
+    FormatError
+        If the elements form no tree.
+    """
+    leaves: list[LeafColumn] = []
+    if not elements:
+        raise FormatError("the schema is empty")
+    # Each stack entry is [path of the group, children still to come].
+    stack = [[(), elements[0].get_int(5) or 0]]
+    for element in elements[1:]:
+        while stack and stack[-1][1] == 0:
+            stack.pop()
+        if not stack or len(stack) > _MAX_SCHEMA_DEPTH:
+            raise FormatError("the schema elements form no tree")
+        stack[-1][1] -= 1
+        parts = (*stack[-1][0], element.get_string(4) or "")
+        children = element.get_int(5) or 0
+        if children < 0:
+            raise FormatError("a schema element has a negative number of children")
+        if children:
+            stack.append([parts, children])
+        else:
+            leaves.append(LeafColumn(len(leaves), ".".join(parts), parts, column_type(element)))
+    if any(children for _, children in stack):
+        raise FormatError("the schema ends before all children have come")
+    return leaves
+
+
+def column_type(element: Struct) -> ColumnType:
+    """The :class:`ColumnType` of a leaf SchemaElement."""
+    number = element.get_int(1)
+    if number is None or not 0 <= number < len(PHYSICAL_TYPES):
+        raise FormatError(f"unknown physical type {number}")
+    physical = PHYSICAL_TYPES[number]
+    length = (element.get_int(2) or 0) if physical == "FIXED_LEN_BYTE_ARRAY" else 0
+    if physical == "FIXED_LEN_BYTE_ARRAY" and length <= 0:
+        raise FormatError(f"a FIXED_LEN_BYTE_ARRAY column has length {length}")
+    return ColumnType(physical, length, _arrow_type(physical, length, element))
+
+
+def _arrow_type(physical: str, length: int, element: Struct) -> pa.DataType | None:
+    logical = element.get(10)
+    if isinstance(logical, Struct) and logical.fields:
+        kind = _logical_kind(logical.fields[0])
+    else:
+        kind = _converted_kind(element.get_int(6))
+    if kind == ("decimal",):
+        return _decimal_type(physical, element)
+    return _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
+
+
+_LOGICAL_NAMES = {1: "text", 2: "nested", 3: "nested", 4: "text", 5: "decimal", 6: "date",
+                  11: "unknown", 12: "text", 13: "bytes", 14: "uuid", 15: "half"}
+_TIME_UNITS = {1: "ms", 2: "us", 3: "ns"}
+
+
+def _logical_kind(field: list) -> tuple:
+    """The LogicalType union member as a tuple that ``_STORED_AS`` knows."""
+    field_id, _, value = field
+    if field_id in (7, 8) and isinstance(value, Struct):
+        unit = value.get(2)
+        unit = _TIME_UNITS.get(unit.fields[0][0]) if isinstance(unit, Struct) and unit.fields \
+            else None
+        return ("time" if field_id == 7 else "timestamp", unit, bool(value.get_bool(1)))
+    if field_id == 10 and isinstance(value, Struct):
+        width = next((raw[0] for number, _, raw in value.fields if number == 1 and raw), None)
+        return ("int", width, bool(value.get_bool(2)))
+    return (_LOGICAL_NAMES.get(field_id, "unknown"),)
+
+
+_CONVERTED_KINDS = {
+    None: (), 0: ("text",), 4: ("text",), 5: ("decimal",), 6: ("date",),
+    7: ("time", "ms", True), 8: ("time", "us", True),
+    9: ("timestamp", "ms", True), 10: ("timestamp", "us", True),
+    11: ("int", 8, False), 12: ("int", 16, False), 13: ("int", 32, False), 14: ("int", 64, False),
+    15: ("int", 8, True), 16: ("int", 16, True), 17: ("int", 32, True), 18: ("int", 64, True),
+    19: ("text",), 20: ("bytes",), 21: ("bytes",),
+}
+
+
+def _converted_kind(converted: int | None) -> tuple:
+    """The same for the older ConvertedType."""
+    return _CONVERTED_KINDS.get(converted, ("unknown",))
+
+
+_INTS = {(8, True): pa.int8(), (16, True): pa.int16(), (32, True): pa.int32(),
+         (64, True): pa.int64(), (8, False): pa.uint8(), (16, False): pa.uint16(),
+         (32, False): pa.uint32(), (64, False): pa.uint64()}
+
+_STORED_AS: dict[tuple[str, tuple], pa.DataType] = {
+    ("INT32", ()): pa.int32(),
+    ("INT64", ()): pa.int64(),
+    ("INT96", ()): pa.timestamp("ns"),
+    ("FLOAT", ()): pa.float32(),
+    ("DOUBLE", ()): pa.float64(),
+    ("BYTE_ARRAY", ()): pa.binary(),
+    ("BYTE_ARRAY", ("bytes",)): pa.binary(),
+    ("BYTE_ARRAY", ("text",)): pa.string(),
+    ("INT32", ("date",)): pa.date32(),
+    **{("INT32" if width < 64 else "INT64", ("int", width, signed)): type_
+       for (width, signed), type_ in _INTS.items()},
+    **{("INT32" if unit == "ms" else "INT64", ("time", unit, utc)):
+       pa.time32(unit) if unit == "ms" else pa.time64(unit)
+       for unit in ("ms", "us", "ns") for utc in (True, False)},
+    **{("INT64", ("timestamp", unit, utc)): pa.timestamp(unit, "UTC" if utc else None)
+       for unit in ("ms", "us", "ns") for utc in (True, False)},
+}
+
+
+def _raw_type(physical: str, length: int, kind: tuple) -> pa.DataType | None:
+    if physical != "FIXED_LEN_BYTE_ARRAY":
+        return None
+    if kind == ("half",):
+        return pa.float16() if length == 2 else None
+    return pa.binary(length) if kind in ((), ("bytes",), ("uuid",)) else None
+
+
+def _decimal_type(physical: str, element: Struct) -> pa.DataType | None:
+    """Decimals with one encoding for each value; a BYTE_ARRAY decimal may be padded at will."""
+    if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"):
+        return None
+    scale, precision = element.get_int(7) or 0, element.get_int(8) or 0
+    logical = element.get(10)
+    decimal = logical.get(5) if isinstance(logical, Struct) else None
+    if isinstance(decimal, Struct):
+        scale, precision = decimal.get_int(1) or 0, decimal.get_int(2) or 0
+    if not (1 <= precision <= 76 and 0 <= scale <= precision):
+        return None
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)

@@ -1,0 +1,326 @@
+"""A lossless view of structures in the Thrift compact protocol.
+
+A footer must be changed without losing a field that this software does not know. So a structure
+is decoded only where a layout asks for it; every other value stays the raw bytes that it was and
+is written back as it is. (In the compact protocol the bytes of a value do not depend on where it
+stands; only field headers do, and those are made anew.)
+
+Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-protocol.md"):
+
+    field header   1 byte: id delta (4 bits) and type (4 bits); delta 0: a zigzag varint id follows
+    booleans       the type says the value (1 true, 2 false); one byte each inside a list
+    integers       zigzag varints; BYTE is one byte; DOUBLE is 8 bytes; UUID 16
+    binary         varint length, bytes
+    list, set      1 byte: size (4 bits) and type (4 bits); size 15: a varint size follows
+    map            varint size; if not 0, 1 byte: key type and value type
+    struct         fields, then a zero byte
+
+A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures.
+"""
+
+from __future__ import annotations
+
+from secure_bloom.errors import FormatError
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+_MAX_DEPTH = 64
+_FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
+
+Layout = dict
+
+
+class Struct:
+    """One structure: its fields in file order, each as ``[id, type, value]``.
+
+    A value is bytes (not decoded), a :class:`Struct`, or a list of :class:`Struct`.
+    """
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: list[list] | None = None):
+        self.fields = fields if fields is not None else []
+
+    def get(self, field_id: int):
+        """The value of a field as it is held, or None where the field is absent."""
+        for field in self.fields:
+            if field[0] == field_id:
+                return field[2]
+        return None
+
+    def set(self, field_id: int, type_: int, value) -> None:
+        """Replace a field, or add it in the order of field ids."""
+        position = 0
+        for field in self.fields:
+            if field[0] == field_id:
+                field[1:] = [type_, value]
+                return
+            position += field[0] < field_id
+        self.fields.insert(position, [field_id, type_, value])
+
+    def remove(self, field_id: int) -> None:
+        """Drop a field; nothing happens where it is absent."""
+        self.fields = [field for field in self.fields if field[0] != field_id]
+
+    def get_int(self, field_id: int) -> int | None:
+        """An I16, I32 or I64 field."""
+        return None if (raw := self._raw(field_id, (I16, I32, I64))) is None else decode_int(raw)
+
+    def get_bool(self, field_id: int) -> bool | None:
+        """A boolean field."""
+        for field in self.fields:
+            if field[0] == field_id and field[1] in (TRUE, FALSE):
+                return field[1] == TRUE
+        return None
+
+    def get_binary(self, field_id: int) -> bytes | None:
+        """A BINARY (or string) field."""
+        return None if (raw := self._raw(field_id, (BINARY,))) is None else decode_binary(raw)
+
+    def get_string(self, field_id: int) -> str | None:
+        """A BINARY field as UTF-8 text; bytes that are no UTF-8 are shown escaped."""
+        raw = self.get_binary(field_id)
+        return None if raw is None else raw.decode("utf-8", "backslashreplace")
+
+    def get_binary_list(self, field_id: int) -> list[bytes] | None:
+        """A field that is a list of BINARY."""
+        raw = self._raw(field_id, (LIST,))
+        if raw is None:
+            return None
+        size, element, position = _list_header(raw, 0)
+        if element != BINARY and size:
+            raise FormatError(f"Thrift field {field_id}: expected a list of binary values")
+        values = []
+        for _ in range(size):
+            start, position = _binary_bounds(raw, position)
+            values.append(bytes(raw[start:position]))
+        return values
+
+    def set_int(self, field_id: int, type_: int, value: int) -> None:
+        """Set an I16, I32 or I64 field."""
+        self.set(field_id, type_, encode_int(value))
+
+    def set_binary(self, field_id: int, value: bytes) -> None:
+        """Set a BINARY field."""
+        self.set(field_id, BINARY, encode_varint(len(value)) + value)
+
+    def set_bool(self, field_id: int, value: bool) -> None:
+        """Set a boolean field."""
+        self.set(field_id, TRUE if value else FALSE, b"")
+
+    def _raw(self, field_id: int, types: tuple[int, ...]):
+        for field in self.fields:
+            if field[0] == field_id:
+                if field[1] not in types or isinstance(field[2], (Struct, list)):
+                    raise FormatError(f"Thrift field {field_id} has an unexpected type {field[1]}")
+                return field[2]
+        return None
+
+
+def decode(data: bytes, layout: Layout) -> tuple[Struct, int]:
+    """Decode one structure from the start of ``data``; also return where it ends.
+
+    Bytes after the structure are no fault: parquet-java pads encrypted structures with zeros.
+
+    Raises
+    ------
+    FormatError
+        If the bytes end too early or are no compact-protocol structure.
+    """
+    try:
+        return _decode_struct(data, 0, layout)
+    except IndexError:
+        raise FormatError("a Thrift structure is cut off") from None
+
+
+def encode(struct: Struct) -> bytes:
+    """The bytes of a structure."""
+    out = bytearray()
+    _encode_struct(struct, out)
+    return bytes(out)
+
+
+def decode_int(raw: bytes) -> int:
+    """The value of a zigzag varint."""
+    try:
+        value, _ = _varint(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift integer is cut off") from None
+    return (value >> 1) ^ -(value & 1)
+
+
+def encode_int(value: int) -> bytes:
+    """An integer as a zigzag varint."""
+    return encode_varint((value << 1) ^ (value >> 63))
+
+
+def decode_binary(raw: bytes) -> bytes:
+    """The value of a length-prefixed binary."""
+    try:
+        start, end = _binary_bounds(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift binary is cut off") from None
+    return bytes(raw[start:end])
+
+
+def encode_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    value &= 0xFFFFFFFFFFFFFFFF
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+    raise FormatError("a Thrift varint is longer than 10 bytes")
+
+
+def _binary_bounds(data: bytes, position: int) -> tuple[int, int]:
+    size, start = _varint(data, position)
+    end = start + size
+    if end > len(data):
+        raise FormatError(f"a Thrift binary claims {size} bytes, {len(data) - start} are left")
+    return start, end
+
+
+def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
+    header = data[position]
+    size, position = header >> 4, position + 1
+    if size == 15:
+        size, position = _varint(data, position)
+    if size > len(data) - position:  # every element takes at least one byte
+        raise FormatError(f"a Thrift list claims {size} elements, "
+                          f"{len(data) - position} bytes are left")
+    return size, header & 0x0F, position
+
+
+def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, int]:
+    fields = []
+    field_id = 0
+    while True:
+        header = data[position]
+        position += 1
+        if header == 0:
+            return Struct(fields), position
+        delta = header >> 4
+        type_ = header & 0x0F
+        if delta:
+            field_id += delta
+        else:
+            raw, position = _varint(data, position)
+            field_id = (raw >> 1) ^ -(raw & 1)
+        wanted = layout.get(field_id)
+        if wanted is not None and type_ == STRUCT and isinstance(wanted, dict):
+            value, position = _decode_struct(data, position, wanted)
+        elif wanted is not None and type_ == LIST and isinstance(wanted, list):
+            value, position = _decode_list(data, position, wanted[0])
+        else:
+            start = position
+            position = _skip(data, position, type_, 0)
+            value = data[start:position]
+        fields.append([field_id, type_, value])
+
+
+def _decode_list(data: bytes, position: int, layout: Layout):
+    start = position
+    size, element, position = _list_header(data, position)
+    if element != STRUCT:
+        return data[start:_skip(data, start, LIST, 0)], _skip(data, start, LIST, 0)
+    structs = []
+    for _ in range(size):
+        struct, position = _decode_struct(data, position, layout)
+        structs.append(struct)
+    return structs, position
+
+
+def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
+    """The position after a value; raises where the value reaches beyond the data."""
+    if I16 <= type_ <= I64:
+        while data[position] >= 0x80:
+            position += 1
+        return position + 1
+    if type_ == BINARY:
+        return _binary_bounds(data, position)[1]
+    if type_ in (TRUE, FALSE):
+        return position
+    if depth > _MAX_DEPTH:
+        raise FormatError(f"a Thrift structure is nested deeper than {_MAX_DEPTH}")
+    if type_ == STRUCT:
+        return _skip_struct(data, position, depth + 1)
+    if type_ in (LIST, SET):
+        size, element, position = _list_header(data, position)
+        return _skip_elements(data, position, size, (element,), depth + 1)
+    if type_ == MAP:
+        size, position = _varint(data, position)
+        if size == 0:
+            return position
+        if size > len(data) - position:
+            raise FormatError(f"a Thrift map claims {size} entries")
+        kinds = data[position]
+        return _skip_elements(data, position + 1, size, (kinds >> 4, kinds & 0x0F), depth + 1)
+    if type_ in _FIXED_SIZE:
+        end = position + _FIXED_SIZE[type_]
+        if end > len(data):
+            raise FormatError("a Thrift value is cut off")
+        return end
+    raise FormatError(f"unknown Thrift type {type_}")
+
+
+def _skip_elements(data, position, size, types, depth) -> int:
+    types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
+    for _ in range(size):
+        for type_ in types:
+            position = _skip(data, position, type_, depth)
+    return position
+
+
+def _skip_struct(data: bytes, position: int, depth: int) -> int:
+    while True:
+        header = data[position]
+        position += 1
+        if header == 0:
+            return position
+        if not header >> 4:
+            _, position = _varint(data, position)
+        position = _skip(data, position, header & 0x0F, depth)
+
+
+def _encode_struct(struct: Struct, out: bytearray) -> None:
+    last_id = 0
+    for field_id, type_, value in struct.fields:
+        delta = field_id - last_id
+        if 0 < delta <= 15:
+            out.append(delta << 4 | type_)
+        else:
+            out.append(type_)
+            out += encode_int(field_id)
+        last_id = field_id
+        if isinstance(value, Struct):
+            _encode_struct(value, out)
+        elif isinstance(value, list):
+            out += _encode_list_header(len(value))
+            for element in value:
+                _encode_struct(element, out)
+        else:
+            out += value
+    out.append(0)
+
+
+def _encode_list_header(size: int) -> bytes:
+    if size < 15:
+        return bytes([size << 4 | STRUCT])
+    return bytes([0xF0 | STRUCT]) + encode_varint(size)

@@ -1,0 +1,126 @@
+"""Values given by a caller -> hashes to insert or to look for, and never a wrong "absent".
+
+Equality of values and equality of bytes differ, so a value that a filter is asked for may need
+several hashes, or none can answer for it:
+
+- 0.0 equals -0.0, which has other bytes: both are looked for;
+- NaN has many bit patterns: the answer is "perhaps";
+- null is never inserted: the answer is "perhaps";
+- a value without a certain counterpart in the column's type (:func:`secure_bloom.hashing.exact`):
+  "perhaps".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from secure_bloom.errors import ColumnError
+from secure_bloom.hashing import column_type_of, exact, hash_values, plain_type, storage_array
+from secure_bloom.parquet.schema import ColumnType
+
+_SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
+
+
+def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
+    """Hashes of the values that are not null; fixes the filter's type where it has none."""
+    for array in as_arrays(values, strict=True):
+        if pa.types.is_null(array.type):
+            continue
+        if filter_.column_type is None:
+            filter_.column_type = column_type_of(array.type)
+        column_type = filter_.column_type
+        array = storage_array(array).drop_null()
+        converted = exact(array, column_type) if column_type.can_have_filter else None
+        if converted is None or converted.null_count:
+            raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
+                              f"{column_type}")
+        yield hash_values(converted, column_type)
+
+
+def check_values(filter_, values):
+    """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
+    answers = [_check(filter_, array) for array in as_arrays(values)]
+    if is_scalar(values):
+        return bool(answers[0][0])
+    return np.concatenate([np.empty(0, bool), *answers])
+
+
+def _check(filter_, array: pa.Array) -> np.ndarray:
+    column_type = filter_.column_type
+    if column_type is None and not pa.types.is_null(array.type):
+        column_type = column_type_of(array.type)
+    answers = np.ones(len(array), dtype=bool)
+    if column_type is None or not column_type.can_have_filter:
+        return answers
+    converted = exact(array, column_type)
+    known = _known(converted)
+    if known is None:
+        return _check_any(filter_, converted, column_type)
+    answers[known] = _check_any(filter_, converted.filter(pa.array(known)), column_type)
+    return answers
+
+
+def _known(array: pa.Array) -> np.ndarray | None:
+    """Which values a filter can answer for; None where it is all of them."""
+    known = array.is_valid()
+    if pa.types.is_floating(array.type):
+        known = pc.and_(known, pc.fill_null(pc.invert(pc.is_nan(array)), False))
+    elif array.null_count == 0:
+        return None
+    return known.to_numpy(zero_copy_only=False)
+
+
+def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:
+    answers = filter_.check_hashes(hash_values(array, column_type))
+    if pa.types.is_floating(array.type):
+        zeros = array.to_numpy(zero_copy_only=False) == 0
+        if zeros.any():
+            both = np.array([0.0, -0.0], dtype=array.type.to_pandas_dtype())
+            hits = filter_.check_hashes(hash_values(pa.array(both), column_type))
+            answers[zeros] = hits.any()
+    return answers
+
+
+def is_scalar(values) -> bool:
+    """Whether this is one value rather than many."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return False
+    return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
+
+
+def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
+    """Values of any form as Arrow arrays, in order; a scalar gives one array of one element.
+
+    Python values without a common Arrow type come as arrays of one element each, those that Arrow
+    does not know at all as null; with ``strict`` both raise :class:`ColumnError`.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunks
+    if isinstance(values, pa.Array):
+        return [values]
+    if isinstance(values, np.ndarray) and values.ndim:
+        return [pa.array(values)]
+    values = [_plain(value) for value in ([values] if is_scalar(values) else values)]
+    if (array := _infer(values)) is not None:
+        return [array]
+    if strict:
+        raise ColumnError("these values have no common Arrow type")
+    return [_infer([value]) or pa.nulls(1) for value in values]
+
+
+def _infer(values: list) -> pa.Array | None:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _plain(value):
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value

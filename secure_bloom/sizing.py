@@ -1,0 +1,92 @@
+"""How many blocks a split-block Bloom filter needs, and what false-positive probability it gives.
+
+With ``ndv`` distinct values in ``z`` blocks, the number of values in a block is Poisson distributed
+with mean ndv / z. In a block that holds i values each of the 8 words has a given bit set with
+probability 1 - (1 - 1/32)^i, and a check needs all 8. The sum over i is the probability of a
+false positive (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters"). It
+gives the figures that the Parquet specification (BloomFilter.md, "Sizing an SBBF") lists.
+"""
+
+from __future__ import annotations
+
+import math
+
+BYTES_PER_BLOCK = 32
+MIN_BLOCKS = 1
+MAX_BYTES = 128 * 1024 * 1024  #: the largest bitset that Arrow C++ and parquet-java accept
+MAX_BLOCKS = MAX_BYTES // BYTES_PER_BLOCK
+
+_MAX_LOAD = 750  # above this mean load every bit is set, as far as a double can tell
+_SPREAD = 12.0  # standard deviations around the mean that the Poisson sum covers
+
+
+def false_positive_probability(num_blocks: int, ndv: int) -> float:
+    """The probability that a value which was not inserted is reported present.
+
+    Parameters
+    ----------
+    num_blocks : int
+        Blocks of 32 bytes.
+    ndv : int
+        Number of distinct values inserted.
+    """
+    check_num_blocks(num_blocks)
+    mean = ndv / num_blocks
+    if mean <= 0:
+        return 0.0
+    if mean > _MAX_LOAD:
+        return 1.0
+    spread = _SPREAD * math.sqrt(mean)
+    first = max(0, math.floor(mean - spread))
+    last = math.ceil(mean + spread) + 20
+    return min(1.0, math.fsum(
+        math.exp(load * math.log(mean) - mean - math.lgamma(load + 1))
+        * (1.0 - (31 / 32) ** load) ** 8
+        for load in range(first, last + 1)))
+
+
+def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,
+                   max_blocks: int = MAX_BLOCKS) -> int:
+    """The smallest number of blocks that holds ``ndv`` distinct values at ``fpp``.
+
+    Parameters
+    ----------
+    ndv : int
+        Number of distinct values, at least 0.
+    fpp : float
+        Wanted false-positive probability, between 0 and 1, both excluded.
+    power_of_two : bool
+        Round up to a power of two, which Arrow C++ requires; parquet-java reads either.
+    max_blocks : int
+        Upper bound; the probability is then higher than asked.
+    """
+    if ndv < 0:
+        raise ValueError(f"ndv must not be negative, got {ndv}")
+    check_fpp(fpp)
+    check_num_blocks(max_blocks)
+    low, high = MIN_BLOCKS, MIN_BLOCKS
+    while high < max_blocks and false_positive_probability(high, ndv) > fpp:
+        low, high = high + 1, high * 2
+    if power_of_two:
+        return min(high, 1 << (max_blocks.bit_length() - 1))
+    high = min(high, max_blocks)
+    while low < high:
+        middle = (low + high) // 2
+        if false_positive_probability(middle, ndv) > fpp:
+            low = middle + 1
+        else:
+            high = middle
+    return high
+
+
+def check_num_blocks(num_blocks: int) -> None:
+    """Raise ValueError unless a filter may have this many blocks."""
+    if not MIN_BLOCKS <= num_blocks <= MAX_BLOCKS:
+        raise ValueError(f"a Bloom filter has {MIN_BLOCKS} to {MAX_BLOCKS} blocks of "
+                         f"{BYTES_PER_BLOCK} bytes, got {num_blocks}")
+
+
+def check_fpp(fpp: float) -> None:
+    """Raise ValueError unless this is a probability that a filter can be sized for."""
+    if not 0.0 < fpp < 1.0:
+        raise ValueError(f"fpp must lie between 0 and 1, both excluded, got {fpp}")

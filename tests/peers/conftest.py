@@ -1,0 +1,3 @@
+from tests.peers.fixtures import arrow_cpp, parquet_java
+
+__all__ = ["arrow_cpp", "parquet_java"]
