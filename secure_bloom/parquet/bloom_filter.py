@@ -43,27 +43,42 @@ def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter |
         With row group and column. Nothing is returned of a filter that does not open.
     """
     with located(**chunk.place):
-        where = chunk.bloom_filter
-        if where is None:
+        data = _filter_bytes(source, chunk, end)
+        if data is None:
             return None
-        encrypted = chunk.cipher is not None
-        data = _FilterBytes(source, *where, end)
-        bitset = _read_encrypted(data, chunk) if encrypted else _read_plain(data)
+        num_bytes = _take_header(data, chunk)
+        bitset = data.take(num_bytes) if chunk.cipher is None \
+            else _take_bitset_module(data, chunk, num_bytes)
         return SplitBlockBloomFilter.from_bitset(bitset, column_type=chunk.column.type)
 
 
-def _read_plain(data: _FilterBytes) -> bytes:
-    num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
-    data.take(header_size)
-    return data.take(num_bytes)
+def read_header(source, chunk: ColumnChunk, end: int) -> int | None:
+    """The size of the filter's bitset in bytes; arguments and errors as for :func:`read_filter`."""
+    with located(**chunk.place):
+        data = _filter_bytes(source, chunk, end, only_header=True)
+        return None if data is None else _take_header(data, chunk)
 
 
-def _read_encrypted(data: _FilterBytes, chunk: ColumnChunk) -> bytes:
-    header = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
-                                  chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
-    num_bytes, _ = decode_header(header)
-    module = data.take_module(num_bytes + OVERHEAD)
-    bitset = chunk.cipher.decrypt(module, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+def _filter_bytes(source, chunk, end, only_header=False) -> _FilterBytes | None:
+    where = chunk.bloom_filter
+    return None if where is None else _FilterBytes(source, *where, end, at_once=not only_header)
+
+
+def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
+    """The size of the bitset, by the header; ``data`` then stands at the bitset."""
+    if chunk.cipher is None:
+        num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
+        data.take(header_size)
+    else:
+        header = chunk.cipher.decrypt(data.take_module(_MAX_HEADER_MODULE),
+                                      chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
+        num_bytes, _ = decode_header(header)
+    return num_bytes
+
+
+def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> bytes:
+    bitset = chunk.cipher.decrypt(data.take_module(num_bytes + OVERHEAD),
+                                  chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
     if len(bitset) != num_bytes:
         raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, "
                           f"the bitset has {len(bitset)}")
@@ -71,9 +86,12 @@ def _read_encrypted(data: _FilterBytes, chunk: ColumnChunk) -> bytes:
 
 
 class _FilterBytes:
-    """The bytes from a filter's offset on: read at once where the footer gives their length."""
+    """The bytes from a filter's offset on.
 
-    def __init__(self, source, offset: int, length: int | None, end: int):
+    With ``at_once`` they are read in one go where the footer gives their length.
+    """
+
+    def __init__(self, source, offset: int, length: int | None, end: int, *, at_once: bool):
         if not 0 < offset < end:
             raise FormatError(f"the Bloom filter offset {offset} lies outside the data, "
                               f"which ends at {end}")
@@ -83,7 +101,7 @@ class _FilterBytes:
         self._source = source
         self._position = offset
         self._end = end if length is None else offset + length
-        self._buffer = b"" if length is None else self._read(offset, length)
+        self._buffer = self._read(offset, length) if at_once and length is not None else b""
 
     def peek(self, size: int) -> bytes:
         """Up to ``size`` next bytes, fewer where the data ends."""

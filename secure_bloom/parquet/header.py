@@ -16,7 +16,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
-MAX_HEADER_SIZE = 1024  #: more than any header needs; a plain one has 15 bytes
+MAX_HEADER_SIZE = 1024  #: more than any header needs; one without unknown fields has 15 to 20
 
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
 

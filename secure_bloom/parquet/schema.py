@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.parquet.thrift import Struct
 
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
@@ -109,6 +109,30 @@ def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
     if any(children for _, children in stack):
         raise FormatError("the schema ends before all children have come")
     return leaves
+
+
+def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
+    """The leaf column with this dotted path, if it can have a filter."""
+    column = find_column(leaves, path)
+    if not column.type.can_have_filter:
+        raise ColumnError(f"a column of type {column.type} cannot have a Bloom filter",
+                          column=path)
+    return column
+
+
+def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
+    """The leaf column with this dotted path."""
+    found = [column for column in leaves if column.path == path]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ColumnError(f"{len(found)} columns have this path", column=path)
+    below = [column.path for column in leaves if column.path.startswith(f"{path}.")]
+    if below:
+        raise ColumnError(f"this is a group, not a leaf column; its leaves: {', '.join(below)}",
+                          column=path)
+    names = ", ".join(column.path for column in leaves[:20]) + (", ..." if leaves[20:] else "")
+    raise ColumnError(f"there is no such column; there are: {names}", column=path)
 
 
 def column_type(element: Struct) -> ColumnType:

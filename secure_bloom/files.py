@@ -1,0 +1,172 @@
+"""Where Parquet files come from and go to: local paths, pyarrow filesystems, open file objects.
+
+A file that is being written is invisible, or at least incomplete, until :meth:`Output.commit`:
+
+- a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
+- another filesystem: a hidden temporary name beside it, then the filesystem's move;
+- an open binary file: bytes are appended, the footer that makes them a Parquet file comes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import FormatError
+
+
+def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
+    """Filesystem and path of a path or URI."""
+    path = os.fspath(where)
+    if filesystem is None:
+        if "://" in path:
+            return pa_fs.FileSystem.from_uri(path)
+        return pa_fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
+    if not isinstance(filesystem, pa_fs.FileSystem):  # an fsspec filesystem
+        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
+    return filesystem, path
+
+
+def is_path(where) -> bool:
+    """Whether this names a file rather than being one."""
+    return isinstance(where, str | os.PathLike)
+
+
+class Source:
+    """A Parquet file open for reading at any position.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    file : pyarrow.NativeFile
+    filesystem, path
+        Where the file is; None for buffers and open files.
+    """
+
+    def __init__(self, source, filesystem=None):
+        self.filesystem, self.path = None, None
+        if is_path(source):
+            self.filesystem, self.path = resolve(source, filesystem)
+            self.name = self.path
+            self.file = self.filesystem.open_input_file(self.path)
+        elif isinstance(source, pa.NativeFile):
+            self.name, self.file = "<Arrow file>", source
+        elif isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
+            self.name, self.file = "<buffer>", pa.BufferReader(source)
+        elif hasattr(source, "read") and hasattr(source, "seek"):
+            self.name = str(getattr(source, "name", "<file object>"))
+            self.file = pa.PythonFile(source, mode="r")
+        else:
+            raise TypeError("source must be a path, a buffer or a binary file that can seek, "
+                            f"not {type(source).__name__}")
+        self.size = self.file.size()
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
+        return self.file.read_at(nbytes, offset)
+
+    def read_tail(self, size: int) -> bytes:
+        """The last ``size`` bytes, or all of a shorter file."""
+        size = min(size, self.size)
+        data = self.read_at(size, self.size - size)
+        if len(data) != size:
+            raise FormatError("the file became shorter while it was read")
+        return data
+
+
+class Output:
+    """Something to append bytes to, and to publish or to drop.
+
+    Parameters
+    ----------
+    stream : object with ``write``
+    publish, drop : callable, optional
+        What :meth:`commit` and :meth:`abort` do.
+    """
+
+    def __init__(self, stream, publish: Callable[[], None] | None = None,
+                 drop: Callable[[], None] | None = None):
+        self.write = stream.write
+        self._publish = publish
+        self._drop = drop
+
+    def commit(self) -> None:
+        """Make the file visible under its name."""
+        if self._publish is not None:
+            self._publish()
+
+    def abort(self) -> None:
+        """Remove what was written, as far as it is ours to remove."""
+        if self._drop is not None:
+            self._drop()
+
+
+def open_output(where, filesystem=None) -> Output:
+    """Open a destination; nothing is visible under its name before ``commit``."""
+    if not is_path(where):
+        if not hasattr(where, "write"):
+            raise TypeError("where must be a path or a writable binary file, "
+                            f"not {type(where).__name__}")
+        return Output(where)
+    filesystem, path = resolve(where, filesystem)
+    if filesystem.type_name == "local":
+        return _open_local(path)
+    return _open_on(filesystem, path)
+
+
+def temporary_name(path: str) -> str:
+    """A hidden name in the same folder that nobody else uses."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{secrets.token_hex(8)}.tmp".removeprefix("/" if not folder else "")
+
+
+def _open_local(path: str) -> Output:
+    temporary = temporary_name(path)
+    file = open(temporary, "xb")  # noqa: SIM115 - closed by publish or drop
+
+    def publish() -> None:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
+
+    def drop() -> None:
+        file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+    return Output(file, publish, drop)
+
+
+def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
+    temporary = temporary_name(path)
+    stream: BinaryIO = filesystem.open_output_stream(temporary)
+
+    def publish() -> None:
+        stream.close()
+        filesystem.move(temporary, path)
+
+    def drop() -> None:
+        with contextlib.suppress(OSError):
+            stream.close()
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+
+    return Output(stream, publish, drop)
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename in a local folder last."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

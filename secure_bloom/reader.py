@@ -1,0 +1,363 @@
+"""Read Parquet files: their Bloom filters, encrypted or not, and the row groups worth reading.
+
+The footer and the filters are read here; pages are read, decrypted and filtered by pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+
+from secure_bloom import predicates
+from secure_bloom.encryption import decryption_properties, with_key_material
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.files import Source, is_path, resolve
+from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.parquet.bloom_filter import read_filter, read_header
+from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED, TAIL_SIZE, ColumnChunk, Footer
+from secure_bloom.parquet.schema import LeafColumn, find_column
+from secure_bloom.probes import as_arrays
+from secure_bloom.sbbf import SplitBlockBloomFilter
+
+_FIRST_READ = 64 * 1024  # enough for most footers
+
+
+@dataclass(frozen=True)
+class BloomFilterInfo:
+    """One Bloom filter of a file.
+
+    Attributes
+    ----------
+    row_group : int
+        Row-group number, from 0.
+    column : str
+        Dotted path of the leaf column.
+    offset : int
+        Where the filter begins in the file.
+    length : int or None
+        Bytes of header and bitset as stored; None where the footer does not say.
+    num_bytes : int or None
+        Bytes of the bitset; None where the header cannot be read without the column's key.
+    encrypted : bool
+        Whether the filter is encrypted, which it is exactly when the column is.
+    """
+
+    row_group: int
+    column: str
+    offset: int
+    length: int | None
+    num_bytes: int | None
+    encrypted: bool
+
+
+class ParquetFile:
+    """A Parquet file and its Bloom filters.
+
+    Parameters
+    ----------
+    source : str, path, buffer, or binary file that can seek
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted files. Without keys, what is in plaintext can be read.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``source`` is a path; default: local, or by URI.
+
+    Raises
+    ------
+    FormatError, AuthenticationError, KeyRetrievalError
+        With the name of the file, and row group and column where one is concerned.
+    """
+
+    def __init__(self, source, keys=None, *, filesystem=None):
+        self._source = Source(source, filesystem)
+        self._keys = key_retriever(keys)
+        with located(file=self._source.name):
+            self._content, self._magic = _read_footer(self._source)
+            self._footer = Footer(self._content, self._magic, self._keys,
+                                  start=self._source.size - TAIL_SIZE - len(self._content))
+
+    @property
+    def num_row_groups(self) -> int:
+        """Number of row groups."""
+        return len(self._footer.row_groups)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._footer.num_rows
+
+    @property
+    def columns(self) -> list[LeafColumn]:
+        """The leaf columns."""
+        return self._footer.columns
+
+    @property
+    def footer(self) -> Footer:
+        """The footer, for those who need more than this class gives."""
+        return self._footer
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema."""
+        with _pyarrow_errors(self._source.name):
+            return self.fragment_for(None).physical_schema
+
+    @cached_property
+    def bloom_filters(self) -> list[BloomFilterInfo]:
+        """One record for each filter, by row group and column. Reads the header of each.
+
+        Columns whose metadata is encrypted with a key that is not at hand are left out: whether
+        they have filters cannot be known.
+        """
+        return [info for chunks in self._footer.row_groups for chunk in chunks
+                if (info := self._info(chunk)) is not None]
+
+    def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
+        """The filter of a column chunk; None where it has none.
+
+        It remembers the column's type, so that ``check`` hashes values as the file does.
+
+        Raises
+        ------
+        FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
+            If the filter cannot be read; with file, row group and column.
+        ColumnError
+            If there is no such column.
+        """
+        return self._read_filter(row_group, self._column(column))
+
+    def might_contain(self, column: str, values) -> np.ndarray:
+        """Which row groups may hold which values, as far as the Bloom filters tell.
+
+        Parameters
+        ----------
+        column : str
+            Dotted path of a leaf column.
+        values : scalar, sequence, or Arrow array
+
+        Returns
+        -------
+        bool array, shape (row groups, values)
+            False: the value is certainly not there. True where a row group has no filter, or one
+            of an unknown kind.
+        """
+        leaf = self._column(column)
+        arrays = as_arrays(values)
+        answers = np.ones((self.num_row_groups, sum(map(len, arrays))), dtype=bool)
+        for row_group in range(self.num_row_groups):
+            try:
+                filter_ = self._read_filter(row_group, leaf)
+            except UnsupportedError:
+                continue
+            if filter_ is not None and arrays:
+                answers[row_group] = np.concatenate([filter_.check(array) for array in arrays])
+        return answers
+
+    def prune(self, filters) -> list[int]:
+        """The row groups that may hold rows for these filters, as far as Bloom filters tell.
+
+        Parameters
+        ----------
+        filters : list of tuple, or list of list of tuple
+            pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one is
+            to hold. Predicates other than ``=``, ``==`` and ``in`` skip nothing.
+        """
+        return predicates.surviving(predicates.normalize(filters), self.num_row_groups,
+                                    self.might_contain)
+
+    def read(self, columns: list[str] | None = None, filters=None) -> pa.Table:
+        """Read rows; row groups that the Bloom filters rule out are not touched.
+
+        Parameters
+        ----------
+        columns : list of str, optional
+            Names of the columns to read. Default: all.
+        filters : optional
+            As for :meth:`prune`; only rows for which they hold are returned.
+        """
+        alternatives = None if filters is None else predicates.normalize(filters)
+        for predicate in (p for alternative in alternatives or () for p in alternative):
+            self._column(predicate.column)
+        with _pyarrow_errors(self._source.name):
+            return _to_table([self.fragment_for(alternatives)], self.schema, columns, alternatives)
+
+    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
+                     partition: pc.Expression | None = None) -> ds.ParquetFileFragment:
+        """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
+
+        Columns that this file does not have rule nothing out: they may be partition columns.
+        """
+        place, properties = self._for_pyarrow
+        options = ds.ParquetFragmentScanOptions(decryption_properties=properties)
+        format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
+        row_groups = None
+        if alternatives is not None:
+            row_groups = predicates.surviving(alternatives, self.num_row_groups, self._ask)
+        return format_.make_fragment(**place, partition_expression=partition,
+                                     row_groups=row_groups)
+
+    def close(self) -> None:
+        """Close the file, if it was opened here."""
+        if self._source.path is not None:
+            self._source.file.close()
+
+    def __enter__(self) -> ParquetFile:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _ask(self, column: str, values) -> np.ndarray:
+        if any(leaf.path == column for leaf in self.columns):
+            return self.might_contain(column, values)
+        return np.ones((self.num_row_groups, len(values)), dtype=bool)
+
+    @cached_property
+    def _for_pyarrow(self) -> tuple[dict, object]:
+        """The file as pyarrow is to open it, and the decryption properties for it."""
+        source = self._source
+        place = {"file": source.path, "filesystem": source.filesystem} if source.path \
+            else {"file": source.file}
+        if not self._footer.is_encrypted or self._keys is None:
+            return place, None
+        if isinstance(self._keys, KmsKeys):
+            return place, decryption_properties(self._keys)
+        file, properties = with_key_material(source, self._content, self._magic, self._keys)
+        return {"file": file}, properties
+
+    def _column(self, path: str) -> LeafColumn:
+        with located(file=self._source.name):
+            return find_column(self._footer.columns, path)
+
+    def _read_filter(self, row_group: int, column: LeafColumn) -> SplitBlockBloomFilter | None:
+        chunk = self._footer.row_groups[row_group][column.ordinal]
+        with located(file=self._source.name):
+            return read_filter(self._source, chunk, self._footer.start)
+
+    def _info(self, chunk: ColumnChunk) -> BloomFilterInfo | None:
+        with located(file=self._source.name):
+            try:
+                where = chunk.bloom_filter
+            except KeyNotFoundError:
+                return None
+            if where is None:
+                return None
+            try:
+                num_bytes = read_header(self._source, chunk, self._footer.start)
+            except (KeyNotFoundError, UnsupportedError):
+                num_bytes = None
+            return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
+                                   chunk.encryption is not None)
+
+    def __repr__(self) -> str:
+        return (f"<ParquetFile {self._source.name}: {self.num_row_groups} row groups, "
+                f"{self.num_rows} rows>")
+
+
+def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
+               filesystem=None) -> pa.Table:
+    """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
+
+    Parameters
+    ----------
+    source : str, path, buffer, or binary file that can seek
+        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``;
+        ``name=value`` folders become columns (Hive partitions).
+    keys, filesystem
+        As for :class:`ParquetFile`.
+    columns, filters
+        As for :meth:`ParquetFile.read`.
+    """
+    if not is_path(source):
+        return ParquetFile(source, keys).read(columns, filters)
+    filesystem, path = resolve(source, filesystem)
+    keys = key_retriever(keys)  # one cache of unwrapped keys for all files
+    if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
+        return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
+    return _read_folder(filesystem, path, keys, columns, filters)
+
+
+def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
+    paths = data_files(filesystem, folder)
+    if not paths:
+        raise FileNotFoundError(f"there are no Parquet files in {folder}")
+    alternatives = None if filters is None else predicates.normalize(filters)
+    partition_schema, partitions = _partitions(folder, paths)
+    fragments, schemas = [], []
+    for path, partition in zip(paths, partitions, strict=True):
+        with ParquetFile(path, keys, filesystem=filesystem) as file:
+            schemas.append(file.schema)
+            fragments.append(file.fragment_for(alternatives, partition))
+    schema = pa.unify_schemas([*schemas, partition_schema])
+    with _pyarrow_errors(folder):
+        return _to_table(fragments, schema, columns, alternatives)
+
+
+def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
+    """The visible files below a folder, sorted."""
+    found = filesystem.get_file_info(pa_fs.FileSelector(folder, recursive=True))
+    return sorted(info.path for info in found if info.type == pa_fs.FileType.File
+                  and not _is_hidden(info.path.removeprefix(folder)))
+
+
+def _is_hidden(relative: str) -> bool:
+    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
+
+
+def _read_footer(source: Source) -> tuple[bytes, bytes]:
+    """The footer's bytes without the last 8, and the magic."""
+    tail = source.read_tail(_FIRST_READ)
+    magic = bytes(tail[-4:])
+    if len(tail) < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
+        raise FormatError("this is no Parquet file, or it is truncated: it does not end with "
+                          "PAR1 or PARE")
+    length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
+    if length > source.size - TAIL_SIZE - 4:
+        raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
+    if length > len(tail) - TAIL_SIZE:
+        tail = source.read_tail(length + TAIL_SIZE)
+    return bytes(tail[len(tail) - TAIL_SIZE - length:-TAIL_SIZE]), magic
+
+
+def _to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
+              alternatives) -> pa.Table:
+    dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
+    filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
+    return dataset.to_table(columns=columns, filter=filter_)
+
+
+def _partitions(folder: str, paths: list[str]) -> tuple[pa.Schema, list[pc.Expression]]:
+    """The Hive partition columns of a folder, and for each file the values that it has."""
+    relative = [path.removeprefix(folder) for path in paths]
+    schema = ds.HivePartitioning.discover().inspect(relative)
+    partitioning = ds.HivePartitioning(schema)
+    return schema, [partitioning.parse(path) for path in relative]
+
+
+@contextmanager
+def _pyarrow_errors(name: str) -> Iterator[None]:
+    """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
+    with located(file=name):
+        try:
+            yield
+        except OSError as error:
+            if type(error) is not OSError or error.errno is not None:
+                raise  # from the operating system
+            if "decrypt" in str(error).lower():
+                raise AuthenticationError(
+                    "the pages of a column do not decrypt; the keys must be those they were "
+                    "written with, and the file must be unchanged") from error
+            raise FormatError(f"pyarrow cannot read the file: {error}") from error

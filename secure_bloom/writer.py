@@ -1,0 +1,333 @@
+"""Write Parquet files with Bloom filters, encrypted where their columns are.
+
+pyarrow writes pages, statistics and indexes, and encrypts them. Meanwhile each row group's leaf
+arrays are hashed into filters. What pyarrow writes while it closes (page indexes and footer) is
+held back; then the page indexes go out, the filters, and the footer that says where they are.
+Filters thus stand just before the footer, where parquet-java puts them, and no offset moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from secure_bloom.encryption import encryption_properties
+from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.files import Output, open_output
+from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
+from secure_bloom.parquet.bloom_filter import encode_filter
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.parquet.schema import LeafColumn, filter_column
+from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
+
+_DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
+_MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+
+_REFUSED_OPTIONS = {
+    "bloom_filter_options": "use bloom_filters",
+    "encryption_properties": "use encryption and kms",
+    "metadata_collector": "it would collect footers that do not know the filters",
+}
+
+
+@dataclass(frozen=True)
+class BloomFilterOptions:
+    """How to size the Bloom filter of a column.
+
+    Parameters
+    ----------
+    fpp : float
+        Wanted false-positive probability.
+    ndv : int, optional
+        Expected number of distinct values in a row group; the filter then has the size for it.
+        Without, it starts with room for every value of the row group and is folded down to the
+        smallest size that keeps ``fpp``.
+    max_bytes : int, optional
+        Upper bound of the bitset in bytes, 32 to 128 MiB. A filter that would need more is less
+        precise instead.
+    """
+
+    fpp: float = 0.01
+    ndv: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self):
+        check_fpp(self.fpp)
+        if self.ndv is not None and self.ndv < 0:
+            raise ValueError(f"ndv must not be negative, got {self.ndv}")
+        if self.max_bytes is not None and not BYTES_PER_BLOCK <= self.max_bytes <= MAX_BYTES:
+            raise ValueError(f"max_bytes must be {BYTES_PER_BLOCK} to {MAX_BYTES}, "
+                             f"got {self.max_bytes}")
+
+
+def write_table(table: pa.Table, where, *, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+                encryption=None, kms=None, row_group_size: int | None = None,
+                filesystem=None, **writer_options) -> None:
+    """Write a table to a Parquet file with Bloom filters.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    row_group_size : int, optional
+        Rows in a row group; default as in pyarrow: at most 1,048,576.
+    where, bloom_filters, encryption, kms, filesystem, **writer_options
+        See :class:`ParquetWriter`.
+    """
+    with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
+                       kms=kms, filesystem=filesystem, **writer_options) as writer:
+        writer.write_table(table, row_group_size)
+
+
+class ParquetWriter:
+    """Writes a Parquet file row group by row group.
+
+    A context manager: the file is complete when the block ends, and does not appear under its
+    name when it ends with an exception.
+
+    Parameters
+    ----------
+    where : str, path, or writable binary file
+        A file object is only appended to and stays open.
+    schema : pyarrow.Schema
+    bloom_filters : mapping of str to True or BloomFilterOptions
+        The columns that get a filter in every row group, by dotted path: ``city``,
+        ``address.city``, ``tags.list.element``. Filters of encrypted columns are encrypted with
+        the column's key, all others are plain.
+    encryption : pyarrow.parquet.encryption.EncryptionConfiguration or UniformKey, optional
+    kms : KmsClient, optional
+        Required with an EncryptionConfiguration. Any pyarrow KmsClient works as well.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``where`` is a path; default: local, or by URI.
+    **writer_options
+        Those of :class:`pyarrow.parquet.ParquetWriter`.
+
+    Raises
+    ------
+    ColumnError
+        If a filter is asked for on a column that does not exist or cannot have one. Raised before
+        anything is written.
+    """
+
+    _writer: pq.ParquetWriter | None = None
+    _output: Output | None = None
+
+    def __init__(self, where, schema: pa.Schema, *,
+                 bloom_filters: Mapping[str, bool | BloomFilterOptions],
+                 encryption=None, kms=None, filesystem=None, **writer_options):
+        self._filters: list[dict[int, SplitBlockBloomFilter]] = []
+        for name, advice in _REFUSED_OPTIONS.items():
+            if writer_options.get(name) is not None:
+                raise TypeError(f"{name} cannot be used here: {advice}")
+        self.schema = schema
+        self._plan = _plan(schema, bloom_filters, writer_options)
+        properties, self._keys = encryption_properties(encryption, kms)
+        self._output = open_output(where, filesystem)
+        self._sink = _Sink(self._output.write)
+        try:
+            self._writer = pq.ParquetWriter(self._sink, schema, encryption_properties=properties,
+                                            **writer_options)
+        except BaseException:
+            self._abort()
+            raise
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write a table, as one row group or several.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            With the schema of this writer.
+        row_group_size : int, optional
+            Rows in a row group; default as in pyarrow: at most 1,048,576.
+        """
+        self._check_open()
+        if row_group_size is not None and row_group_size < 1:
+            raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
+        rows = min(row_group_size or _DEFAULT_ROW_GROUP_ROWS, _MAX_ROW_GROUP_ROWS)
+        try:
+            for start in range(0, max(table.num_rows, 1), rows):
+                self._write_row_group(table.slice(start, rows))
+        except BaseException:
+            self._abort()
+            raise
+
+    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
+        """Write a record batch; see :meth:`write_table`."""
+        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+
+    def write(self, table_or_batch: pa.Table | pa.RecordBatch,
+              row_group_size: int | None = None) -> None:
+        """Write a table or a record batch; see :meth:`write_table`."""
+        if isinstance(table_or_batch, pa.RecordBatch):
+            self.write_batch(table_or_batch, row_group_size)
+        else:
+            self.write_table(table_or_batch, row_group_size)
+
+    def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
+        """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
+        self._check_open()
+        self._writer.add_key_value_metadata(key_value_metadata)
+
+    def close(self) -> None:
+        """Write filters and footer, and make the file visible; nothing happens a second time."""
+        if self._writer is None:
+            return
+        try:
+            self._sink.hold()
+            self._writer.close()
+            self._finish(*self._sink.release())
+            self._output.commit()
+        except BaseException:
+            self._abort()
+            raise
+        self._writer = self._output = None
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(self, exc_type, exc, traceback) -> None:
+        if exc_type is None:
+            self.close()
+        else:
+            self._abort()
+
+    def __del__(self):
+        self._abort()  # only a file that was closed is complete
+
+    def _check_open(self) -> None:
+        if self._writer is None:
+            raise ValueError("this writer is closed")
+
+    def _write_row_group(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._filters.append(self._build_filters(table))
+
+    def _build_filters(self, table: pa.Table) -> dict[int, SplitBlockBloomFilter]:
+        filters = {}
+        for index, wanted in self._plan.items():
+            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks),
+                         strict=True)
+            arrays = dict(enumerate(leaves))
+            for position, column, options in wanted:
+                try:
+                    filters[column.ordinal] = build_filter(arrays.get(position, ()), column,
+                                                           options)
+                except ColumnError as error:
+                    error.column = column.path
+                    raise
+        return filters
+
+    def _finish(self, held: bytes, start: int) -> None:
+        """Write what pyarrow has held back, the filters before the footer."""
+        length = int.from_bytes(held[-TAIL_SIZE:-4], "little")
+        indexes, content = held[:-TAIL_SIZE - length], held[-TAIL_SIZE - length:-TAIL_SIZE]
+        footer = Footer(content, held[-4:], self._keys)
+        if len(footer.row_groups) != len(self._filters):
+            raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
+                              f"{len(self._filters)} were expected")
+        self._output.write(indexes)
+        position = start + len(indexes)
+        for chunks, filters in zip(footer.row_groups, self._filters, strict=True):
+            for ordinal in sorted(filters):
+                parts = encode_filter(filters[ordinal], chunks[ordinal])
+                for part in parts:
+                    self._output.write(part)
+                length = sum(len(part) for part in parts)
+                chunks[ordinal].set_bloom_filter(position, length)
+                position += length
+        self._output.write(footer.to_bytes())
+
+    def _abort(self) -> None:
+        output, self._output = self._output, None
+        writer, self._writer = self._writer, None
+        if output is None:
+            return
+        self._sink.discard()
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            output.abort()
+
+
+def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
+    """The filter of one column chunk over the leaf arrays that it stores."""
+    hashes = [hash_stored(array, column.type) for array in arrays]
+    ndv = sum(h.size for h in hashes) if options.ndv is None else options.ndv
+    max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK
+    filter_ = SplitBlockBloomFilter(num_blocks_for(ndv, options.fpp, max_blocks=max_blocks),
+                                    column_type=column.type)
+    for chunk in hashes:
+        filter_.insert_hashes(chunk)
+    return filter_ if options.ndv is not None else filter_.fold(fpp=options.fpp)
+
+
+class _Sink:
+    """What pyarrow writes to: passes bytes on, holds them back, or drops them."""
+
+    closed = False
+
+    def __init__(self, write):
+        self._write = write
+        self._position = 0
+        self._held: bytearray | None = None
+
+    def write(self, data) -> int:
+        if self._held is not None:
+            self._held += data
+        elif self._write is not None:
+            self._write(data)
+            self._position += len(data)
+        return len(data)
+
+    def hold(self) -> None:
+        self._held = bytearray()
+
+    def release(self) -> tuple[bytes, int]:
+        """What was held back, and the position where it belongs."""
+        held, self._held, self._write = bytes(self._held), None, None
+        return held, self._position
+
+    def discard(self) -> None:
+        self._held = self._write = None
+
+
+# --- which columns -------------------------------------------------------------------------------
+
+def _plan(schema: pa.Schema, bloom_filters, writer_options) -> dict[int, list[tuple]]:
+    """For each top-level field with filters: (position among its leaves, leaf column, options)."""
+    if not isinstance(bloom_filters, Mapping):
+        raise TypeError("bloom_filters must be a mapping of column paths to True or "
+                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
+    leaves = parquet_leaves(schema, **writer_options)
+    owners = [(index, position) for index, field in enumerate(schema)
+              for position in range(leaf_count(field.type))]
+    plan: dict[int, list[tuple]] = {}
+    for path, options in bloom_filters.items():
+        if options is None or options is False:
+            continue
+        options = BloomFilterOptions() if options is True else options
+        if not isinstance(options, BloomFilterOptions):
+            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
+                            f"not {type(options).__name__}")
+        column = filter_column(leaves, path)
+        index, position = owners[column.ordinal]
+        plan.setdefault(index, []).append((position, column, options))
+    return plan
+
+
+def parquet_leaves(schema: pa.Schema, **writer_options) -> list[LeafColumn]:
+    """The leaf columns that pyarrow makes of an Arrow schema with these options.
+
+    Asked of pyarrow itself, by writing a file without rows: it alone knows how its many options
+    change names and types.
+    """
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema, **writer_options).close()
+    file = sink.getvalue().to_pybytes()
+    length = int.from_bytes(file[-TAIL_SIZE:-4], "little")
+    return Footer(file[-TAIL_SIZE - length:-TAIL_SIZE], file[-4:]).columns
