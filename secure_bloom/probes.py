@@ -12,6 +12,7 @@ several hashes, or none can answer for it:
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Iterator
 
@@ -124,3 +125,27 @@ def _plain(value):
     if isinstance(value, uuid.UUID):
         return value.bytes
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
+    """A probe value written as text, as a value of the column.
+
+    Numbers in decimal; dates, times and timestamps in ISO 8601, with a zone offset (or Z) for
+    columns in UTC; UUIDs in their usual form; strings and other bytes as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If the text is no value of that type. The message does not repeat the text.
+    """
+    arrow_type = column_type.arrow_type
+    if arrow_type is None:
+        raise ValueError(f"values of a {column_type.physical_type} column cannot be looked up")
+    try:
+        if pa.types.is_time(arrow_type):
+            return pa.scalar(datetime.time.fromisoformat(text), arrow_type)
+        if pa.types.is_fixed_size_binary(arrow_type) and len(text.encode()) != column_type.length:
+            return pa.scalar(uuid.UUID(text).bytes, arrow_type)
+        return pa.array([text]).cast(arrow_type)[0]
+    except (ValueError, pa.ArrowException):
+        raise ValueError(f"the value is no {arrow_type}") from None

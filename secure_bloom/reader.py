@@ -90,6 +90,11 @@ class ParquetFile:
                                   start=self._source.size - TAIL_SIZE - len(self._content))
 
     @property
+    def name(self) -> str:
+        """Name of the file, as errors give it."""
+        return self._source.name
+
+    @property
     def num_row_groups(self) -> int:
         """Number of row groups."""
         return len(self._footer.row_groups)
@@ -119,11 +124,21 @@ class ParquetFile:
     def bloom_filters(self) -> list[BloomFilterInfo]:
         """One record for each filter, by row group and column. Reads the header of each.
 
-        Columns whose metadata is encrypted with a key that is not at hand are left out: whether
-        they have filters cannot be known.
+        The :attr:`hidden_columns` are left out: whether they have filters cannot be known.
         """
         return [info for chunks in self._footer.row_groups for chunk in chunks
                 if (info := self._info(chunk)) is not None]
+
+    @cached_property
+    def hidden_columns(self) -> list[str]:
+        """Paths of the columns whose metadata is encrypted with a key that is not at hand."""
+        hidden = []
+        for chunk in self._footer.row_groups[0] if self._footer.row_groups else ():
+            try:
+                _ = chunk.bloom_filter
+            except KeyNotFoundError:
+                hidden.append(chunk.column.path)
+        return hidden
 
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """The filter of a column chunk; None where it has none.
@@ -188,11 +203,16 @@ class ParquetFile:
         filters : optional
             As for :meth:`prune`; only rows for which they hold are returned.
         """
-        alternatives = None if filters is None else predicates.normalize(filters)
-        for predicate in (p for alternative in alternatives or () for p in alternative):
-            self._column(predicate.column)
+        alternatives = self._alternatives(filters)
         with _pyarrow_errors(self._source.name):
             return _to_table([self.fragment_for(alternatives)], self.schema, columns, alternatives)
+
+    def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
+        """The rows that :meth:`read` gives, one table for each row group that is read."""
+        alternatives = self._alternatives(filters)
+        with _pyarrow_errors(self._source.name):
+            for part in self.fragment_for(alternatives).split_by_row_group():
+                yield _to_table([part], self.schema, columns, alternatives)
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None) -> ds.ParquetFileFragment:
@@ -208,6 +228,12 @@ class ParquetFile:
             row_groups = predicates.surviving(alternatives, self.num_row_groups, self._ask)
         return format_.make_fragment(**place, partition_expression=partition,
                                      row_groups=row_groups)
+
+    def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
+        alternatives = None if filters is None else predicates.normalize(filters)
+        for predicate in (p for alternative in alternatives or () for p in alternative):
+            self._column(predicate.column)
+        return alternatives
 
     def close(self) -> None:
         """Close the file, if it was opened here."""

@@ -179,13 +179,13 @@ class Footer:
     def footer_cipher(self) -> ModuleCipher:
         """The cipher of the footer key."""
         if self._keys is None:
-            raise KeyNotFoundError("this is encrypted with the footer key, and no keys were given")
+            raise KeyNotFoundError("this is encrypted with the footer key; pass keys (--keyring)")
         return ModuleCipher(self._keys.footer_key(self.footer_key_metadata))
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column's own key."""
         if self._keys is None:
-            raise KeyNotFoundError("the column is encrypted, and no keys were given", column=path)
+            raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
         return ModuleCipher(self._keys.column_key(path, key_metadata))
 
     def to_bytes(self) -> bytes:

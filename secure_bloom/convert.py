@@ -1,0 +1,111 @@
+"""Rewrite a Parquet or CSV file as a Parquet file with Bloom filters, row group by row group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.reader import ParquetFile
+from secure_bloom.writer import ParquetWriter
+
+DEFAULT_ROWS = 1024 * 1024
+MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
+
+
+def convert_file(source: str, target: str, *, row_group_size: int | None = None,
+                 text_columns: Iterable[str] = (), allow_plaintext: bool = False,
+                 advance: Callable[[float], None] = lambda fraction: None,
+                 kms=None, encryption=None, **writer) -> None:
+    """Copy the rows of a file into a Parquet file.
+
+    Parameters
+    ----------
+    source : str
+        A Parquet file (told by its first bytes) or a CSV file with a header line.
+    target : str
+    row_group_size : int, optional
+        Rows in a row group; by default as in a Parquet source, else 1,048,576.
+    text_columns : iterable of str
+        Columns of a CSV file that stay text, whatever they look like.
+    allow_plaintext : bool
+        Whether an encrypted source may become a target without encryption.
+    advance : callable
+        Told the fraction that is done, 0 to 1.
+    kms : KmsClient, optional
+        For the target and, where it is encrypted, for the source.
+    encryption, **writer
+        For :class:`secure_bloom.ParquetWriter`.
+    """
+    writer |= {"kms": kms, "encryption": encryption}
+    if _is_parquet(source):
+        with ParquetFile(source, kms) as file:
+            if file.footer.is_encrypted and encryption is None and not allow_plaintext:
+                raise UnsupportedError("the source is encrypted, the target would not be; ask for "
+                                       "encryption, or for plaintext", file=file.name)
+            tables = _counted(file.iter_tables(), file.num_rows, advance)
+            _write(target, file.schema, tables, row_group_size, writer)
+        return
+    with open(source, "rb") as raw:
+        size = max(1, os.path.getsize(source))
+        options = pa_csv.ConvertOptions(column_types={name: pa.string() for name in text_columns})
+        batches = pa_csv.open_csv(raw, convert_options=options)
+
+        def told() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                advance(raw.tell() / size)
+                yield batch
+
+        tables = row_groups(told(), batches.schema, row_group_size or DEFAULT_ROWS)
+        _write(target, batches.schema, tables, None, writer)
+
+
+def _is_parquet(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) in (b"PAR1", b"PARE")
+
+
+def _counted(tables, num_rows: int, advance) -> Iterator[pa.Table]:
+    done = 0
+    for table in tables:
+        yield table
+        done += table.num_rows
+        advance(done / max(1, num_rows))
+
+
+def _write(target, schema, tables, row_group_size, options) -> None:
+    with ParquetWriter(target, schema, **options) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size)
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int,
+               max_bytes: int = MAX_ROW_GROUP_BYTES) -> Iterator[pa.Table]:
+    """Gather small batches into tables that make good row groups.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+    schema : pyarrow.Schema
+        Of every batch.
+    max_rows, max_bytes : int
+        A table has ``max_rows`` rows (the last one fewer), or fewer where it would hold much more
+        than ``max_bytes`` bytes of Arrow data.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, max_rows - rows)
+            batch = batch.slice(part.num_rows)
+            held.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if rows == max_rows or size >= max_bytes:
+                yield pa.Table.from_batches(held, schema)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)

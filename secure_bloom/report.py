@@ -1,0 +1,142 @@
+"""What the command line shows of a file: plain dictionaries (for JSON), and text for people."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.reader import ParquetFile
+
+
+def inspect_file(file: ParquetFile) -> dict:
+    """Encryption of a file, and for each column its encryption and filters."""
+    footer = file.footer
+    return {
+        "file": file.name,
+        "rows": file.num_rows,
+        "row_groups": file.num_row_groups,
+        "created_by": footer.created_by,
+        "encryption": _encryption(footer),
+        "columns": [_column(file, column) for column in file.columns],
+    }
+
+
+def _encryption(footer) -> dict | None:
+    if not footer.is_encrypted:
+        return None
+    return {
+        "algorithm": footer.algorithm.name,
+        "footer": "encrypted" if footer.has_encrypted_footer else
+                  "plaintext, signature verified" if footer.signature_verified else
+                  "plaintext, signature not verified",
+        "footer_key": _key_name(footer.footer_key_metadata),
+        "aad_prefix": "stored" if footer.algorithm.aad_prefix is not None else
+                      "to be supplied" if footer.algorithm.supply_aad_prefix else "none",
+    }
+
+
+def _key_name(key_metadata: bytes | None) -> str | None:
+    """The master key that key material names; None where there is no such material."""
+    try:
+        return None if key_metadata is None else KeyMaterial.parse(key_metadata).master_key_id
+    except (KeyRetrievalError, UnsupportedError):
+        return None
+
+
+def _column(file: ParquetFile, column) -> dict:
+    chunks = [chunks[column.ordinal] for chunks in file.footer.row_groups]
+    filters = [info for info in file.bloom_filters if info.column == column.path]
+    sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
+    return {
+        "column": column.path,
+        "type": str(column.type.arrow_type or column.type.physical_type),
+        "encryption": chunks[0].encryption if chunks else None,
+        "key": _key_name(chunks[0].key_metadata) if chunks else None,
+        "filters": None if column.path in file.hidden_columns else len(filters),
+        "filters_encrypted": sum(info.encrypted for info in filters),
+        "filter_bytes": sum(sizes),
+        "expected_fpp": _expected_fpp(file, column.path, filters),
+    }
+
+
+def _expected_fpp(file: ParquetFile, column: str, filters) -> float | None:
+    """The mean over the filters that can be read."""
+    values = []
+    for info in filters:
+        try:
+            values.append(file.read_bloom_filter(info.row_group, column).expected_fpp())
+        except (KeyRetrievalError, UnsupportedError):
+            continue
+    return float(np.mean(values)) if values else None
+
+
+def render_inspection(result: dict) -> str:
+    """The result of :func:`inspect_file` as text."""
+    lines = [result["file"],
+             f"  {result['rows']:,} rows in {result['row_groups']:,} row groups, "
+             f"by {result['created_by'] or 'an unknown writer'}"]
+    encryption = result["encryption"]
+    if encryption is None:
+        lines.append("  not encrypted")
+    else:
+        key = f", key {encryption['footer_key']}" if encryption["footer_key"] else ""
+        lines.append(f"  {encryption['algorithm']}, footer {encryption['footer']}{key}, "
+                     f"AAD prefix {encryption['aad_prefix']}")
+    rows = [[column["column"], column["type"], _protection(column), *_filter_cells(column)]
+            for column in result["columns"]]
+    return "\n".join([*lines, "", render_table(
+        ["column", "type", "encryption", "Bloom filters", "bytes", "false positives"], rows)])
+
+
+def _protection(column: dict) -> str:
+    if column["encryption"] is None:
+        return "plain"
+    return column["encryption"] + (f" {column['key']}" if column["key"] else "")
+
+
+def _filter_cells(column: dict) -> list[str]:
+    if not column["filters"]:
+        return ["-" if column["filters"] == 0 else "unknown: no key", "", ""]
+    kind = "encrypted" if column["filters_encrypted"] else "plain"
+    fpp = column["expected_fpp"]
+    return [f"{column['filters']} {kind}", f"{column['filter_bytes']:,}",
+            "?" if fpp is None else f"{fpp:.2%}" if fpp >= 0.0001 else "< 0.01%"]
+
+
+def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
+    """Where a value may be. The value itself is not part of the result."""
+    answers = file.might_contain(column, value)[:, 0]
+    with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
+    return {
+        "file": file.name,
+        "column": column,
+        "may_contain": bool(answers.any()),
+        "row_groups": [{"row_group": number, "may_contain": bool(answer),
+                        "has_filter": number in with_filter}
+                       for number, answer in enumerate(answers)],
+    }
+
+
+def render_probe(result: dict) -> str:
+    """The result of :func:`probe_file` as text."""
+    groups = result["row_groups"]
+    candidates = [group["row_group"] for group in groups if group["may_contain"]]
+    without = sum(not group["has_filter"] for group in groups)
+    place = f"{result['file']}, column {result['column']}"
+    if not candidates:
+        return f"{place}: certainly absent (all {len(groups)} row groups are ruled out)"
+    lines = [f"{place}: may be in {len(candidates)} of {len(groups)} row groups: "
+             + ", ".join(map(str, candidates))]
+    if without:
+        lines.append(f"  {without} row groups have no Bloom filter on this column")
+    return "\n".join(lines)
+
+
+def render_table(header: list[str], rows: list[list[str]]) -> str:
+    """Left-aligned columns under a ruled header."""
+    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+             for row in [header, ["─" * width for width in widths], *rows]]
+    return "\n".join(f"  {line.rstrip()}" for line in lines)
