@@ -15,7 +15,6 @@ no certain counterpart in the column into a null, so that nobody concludes anyth
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,7 +24,8 @@ import pyarrow.compute as pc
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import ColumnType
 
-BULK = 100_000  #: from this many values on, importing numba pays
+BULK = 200_000  #: after this many values, importing numba pays
+_worked = 0
 
 _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
@@ -40,9 +40,13 @@ _BYTE_KINDS = (*_TEXT_KINDS, *_BYTES_KINDS)
 def kernels_for(count: int):
     """The module to work ``count`` values with: numba kernels for bulk, their plain twin for less.
 
-    Once the kernels are loaded they serve everything but single values.
+    Importing numba takes as long as the twin takes for some 500,000 values. So the twin serves
+    until :data:`BULK` values have come, at once or in small portions; single values it serves
+    always.
     """
-    if count >= BULK or (count > 16 and "secure_bloom.kernels" in sys.modules):
+    global _worked
+    _worked += count
+    if _worked >= BULK and count > 16:
         from secure_bloom import kernels
         return kernels
     from secure_bloom import plain
@@ -160,7 +164,8 @@ def is_list(t: pa.DataType) -> bool:
 def hash_values(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     """The hash of each value of an array without nulls, in order; dtype uint64.
 
-    The array has the type ``column_type.arrow_type`` (strings and binaries: any of their forms).
+    The array has the type ``column_type.arrow_type`` (strings and binaries: any of their forms;
+    INT96: any unit).
     """
     out = np.empty(len(array), dtype=np.uint64)
     work = kernels_for(len(array))
@@ -223,17 +228,18 @@ def _numpy(array: pa.Array) -> np.ndarray:
 def _fixed_bytes(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     """Values of INT96 or FIXED_LEN_BYTE_ARRAY; shape (n, bytes of a value), uint8."""
     if column_type.physical_type == "INT96":
-        return int96_bytes(_numpy(array))
+        return int96_bytes(_numpy(array), array.type.unit)
     if pa.types.is_decimal(array.type):
         return _decimal_bytes(array)[:, :column_type.length][:, ::-1]
     return _raw_values(array, column_type.length)
 
 
-def int96_bytes(nanos: np.ndarray) -> np.ndarray:
-    """INT96 timestamps of nanoseconds since the epoch (int64); shape (n, 12), uint8."""
-    out = np.empty((nanos.size, 12), dtype=np.uint8)
-    days, rest = np.divmod(nanos, _NANOS_PER_DAY)
-    out[:, :8] = rest.astype("<i8").view(np.uint8).reshape(-1, 8)
+def int96_bytes(ints: np.ndarray, unit: str) -> np.ndarray:
+    """INT96 timestamps of time units since the epoch (int64); shape (n, 12), uint8."""
+    out = np.empty((ints.size, 12), dtype=np.uint8)
+    nanos = _UNIT_NANOS[unit]
+    days, rest = np.divmod(ints, _NANOS_PER_DAY // nanos)
+    out[:, :8] = (rest * nanos).astype("<i8").view(np.uint8).reshape(-1, 8)
     out[:, 8:] = (days + _JULIAN_EPOCH).astype("<i4").view(np.uint8).reshape(-1, 4)
     return out
 
@@ -278,6 +284,8 @@ def stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return array.view(pa.int64())
     if pa.types.is_date64(source):
         return _from_ints(_divide(_numpy(array), _MILLIS_PER_DAY).astype(np.int32), target)
+    if column_type.physical_type == "INT96":
+        return array.view(pa.timestamp(source.unit))
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         ints, _ = _rescale(_numpy(array), _UNIT_NANOS[source.unit], _UNIT_NANOS[target.unit])
         return _from_ints(ints, target)
@@ -329,13 +337,17 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return array
     if _is_number(source) and _is_number(target):
         return _convert_number(array, target)
-    if pa.types.is_decimal(target) and (pa.types.is_decimal(source) or pa.types.is_integer(source)):
+    if pa.types.is_decimal(target) and pa.types.is_integer(source):
+        return _cast_each(array.cast(pa.decimal128(20, 0)), target)
+    if pa.types.is_decimal(target) and pa.types.is_decimal(source):
         return _cast_each(array, target)
     if any(kind(source) for kind in _BYTE_KINDS) and pa.types.is_fixed_size_binary(target):
         return _cast_each(array.cast(pa.large_binary()), target)
     if pa.types.is_date64(source) and pa.types.is_date32(target):
         return _convert_time(array, target, 1, _MILLIS_PER_DAY)
     if _same_clock(source, target):
+        if column_type.physical_type == "INT96":
+            return array  # days and time of the day: every unit fits
         return _convert_time(array, target, _UNIT_NANOS[source.unit], _UNIT_NANOS[target.unit])
     return pa.nulls(len(array), target)
 
@@ -357,12 +369,18 @@ def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
         return converted
     back = converted.cast(array.type, safe=False)
     same = pc.equal(back, array)
-    if pa.types.is_floating(target):
+    if pa.types.is_integer(target):  # a sign that wraps around comes back as it was
+        same = pc.and_(same, pc.equal(_is_negative(converted), _is_negative(array)))
+    else:
         # Beyond the mantissa neighbours round to the same float, and back to one of themselves.
         limit = 2.0 ** {16: 11, 32: 24, 64: 53}[target.bit_width]
         wide = converted.cast(pa.float64())
         same = pc.and_(same, pc.less(pc.abs(wide), limit))
     return pc.if_else(same, converted, pa.scalar(None, target))
+
+
+def _is_negative(array: pa.Array) -> pa.Array:
+    return pc.less(array, pa.scalar(0, array.type))
 
 
 def _cast_each(array: pa.Array, target: pa.DataType) -> pa.Array:

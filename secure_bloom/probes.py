@@ -35,7 +35,10 @@ def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
         if filter_.column_type is None:
             filter_.column_type = column_type_of(array.type)
         column_type = filter_.column_type
-        array = storage_array(array).drop_null()
+        array = storage_array(array)
+        if pa.types.is_dictionary(array.type):
+            array = storage_array(array.dictionary_decode())
+        array = array.drop_null()
         converted = exact(array, column_type) if column_type.can_have_filter else None
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "

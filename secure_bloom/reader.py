@@ -321,7 +321,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)
-    partition_schema, partitions = _partitions(folder, paths)
+    partition_schema, partitions = _partitions(filesystem, folder, paths)
     fragments, schemas = [], []
     for path, partition in zip(paths, partitions, strict=True):
         with ParquetFile(path, keys, filesystem=filesystem) as file:
@@ -365,12 +365,15 @@ def _to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, column
     return dataset.to_table(columns=columns, filter=filter_)
 
 
-def _partitions(folder: str, paths: list[str]) -> tuple[pa.Schema, list[pc.Expression]]:
+def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
+                                                                    list[pc.Expression]]:
     """The Hive partition columns of a folder, and for each file the values that it has."""
-    relative = [path.removeprefix(folder) for path in paths]
-    schema = ds.HivePartitioning.discover().inspect(relative)
+    options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
+                                          partitioning=ds.HivePartitioning.discover())
+    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
+    schema = factory.inspect(fragments=0)  # from the paths alone, no file is opened
     partitioning = ds.HivePartitioning(schema)
-    return schema, [partitioning.parse(path) for path in relative]
+    return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ one would miss.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 
 import numpy as np
 
@@ -230,11 +231,10 @@ class SplitBlockBloomFilter:
 
 
 def _as_hashes(hashes: int | Iterable[int] | np.ndarray) -> np.ndarray:
-    if isinstance(hashes, int):
+    if isinstance(hashes, int | np.integer):
         hashes = [hashes]
-    array = np.asarray(hashes)
-    if array.dtype != np.uint64:
-        if array.size and array.dtype.kind not in "iu":
-            raise TypeError(f"hashes are uint64, got {array.dtype}")
-        array = np.asarray(hashes, dtype=np.uint64)
-    return np.ascontiguousarray(array).ravel()
+    if not isinstance(hashes, np.ndarray):
+        hashes = np.array([index(value) for value in hashes], dtype=np.uint64)
+    elif hashes.dtype.kind not in "iu":
+        raise TypeError(f"hashes are uint64, got {hashes.dtype}")
+    return np.ascontiguousarray(hashes, dtype=np.uint64).ravel()

@@ -1,0 +1,43 @@
+# make demo: set everything up and run the main job on real data
+# make test: set everything up and run all tests
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n 2 --dist loadgroup
+
+.PHONY: help demo test lint setup check-tools clean
+
+help:  ## show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: setup  ## run the main job on real data, through Python and through Spark
+	$(BIN)/secure-bloom demo
+
+test: setup check-tools lint  ## run all tests
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: setup  ## check style
+	$(BIN)/ruff check .
+
+setup: $(VENV)/.ready  ## create the virtual environment
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "secure_bloom needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; \
+	  exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[all,test]'
+	@touch $@
+
+check-tools:
+	@missing=; \
+	command -v java >/dev/null || missing="$$missing java"; \
+	command -v javac >/dev/null || missing="$$missing javac"; \
+	command -v g++ >/dev/null || missing="$$missing g++"; \
+	[ -z "$$missing" ] || { echo "the tests compare with parquet-java and Arrow C++ and miss:$$missing" >&2; \
+	  echo "on Debian or Ubuntu: apt-get install openjdk-17-jdk-headless g++" >&2; exit 1; }
+
+clean:  ## remove what make and the tests made
+	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .hypothesis
