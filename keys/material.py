@@ -94,7 +94,7 @@ class KeyMaterial:
 def _load(key_metadata: bytes) -> dict:
     try:
         fields = json.loads(key_metadata)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("keyMaterialType") != MATERIAL_TYPE:
         raise KeyRetrievalError(

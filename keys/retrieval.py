@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Protocol
 
-from secure_bloom.errors import KeyNotFoundError
-from secure_bloom.keys.kms import check_key, unwrap_locally
+from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial
 
 
@@ -130,7 +130,11 @@ class KmsKeys:
         with self._lock:
             known = (wrapped_key, master_key_identifier)
             if known not in self._unwrapped:
-                self._unwrapped[known] = bytes(self._kms.unwrap_key(*known))
+                key = bytes(self._kms.unwrap_key(*known))
+                if len(key) not in KEY_SIZES:
+                    raise KeyUnwrapError(f"the KMS returned a key of {len(key)} bytes for master "
+                                         f"key {master_key_identifier!r}; AES has 16, 24 or 32")
+                self._unwrapped[known] = key
             return self._unwrapped[known]
 
     def _data_key(self, key_metadata: bytes | None) -> bytes:
@@ -141,7 +145,10 @@ class KmsKeys:
         if material.kek_id is None:
             return self.unwrap_key(material.wrapped_dek, material.master_key_id)
         kek = self.unwrap_key(material.wrapped_kek, material.master_key_id)
-        return unwrap_locally(kek, material.wrapped_dek, material.kek_id)
+        key = unwrap_locally(kek, material.wrapped_dek, material.kek_id)
+        if len(key) not in KEY_SIZES:
+            raise KeyUnwrapError(f"the key material holds a key of {len(key)} bytes")
+        return key
 
     def __repr__(self) -> str:
         return f"<KmsKeys through {type(self._kms).__name__}>"

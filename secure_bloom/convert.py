@@ -40,7 +40,7 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
     encryption, **writer
         For :class:`secure_bloom.ParquetWriter`.
     """
-    writer |= {"kms": kms, "encryption": encryption}
+    writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
     if _is_parquet(source):
         with ParquetFile(source, kms) as file:
             if file.footer.is_encrypted and encryption is None and not allow_plaintext:

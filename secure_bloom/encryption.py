@@ -63,9 +63,12 @@ def encryption_properties(encryption, kms) -> tuple[pe.FileEncryptionProperties 
     Properties must never serve two files: the files would share key and file id, and modules
     could be swapped between them unseen.
     """
-    if encryption is None:
-        return None, None
-    if isinstance(encryption, UniformKey):
+    if encryption is None or isinstance(encryption, UniformKey):
+        if kms is not None:
+            raise TypeError("kms is for an EncryptionConfiguration, which was not given; the file "
+                            "would not be encrypted with its keys")
+        if encryption is None:
+            return None, None
         properties = pe.create_encryption_properties(
             encryption.footer_key, aad_prefix=encryption.aad_prefix,
             store_aad_prefix=encryption.store_aad_prefix,

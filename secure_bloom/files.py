@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import secrets
 from collections.abc import Callable
 from typing import BinaryIO
@@ -123,8 +124,8 @@ def open_output(where, filesystem=None) -> Output:
 
 def temporary_name(path: str) -> str:
     """A hidden name in the same folder that nobody else uses."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.{secrets.token_hex(8)}.tmp".removeprefix("/" if not folder else "")
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
 
 
 def _open_local(path: str) -> Output:
@@ -136,7 +137,7 @@ def _open_local(path: str) -> Output:
         os.fsync(file.fileno())
         file.close()
         os.replace(temporary, path)
-        sync_folder(os.path.dirname(path))
+        sync_folder(os.path.dirname(path) or ".")
 
     def drop() -> None:
         file.close()

@@ -310,7 +310,11 @@ class ColumnChunk:
 
     def aad(self, module_type: ModuleType) -> bytes:
         """The AAD of one of this column's modules (no page modules)."""
-        return module_aad(self._footer.file_aad, module_type, self._ordinal, self.column.ordinal)
+        try:
+            return module_aad(self._footer.file_aad, module_type, self._ordinal,
+                              self.column.ordinal)
+        except ValueError as error:
+            raise FormatError(str(error), **self.place) from None
 
     @property
     def bloom_filter(self) -> tuple[int, int | None] | None:

@@ -154,7 +154,7 @@ def _arrow_type(physical: str, length: int, element: Struct) -> pa.DataType | No
     else:
         kind = _converted_kind(element.get_int(6))
     if kind == ("decimal",):
-        return _decimal_type(physical, element)
+        return _decimal_type(physical, length, element)
     return _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
 
 
@@ -224,9 +224,9 @@ def _raw_type(physical: str, length: int, kind: tuple) -> pa.DataType | None:
     return pa.binary(length) if kind in ((), ("bytes",), ("uuid",)) else None
 
 
-def _decimal_type(physical: str, element: Struct) -> pa.DataType | None:
+def _decimal_type(physical: str, length: int, element: Struct) -> pa.DataType | None:
     """Decimals with one encoding for each value; a BYTE_ARRAY decimal may be padded at will."""
-    if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"):
+    if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY") or length > 32:
         return None
     scale, precision = element.get_int(7) or 0, element.get_int(8) or 0
     logical = element.get(10)
@@ -235,4 +235,5 @@ def _decimal_type(physical: str, element: Struct) -> pa.DataType | None:
         scale, precision = decimal.get_int(1) or 0, decimal.get_int(2) or 0
     if not (1 <= precision <= 76 and 0 <= scale <= precision):
         return None
-    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    wide = precision > 38 or length > 16  # the Arrow value has at least the bytes of the stored one
+    return pa.decimal256(precision, scale) if wide else pa.decimal128(precision, scale)
