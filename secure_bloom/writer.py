@@ -23,6 +23,7 @@ from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.parquet.schema import LeafColumn, filter_column
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
+from secure_bloom.spill import FilterStore
 
 _DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 _MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
@@ -118,7 +119,8 @@ class ParquetWriter:
     def __init__(self, where, schema: pa.Schema, *,
                  bloom_filters: Mapping[str, bool | BloomFilterOptions],
                  encryption=None, kms=None, filesystem=None, **writer_options):
-        self._filters: list[dict[int, SplitBlockBloomFilter]] = []
+        self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
+        self._store = FilterStore()
         for name, advice in _REFUSED_OPTIONS.items():
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
@@ -185,6 +187,7 @@ class ParquetWriter:
             self._abort()
             raise
         self._writer = self._output = None
+        self._store.close()
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -206,7 +209,7 @@ class ParquetWriter:
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._filters.append(self._build_filters(table))
 
-    def _build_filters(self, table: pa.Table) -> dict[int, SplitBlockBloomFilter]:
+    def _build_filters(self, table: pa.Table) -> dict[int, int]:
         filters = {}
         for index, wanted in self._plan.items():
             leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks),
@@ -214,11 +217,11 @@ class ParquetWriter:
             arrays = dict(enumerate(leaves))
             for position, column, options in wanted:
                 try:
-                    filters[column.ordinal] = build_filter(arrays.get(position, ()), column,
-                                                           options)
+                    filter_ = build_filter(arrays.get(position, ()), column, options)
                 except ColumnError as error:
                     error.column = column.path
                     raise
+                filters[column.ordinal] = self._store.put(filter_)
         return filters
 
     def _finish(self, held: bytes, start: int) -> None:
@@ -233,7 +236,7 @@ class ParquetWriter:
         position = start + len(indexes)
         for chunks, filters in zip(footer.row_groups, self._filters, strict=True):
             for ordinal in sorted(filters):
-                parts = encode_filter(filters[ordinal], chunks[ordinal])
+                parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
                     self._output.write(part)
                 length = sum(len(part) for part in parts)
@@ -247,6 +250,7 @@ class ParquetWriter:
         if output is None:
             return
         self._sink.discard()
+        self._store.close()
         try:
             if writer is not None:
                 writer.close()

@@ -1,0 +1,241 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import secure_bloom
+from secure_bloom import UniformKey
+from secure_bloom.cli import main
+from secure_bloom.keys import Keyring
+
+ROWS = "id,ssn,city\n1,012,Rome\n2,034,Oslo\n3,056,Rome\n"
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(ROWS)
+    return path
+
+
+@pytest.fixture
+def keyring(tmp_path):
+    path = tmp_path / "keys.json"
+    keys = Keyring.create(path)
+    keys.add("footer")
+    keys.add("pii")
+    return path
+
+
+@pytest.fixture
+def encrypted(tmp_path, csv, keyring):
+    path = tmp_path / "people.parquet"
+    result = run("write", csv, path, "--keyring", keyring, "--footer-key", "footer",
+                 "--column-key", "pii:ssn", "--bloom", "ssn,city", "--text", "ssn")
+    assert result.exit_code == 0, result.stderr
+    return path
+
+
+def test_write_encrypts_the_filters_of_sensitive_columns_only(encrypted, keyring):
+    filters = secure_bloom.ParquetFile(encrypted, Keyring(keyring)).bloom_filters
+    assert [(info.column, info.encrypted) for info in filters] == [("ssn", True), ("city", False)]
+    table = secure_bloom.read_table(encrypted, keys=Keyring(keyring))
+    assert table["ssn"].to_pylist() == ["012", "034", "056"]
+
+
+@pytest.mark.parametrize(("value", "code"), [("012", 0), ("056", 0), ("999", 1)])
+def test_probe_tells_by_its_exit_code(encrypted, keyring, value, code):
+    result = run("probe", encrypted, "--keyring", keyring, "--column", "ssn", "--value", value)
+    assert result.exit_code == code
+    assert ("certainly absent" in result.stdout) == (code == 1)
+
+
+def test_probe_reads_the_value_from_standard_input(encrypted, keyring):
+    arguments = ("probe", encrypted, "--keyring", keyring, "--column", "ssn")
+    assert run(*arguments, stdin="034\n").exit_code == 0
+    assert run(*arguments, stdin="035\n").exit_code == 1
+
+
+def test_probe_as_json_does_not_repeat_the_value(encrypted, keyring):
+    result = run("probe", encrypted, "--keyring", keyring, "--column", "ssn", "--value", "012",
+                 "--json")
+    answer = json.loads(result.stdout)
+    assert answer["may_contain"] is True
+    assert answer["row_groups"] == [{"row_group": 0, "may_contain": True, "has_filter": True}]
+    assert "012" not in result.stdout
+
+
+def test_probe_of_a_column_without_filter_cannot_exclude(encrypted, keyring):
+    result = run("probe", encrypted, "--keyring", keyring, "--column", "id", "--value", "77")
+    assert result.exit_code == 0
+    assert "no Bloom filter" in result.stdout
+
+
+@pytest.mark.parametrize(("column", "value"), [
+    ("i", "2147483648"), ("f", "x"), ("d", "2020-13-01"), ("t", "2020-01-01T00:00:00"),
+    ("u", "not-a-uuid"), ("flag", "true"), ("nope", "1")])
+def test_probe_refuses_what_is_no_value_of_the_column(tmp_path, column, value):
+    path = tmp_path / "types.parquet"
+    secure_bloom.write_table(_types(), path, bloom_filters={})
+    result = run("probe", path, "--column", column, "--value", value)
+    assert result.exit_code == 2
+    assert "error:" in result.stderr and value not in result.stderr.replace(str(path), "")
+
+
+@pytest.mark.parametrize(("column", "present", "absent"), [
+    ("i", "-5", "6"), ("f", "1.5", "2.5"), ("d", "2020-02-29", "2020-03-01"),
+    ("t", "2020-01-01T01:00:00+01:00", "2020-01-01T01:00:00Z"), ("time", "12:30:00", "12:31:00"),
+    ("dec", "1.50", "1.51"), ("u", "00010203-0405-0607-0809-0a0b0c0d0e0f",
+                              "00010203-0405-0607-0809-0a0b0c0d0e00")])
+def test_probe_understands_values_of_every_kind(tmp_path, column, present, absent):
+    path = tmp_path / "types.parquet"
+    table = _types()
+    filters = {name: True for name in table.schema.names if name != "flag"}
+    secure_bloom.write_table(table, path, bloom_filters=filters)
+    assert run("probe", path, "--column", column, "--value", present).exit_code == 0
+    assert run("probe", path, "--column", column, "--value", absent).exit_code == 1
+
+
+def _types():
+    import datetime
+    import decimal
+    return pa.table({
+        "i": pa.array([-5], pa.int32()),
+        "f": pa.array([1.5], pa.float64()),
+        "d": pa.array([datetime.date(2020, 2, 29)]),
+        "t": pa.array([datetime.datetime(2020, 1, 1)], pa.timestamp("us", "UTC")),
+        "time": pa.array([datetime.time(12, 30)]),
+        "dec": pa.array([decimal.Decimal("1.5")], pa.decimal128(9, 2)),
+        "u": pa.array([bytes(range(16))], pa.binary(16)),
+        "flag": pa.array([True]),
+    })
+
+
+def test_inspect_as_json(encrypted, keyring):
+    result = json.loads(run("inspect", encrypted, "--keyring", keyring, "--json").stdout)
+    assert result["rows"] == 3
+    assert result["encryption"]["footer"] == "encrypted"
+    assert result["encryption"]["footer_key"] == "footer"
+    ssn = result["columns"][1]
+    assert (ssn["column"], ssn["encryption"], ssn["key"]) == ("ssn", "column key", "pii")
+    assert (ssn["filters"], ssn["filters_encrypted"], ssn["filter_bytes"]) == (1, 1, 32)
+
+
+def test_inspect_shows_what_a_missing_key_hides(tmp_path, csv, keyring):
+    path = tmp_path / "part.parquet"
+    run("write", csv, path, "--keyring", keyring, "--footer-key", "footer", "--column-key",
+        "pii:ssn", "--bloom", "ssn,city")
+    only_footer = tmp_path / "only-footer.json"
+    Keyring.create(only_footer).add("footer", Keyring(keyring)._keys["footer"])
+    result = run("inspect", path, "--keyring", only_footer)
+    assert result.exit_code == 0
+    assert "unknown: no key" in result.stdout
+
+
+@pytest.mark.parametrize(("arguments", "code"), [
+    (["inspect", "missing.parquet"], 3),
+    (["inspect", "people.csv"], 3),
+    (["inspect", "people.parquet"], 4),
+    (["inspect", "people.parquet", "--keyring", "missing.json"], 4),
+    (["inspect", "people.parquet", "--keyring", "other.json"], 4),
+    (["write", "people.csv", "x.parquet", "--footer-key", "footer"], 2),
+    (["write", "people.csv", "x.parquet", "--plaintext-footer"], 2),
+    (["write", "people.csv", "x.parquet", "--keyring", "keys.json", "--footer-key", "footer",
+      "--column-key", "ssn"], 2),
+    (["write", "people.csv", "x.parquet", "--keyring", "keys.json", "--footer-key", "nope"], 4),
+    (["write", "people.csv", "x.parquet", "--bloom", "nope"], 2),
+    (["write", "people.csv", "x.parquet", "--bloom", "id", "--fpp", "1.5"], 2),
+    (["write", "people.parquet", "x.parquet", "--keyring", "keys.json"], 3),
+    (["keyring", "add", "keys.json", "pii"], 4),
+    (["keyring", "create", "keys.json"], 4),
+])
+def test_errors_have_a_message_and_a_code(tmp_path, monkeypatch, encrypted, arguments, code):
+    monkeypatch.chdir(tmp_path)
+    other = Keyring.create("other.json")
+    other.add("footer")
+    other.add("pii")
+    before = set(tmp_path.iterdir())
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.stdout == "" and "rror: " in result.stderr
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_tampering_has_a_code_of_its_own(encrypted, keyring):
+    info = secure_bloom.ParquetFile(encrypted, Keyring(keyring)).bloom_filters[0]
+    data = bytearray(encrypted.read_bytes())
+    data[info.offset + info.length - 1] ^= 1
+    encrypted.write_bytes(data)
+    result = run("probe", encrypted, "--keyring", keyring, "--column", "ssn", "--value", "012")
+    assert result.exit_code == 5
+    assert f"file {encrypted}, row group 0, column ssn" in result.stderr
+
+
+def test_write_keeps_the_row_groups_of_a_parquet_file(tmp_path):
+    source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    pq.write_table(pa.table({"a": range(10)}), source, row_group_size=4)
+    assert run("write", source, target, "--bloom", "a").exit_code == 0
+    metadata = pq.read_metadata(target)
+    assert [metadata.row_group(i).num_rows for i in range(3)] == [4, 4, 2]
+    assert pq.read_table(target)["a"].to_pylist() == list(range(10))
+    assert run("write", source, target, "--bloom", "a", "--row-group-size", "3").exit_code == 0
+    assert pq.read_metadata(target).num_row_groups == 5
+
+
+def test_write_gathers_csv_rows_into_row_groups(tmp_path):
+    source, target = tmp_path / "in.csv", tmp_path / "out.parquet"
+    source.write_text("a\n" + "\n".join(map(str, range(100_000))))
+    result = run("write", source, target, "--bloom", "a", "--row-group-size", "30000", "--json")
+    assert json.loads(result.stdout)["row_groups"] == 4
+    assert pq.read_table(target)["a"].to_pylist() == list(range(100_000))
+
+
+def test_write_decrypts_only_when_told(tmp_path, encrypted, keyring):
+    target = tmp_path / "plain.parquet"
+    assert run("write", encrypted, target, "--keyring", keyring).exit_code == 3
+    assert not target.exists()
+    assert run("write", encrypted, target, "--keyring", keyring, "--plaintext").exit_code == 0
+    assert pq.read_table(target)["city"].to_pylist() == ["Rome", "Oslo", "Rome"]
+
+
+def test_whole_file_with_one_master_key(tmp_path, csv, keyring):
+    path = tmp_path / "uniform.parquet"
+    assert run("write", csv, path, "--keyring", keyring, "--footer-key", "footer",
+               "--bloom", "id").exit_code == 0
+    result = json.loads(run("inspect", path, "--keyring", keyring, "--json").stdout)
+    assert {column["encryption"] for column in result["columns"]} == {"footer key"}
+
+
+def test_explicit_key_files_say_that_a_keyring_cannot_open_them(tmp_path, keyring):
+    path = tmp_path / "uniform.parquet"
+    secure_bloom.write_table(pa.table({"a": [1]}), path, bloom_filters={"a": True},
+                             encryption=UniformKey(b"0123456789012345"))
+    result = run("inspect", path, "--keyring", keyring)
+    assert result.exit_code == 4
+    assert "ExplicitKeys" in result.stderr
+
+
+def test_keyring_commands(tmp_path):
+    path = tmp_path / "ring.json"
+    assert run("keyring", "create", path).exit_code == 0
+    assert run("keyring", "add", path, "one", "--bits", "128").exit_code == 0
+    assert run("keyring", "add", path, "two").exit_code == 0
+    assert run("keyring", "list", path).stdout.split() == ["one", "two"]
+    listed = run("keyring", "list", path, "--json").stdout
+    assert json.loads(listed)["keys"] == ["one", "two"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    assert run("keyring", "list", path).exit_code == 4
+
+
+def test_help_and_version():
+    assert secure_bloom.__version__ in run("--version").stdout
+    assert "probe" in run("--help").stdout

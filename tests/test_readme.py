@@ -1,0 +1,47 @@
+"""The code of the README runs as it stands there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+PYTHON, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHELL = [block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+         if "keyring create" in block][0]
+
+
+def _run(command, folder):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_python(tmp_path):
+    out = _run([sys.executable, "-c", PYTHON], tmp_path)
+    assert "[[ True False]]" in out
+    assert "{'ssn': '078-05-1120', 'city': 'Rome'}" in out
+
+
+@pytest.mark.spark
+def test_spark(tmp_path):
+    keyring = "\n".join(line for line in PYTHON.splitlines() if "eyring" in line and "kms" not in line)
+    _run([sys.executable, "-c", keyring.split("\nfile =")[0]], tmp_path)
+    out = _run([sys.executable, "-c", SPARK], tmp_path)
+    assert "078-05-1120" in out and "Oslo" in out
+
+
+def test_command_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{Path('/usr/bin')}:{Path('/bin')}")
+    out = _run([shutil.which("bash"), "-euc", SHELL], tmp_path)
+    assert "1 encrypted" in out and "1 plain" in out
+    assert "may be in 1 of 1 row groups" in out
+
+
+def test_the_two_commands_exist():
+    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+    assert "make demo" in README and "make test" in README
+    assert re.search(r"^demo:", makefile, re.M) and re.search(r"^test:", makefile, re.M)
