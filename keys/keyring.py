@@ -113,7 +113,7 @@ def _read(path: Path) -> dict[str, bytes]:
     except OSError as error:
         raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
                            "'secure-bloom keyring create'", file=str(path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
         raise KeyringError("this is no keyring", file=str(path)) from None
 
 

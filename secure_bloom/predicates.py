@@ -46,6 +46,8 @@ def normalize(filters) -> list[list[Predicate]]:
         raise TypeError("filters must be a list of (column, op, value), or a list of such lists")
     if isinstance(filters[0], tuple) and filters[0] and isinstance(filters[0][0], str):
         filters = [filters]
+    if not all(filters):
+        raise TypeError("filters hold an empty list, which says nothing")
     return [[_predicate(part) for part in conjunction] for conjunction in filters]
 
 

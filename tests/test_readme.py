@@ -10,8 +10,8 @@ import pytest
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 PYTHON, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-SHELL = [block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-         if "keyring create" in block][0]
+SHELL = next(block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+             if "keyring create" in block)
 
 
 def _run(command, folder):
@@ -28,8 +28,7 @@ def test_python(tmp_path):
 
 @pytest.mark.spark
 def test_spark(tmp_path):
-    keyring = "\n".join(line for line in PYTHON.splitlines() if "eyring" in line and "kms" not in line)
-    _run([sys.executable, "-c", keyring.split("\nfile =")[0]], tmp_path)
+    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes the keyring
     out = _run([sys.executable, "-c", SPARK], tmp_path)
     assert "078-05-1120" in out and "Oslo" in out
 

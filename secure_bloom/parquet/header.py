@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 from thrift.protocol.TCompactProtocol import TCompactProtocol
-from thrift.protocol.TProtocol import TProtocolException
-from thrift.Thrift import TType
+from thrift.Thrift import TException, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from secure_bloom.errors import FormatError, UnsupportedError
@@ -52,11 +51,11 @@ def decode_header(data: bytes) -> tuple[int, int]:
         above, or a bitset that is no whole number of blocks: such a filter tells nothing here.
     """
     transport = TMemoryBuffer(bytes(data[:MAX_HEADER_SIZE]))
-    protocol = TCompactProtocol(transport, string_length_limit=MAX_HEADER_SIZE,
-                                container_length_limit=MAX_HEADER_SIZE)
+    protocol = _Protocol(transport, string_length_limit=MAX_HEADER_SIZE,
+                         container_length_limit=MAX_HEADER_SIZE)
     try:
         num_bytes, unions = _read_fields(protocol)
-    except (EOFError, TProtocolException, AssertionError, ValueError, KeyError, IndexError):
+    except (EOFError, TException, AssertionError, ValueError, KeyError, IndexError):
         raise FormatError("the Bloom filter header is cut off or malformed") from None
     missing = [name for field_id, name in _UNIONS.items() if field_id not in unions]
     if num_bytes is None or missing:
@@ -73,6 +72,11 @@ def decode_header(data: bytes) -> tuple[int, int]:
         raise UnsupportedError(f"the bitset has {num_bytes} bytes, "
                                f"which is no multiple of {BYTES_PER_BLOCK}")
     return num_bytes, transport.cstringio_buf.tell()
+
+
+class _Protocol(TCompactProtocol):
+    def readString(self) -> bytes:
+        return self.readBinary()  # an unknown field that is skipped need not be UTF-8
 
 
 def _write_union(protocol: TCompactProtocol) -> None:

@@ -1,0 +1,65 @@
+"""Spark schemas and Arrow schemas, and how a file remembers the one it was written with."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from secure_bloom.errors import UnsupportedError
+
+# Spark's own writer leaves both in its files. The first tells Spark's reader the types that
+# Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.
+_ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_VERSION = b"org.apache.spark.version"
+
+# A timestamp is a point in time; which zone the writing session shows it in does not matter.
+_TIME_ZONE = "UTC"
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark exchanges rows of this schema with a data source.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has a type that Spark cannot exchange.
+    """
+    for column in schema:
+        try:
+            to_arrow_schema(StructType([column]), timezone=_TIME_ZONE)
+        except PySparkException as error:
+            raise UnsupportedError(
+                f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
+                "column", column=column.name) from error
+    return to_arrow_schema(schema, timezone=_TIME_ZONE)
+
+
+def file_schema(schema: StructType) -> pa.Schema:
+    """The same for files, with the metadata that lets Spark's own reader see the same schema."""
+    return arrow_schema(schema).with_metadata({
+        _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema of a file; every column may be null, as in all of Spark's file sources.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has an Arrow type for which Spark has no type of its own.
+    """
+    remembered = (schema.metadata or {}).get(_ROW_METADATA)
+    if remembered is not None:
+        return StructType.fromJson(json.loads(remembered)).toNullable()
+    for column in schema:
+        try:
+            from_arrow_schema(pa.schema([column]))
+        except PySparkException as error:
+            raise UnsupportedError(f"Spark has no type for {column.type}; say which to use: "
+                                   ".schema(...) before .load", column=column.name) from error
+    return from_arrow_schema(schema).toNullable()

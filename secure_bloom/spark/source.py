@@ -1,0 +1,30 @@
+"""The data source ``secure_parquet``, as Spark sees it."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from secure_bloom.spark.reader import Folder, SecureParquetReader, folder_schema
+from secure_bloom.spark.writer import SecureParquetWriter
+
+
+class SecureParquet(DataSource):
+    """Parquet files, encrypted, with Bloom filters that are encrypted where their columns are."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What users write in ``format(...)``."""
+        return "secure_parquet"
+
+    def schema(self) -> StructType:
+        """The schema of the files in the folder."""
+        return folder_schema(Folder(self.options))
+
+    def reader(self, schema: StructType) -> SecureParquetReader:
+        """See :class:`SecureParquetReader`."""
+        return SecureParquetReader(Folder(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
+        """See :class:`SecureParquetWriter`."""
+        return SecureParquetWriter(self.options, schema, overwrite)

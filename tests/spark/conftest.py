@@ -1,0 +1,38 @@
+import os
+import sys
+
+import pytest
+
+from secure_bloom.keys import Keyring
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One local Spark for all tests, in a time zone that is not UTC."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    import secure_bloom.spark
+    session = (SparkSession.builder.master("local[2]").appName("secure_bloom tests")
+               .config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+               .config("spark.sql.shuffle.partitions", "2")
+               .config("spark.driver.host", "127.0.0.1")
+               .config("spark.sql.session.timeZone", "America/New_York").getOrCreate())
+    secure_bloom.spark.register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def keyring(tmp_path):
+    keyring = Keyring.create(tmp_path / "keyring.json")
+    for name in ("footer", "pii", "money"):
+        keyring.add(name)
+    return keyring
+
+
+@pytest.fixture
+def encrypted(keyring):
+    """Options that encrypt column ssn with key pii."""
+    return {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
+            "parquet.encryption.column.keys": "pii: ssn"}

@@ -1,0 +1,36 @@
+"""What the tests with a real Spark share."""
+
+import os
+
+import pytest
+
+#: a module with this runs in one test process, so that there is one Spark
+uses_spark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PLAINTEXT = {"plaintext": "true"}
+
+
+def write(frame, folder, mode="append", **options):
+    frame.write.format("secure_parquet").options(**options).mode(mode).save(str(folder))
+
+
+def read(spark, folder, **options):
+    return spark.read.format("secure_parquet").options(**options).load(str(folder))
+
+
+def visible(folder) -> list[str]:
+    """Names that readers see in a folder, sorted; none where there is no folder."""
+    if not os.path.isdir(folder):
+        return []
+    return sorted(name for name in os.listdir(folder) if name[0] not in "._")
+
+
+def staged(folder) -> list[str]:
+    """Files of jobs that are not, or not yet, visible."""
+    return [name for _, _, names in os.walk(os.path.join(folder, "_staging")) for name in names]
+
+
+def people(spark, rows=100, start=0):
+    """Rows of ssn, city and id, in two partitions."""
+    return spark.range(start, start + rows, 1, 2).selectExpr(
+        "concat('ssn-', id) as ssn", "concat('city-', id % 10) as city", "id")

@@ -1,0 +1,233 @@
+"""Parsing of options, without Spark."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from secure_bloom import BloomFilterOptions, ParquetWriter
+from secure_bloom.spark.options import OptionError, check_names, locate, parse_write_options
+
+SCHEMA = pa.schema([
+    ("id", pa.int64()), ("SSN", pa.string()), ("flag", pa.bool_()),
+    ("address", pa.struct([("City", pa.string()), ("zip", pa.int32())])),
+    ("tags", pa.list_(pa.field("element", pa.string()))),
+])
+TWINS = pa.schema([("a", pa.int64()), ("A", pa.int64())])
+PUNCTUATION = pa.schema([("g", pa.struct([("a:b", pa.int64())]))])
+
+FOOTER = "parquet.encryption.footer.key"
+COLUMNS = "parquet.encryption.column.keys"
+UNIFORM = "parquet.encryption.uniform.key"
+ENABLED = "parquet.bloom.filter.enabled"
+FPP = "parquet.bloom.filter.fpp"
+NDV = "parquet.bloom.filter.expected.ndv"
+BYTES = "parquet.bloom.filter.max.bytes"
+KEYS = {"keyring": "/k.json", FOOTER: "f"}
+
+
+def parse(schema=SCHEMA, **options):
+    return parse_write_options(options, schema)
+
+
+def plain(schema=SCHEMA, **options):
+    return parse(schema, plaintext="true", **options)
+
+
+def column_keys(text, schema=SCHEMA):
+    return parse(schema, **KEYS, **{COLUMNS: text}).encryption["column_keys"]
+
+
+def test_defaults():
+    options = plain()
+    assert options.encryption is None
+    assert options.bloom_filters == {}
+    assert options.compression == "snappy"
+    assert options.row_group_size == 1024 * 1024
+
+
+def test_encryption_with_column_keys():
+    options = parse(**KEYS, **{COLUMNS: "k: SSN"})
+    assert options.keyring == "/k.json"
+    assert options.encryption == {
+        "footer_key": "f", "column_keys": {"k": ["SSN"]}, "plaintext_footer": False,
+        "encryption_algorithm": "AES_GCM_V1", "double_wrapping": True,
+        "data_key_length_bits": 128}
+
+
+def test_every_encryption_option():
+    options = parse(**KEYS, **{
+        COLUMNS: "k: id", "parquet.encryption.plaintext.footer": "TRUE",
+        "parquet.encryption.algorithm": "aes_gcm_ctr_v1",
+        "parquet.encryption.double.wrapping": "false",
+        "parquet.encryption.data.key.length.bits": "256"})
+    assert options.encryption["plaintext_footer"]
+    assert options.encryption["encryption_algorithm"] == "AES_GCM_CTR_V1"
+    assert not options.encryption["double_wrapping"]
+    assert options.encryption["data_key_length_bits"] == 256
+
+
+def test_uniform_encryption():
+    options = parse(keyring="k", **{UNIFORM: " f "})
+    assert options.encryption["footer_key"] == "f"
+    assert options.encryption["uniform_encryption"]
+    assert options.keyring.startswith("/")
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("k: SSN", {"k": ["SSN"]}),
+    ("k:ssn,ID", {"k": ["SSN", "id"]}),
+    (" k : SSN , id ; m : flag ; ", {"k": ["SSN", "id"], "m": ["flag"]}),
+    ("k: id; m: flag; k: ssn", {"k": ["id", "SSN"], "m": ["flag"]}),
+    ("k: address", {"k": ["address.City", "address.zip"]}),
+    ("k: ADDRESS.city", {"k": ["address.City"]}),
+    ("k: tags", {"k": ["tags.list.element"]}),
+    ("k: tags.list.element, tags", {"k": ["tags.list.element"]}),
+])
+def test_column_keys(text, expected):
+    assert column_keys(text) == expected
+
+
+def test_column_keys_keep_case_so_twins_are_no_problem():
+    assert column_keys("k: A", TWINS) == {"k": ["A"]}
+
+
+def test_filters_of_single_columns():
+    filters = plain(**{f"{ENABLED}#ssn": "true", f"{ENABLED}#address.city": "true",
+                       f"{FPP}#ssn": "0.001", f"{NDV}#id": "1000", FPP: "0.05",
+                       BYTES: "1048576"}).bloom_filters
+    assert filters == {
+        "SSN": BloomFilterOptions(fpp=0.001, max_bytes=1 << 20),
+        "address.City": BloomFilterOptions(fpp=0.05, max_bytes=1 << 20),
+        "id": BloomFilterOptions(fpp=0.05, ndv=1000, max_bytes=1 << 20)}
+
+
+def test_filters_of_all_columns_that_can_have_one():
+    filters = plain(**{ENABLED: "true", f"{ENABLED}#ID": "false", f"{ENABLED}#flag": "false"})
+    assert set(filters.bloom_filters) == {"SSN", "address.City", "address.zip",
+                                          "tags.list.element"}
+
+
+@pytest.mark.parametrize("value, expected", [
+    ("zstd", "zstd"), ("UNCOMPRESSED", "none"), ("none", "none"), ("lz4_raw", "lz4")])
+def test_compression(value, expected):
+    assert plain(compression=value).compression == expected
+    assert plain(**{"parquet.compression": value}).compression == expected
+    assert plain(compression=value, **{"parquet.compression": value}).compression == expected
+
+
+REFUSED = [
+    # asks for nothing, or for two things at once
+    ({}, "no encryption is asked for"),
+    ({"plaintext": "false"}, "no encryption is asked for"),
+    ({ENABLED: "true"}, "no encryption is asked for"),
+    ({"keyring": "k"}, "no encryption is asked for"),
+    ({"plaintext": "true", FOOTER: "f"}, f"option plaintext: .*{FOOTER}"),
+    ({FOOTER: "f", COLUMNS: "k: id"}, "option keyring: .*needs it"),
+    ({"keyring": "k", FOOTER: "f"}, f"option {COLUMNS}: missing"),
+    ({"keyring": "k", COLUMNS: "k: id"}, f"option {FOOTER}: missing"),
+    ({"keyring": "k", "parquet.encryption.algorithm": "AES_GCM_V1"}, f"option {FOOTER}: missing"),
+    ({**KEYS, UNIFORM: "f"}, f"option {UNIFORM}: it contradicts"),
+    ({"keyring": "k", UNIFORM: "f", COLUMNS: "k: id"}, f"option {UNIFORM}: it contradicts"),
+    ({"keyring": "k", UNIFORM: "f", "parquet.encryption.plaintext.footer": "true"},
+     "plaintext.footer: not possible"),
+    ({"keyring": "k", UNIFORM: " "}, f"option {UNIFORM}: it is empty"),
+    ({"keyring": "k", FOOTER: "", COLUMNS: "k: id"}, f"option {FOOTER}: it is empty"),
+    # column keys
+    ({**KEYS, COLUMNS: " ; "}, "it is empty"),
+    ({**KEYS, COLUMNS: "id"}, "its form is"),
+    ({**KEYS, COLUMNS: ": id"}, "its form is"),
+    ({**KEYS, COLUMNS: "k:"}, "its form is"),
+    ({**KEYS, COLUMNS: "arn:aws:kms: id"}, "its form is"),
+    ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
+    ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; there are: id, SSN"),
+    ({**KEYS, COLUMNS: "k: id; m: ID"}, "column id has two keys, k and m"),
+    ({**KEYS, COLUMNS: "k: address.zip; m: address"}, "column address.zip has two keys"),
+    # values
+    ({**KEYS, COLUMNS: "k: id", "parquet.encryption.algorithm": "AES"}, "AES_GCM_CTR_V1, not"),
+    ({**KEYS, COLUMNS: "k: id", "parquet.encryption.double.wrapping": "1"}, "true or false"),
+    ({**KEYS, COLUMNS: "k: id", "parquet.encryption.data.key.length.bits": "64"}, "128, 192, 256"),
+    ({"plaintext": "yes"}, "option plaintext: it must be true or false, not 'yes'"),
+    ({"plaintext": "true", "row_group_size": "0"}, "option row_group_size: .*whole number"),
+    ({"plaintext": "true", "row_group_size": "1e6"}, "option row_group_size: .*whole number"),
+    ({"plaintext": "true", "compression": "rar"}, "option compression: it must be one of"),
+    ({"plaintext": "true", "compression": "zstd", "parquet.compression": "gzip"}, "contradicts"),
+    # filters
+    ({"plaintext": "true", ENABLED: "on"}, "true or false"),
+    ({"plaintext": "true", f"{ENABLED}#ssn": "on"}, f"option {ENABLED}#ssn: .*true or false"),
+    ({"plaintext": "true", f"{ENABLED}#nope": "true"}, "there is no column 'nope'"),
+    ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "BOOLEAN bool cannot have|BOOLEAN cannot"),
+    ({"plaintext": "true", f"{ENABLED}#address": "true"},
+     "group of columns; name one of its leaves: address.City, address.zip"),
+    ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "leaves: tags.list.element"),
+    ({"plaintext": "true", f"{FPP}#ssn": "0.1"}, f"set {ENABLED}#SSN to true"),
+    ({"plaintext": "true", f"{ENABLED}#id": "false", f"{NDV}#id": "5"}, "contradicts"),
+    ({"plaintext": "true", FPP: "0"}, "between 0 and 1"),
+    ({"plaintext": "true", FPP: "nan"}, "between 0 and 1"),
+    ({"plaintext": "true", f"{ENABLED}#id": "true", f"{FPP}#id": "2"}, "between 0 and 1"),
+    ({"plaintext": "true", f"{NDV}#id": "0"}, "at least 1"),
+    ({"plaintext": "true", BYTES: "16"}, "32 to 134217728"),
+    ({"plaintext": "true", BYTES: "1MB"}, "32 to 134217728"),
+    # names
+    ({"foo": "1"}, "option foo: unknown, and so refused; there are: compression, keyring"),
+    ({"parquet.encryption.footerkey": "1"}, f"did you mean {FOOTER}"),
+    ({"parquet.page.size": "1"}, "option parquet.page.size: unknown"),
+    ({f"{ENABLED}#": "true"}, "the column is missing after #"),
+    ({f"{BYTES}#id": "64"}, "it is for the whole file"),
+    ({NDV: "5"}, f"it is for one column: {NDV}#column"),
+    ({"parquet.crypto.factory.class": "x"}, "no Java class"),
+    ({"replacewhere": "id = 1"}, "overwrite always replaces the whole folder"),
+]
+
+
+@pytest.mark.parametrize("options, message", REFUSED)
+def test_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        parse(**options)
+
+
+def test_keys_in_options_are_refused_and_not_repeated():
+    with pytest.raises(OptionError, match="keys do not belong in options") as caught:
+        parse(**{"parquet.encryption.key.list": "k: AAECAwQFBgcICQoLDA0ODw=="})
+    assert "AAECAw" not in str(caught.value)
+
+
+def test_columns_that_differ_in_case_only_are_ambiguous_in_lower_cased_names():
+    with pytest.raises(OptionError, match="'a' may mean a or A"):
+        plain(TWINS, **{f"{ENABLED}#a": "true"})
+    with pytest.raises(OptionError, match="'aA' may mean|there is no column 'aA'"):
+        column_keys("k: aA", TWINS)
+
+
+def test_column_names_that_pyarrow_cannot_carry():
+    with pytest.raises(OptionError, match=r"g\.a:b cannot have a key of its own"):
+        column_keys("k: g", PUNCTUATION)
+
+
+def test_options_go_to_tasks_without_keys(keyring):
+    options = parse(keyring=str(keyring.path), **{FOOTER: "footer", COLUMNS: "pii: ssn",
+                                                  f"{ENABLED}#ssn": "true"})
+    pickled = pickle.dumps(options)
+    assert not any(key in pickled for key in keyring._keys.values())
+    assert pickle.loads(pickled) == options
+    with ParquetWriter(pa.BufferOutputStream(), SCHEMA, **options.writer_arguments()) as writer:
+        writer.write_table(SCHEMA.empty_table())
+
+
+@pytest.mark.parametrize("path", ["/a/b c", "file:/a/b c", "file:///a/b c", "FILE:/a/b c"])
+def test_paths(path):
+    filesystem, found = locate({"path": path})
+    assert filesystem.type_name == "local"
+    assert found == "/a/b c"
+
+
+@pytest.mark.parametrize("path", [None, "", "nope://x/y"])
+def test_bad_paths(path):
+    with pytest.raises(OptionError, match="option path: "):
+        locate({"path": path} if path is not None else {})
+
+
+def test_names_of_a_read():
+    check_names(["path", "keyring", f"{ENABLED}#x"])
+    with pytest.raises(OptionError, match="did you mean keyring"):
+        check_names(["keyrin"])

@@ -1,0 +1,189 @@
+"""What several test modules use."""
+
+import io
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, settings
+from pyarrow.parquet.encryption import EncryptionConfiguration
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
+from xxhash import xxh64_intdigest
+
+from secure_bloom import ExplicitKeys, UniformKey, hashing, plain, sbbf
+from secure_bloom.encryption import encryption_properties
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet.footer import Footer
+
+
+def examples(count: int):
+    """Settings of a hypothesis test."""
+    return settings(max_examples=count, deadline=None,
+                    suppress_health_check=[HealthCheck.too_slow])
+
+
+IMPLEMENTATIONS = ["plain", "numba"]
+
+
+def use_implementation(monkeypatch, name: str):
+    """Let all hashing and filter work be done by the numba kernels, or by their plain twins."""
+    if name == "numba":
+        from secure_bloom import kernels as module
+    else:
+        module = plain
+    for user in (hashing, sbbf):
+        monkeypatch.setattr(user, "kernels_for", lambda count: module)
+    return module
+
+
+def run_python(code: str) -> str:
+    """What a program prints in a new interpreter."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                          text=True).stdout
+
+
+# --- what pyarrow writes, seen without secure_bloom ----------------------------------------------
+
+def arrow_file(table, **options) -> bytes:
+    """A Parquet file by pyarrow, in the form that :func:`plain_values` understands."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none", use_dictionary=False, data_page_version="1.0",
+                   write_statistics=False, **options)
+    return sink.getvalue()
+
+
+def plain_values(file: bytes, leaf: int = 0) -> list[bytes]:
+    """The values of a leaf column that are not null, as the pages hold them.
+
+    A page of version 1: repetition levels, definition levels, each with its length before it and
+    only where the schema has such levels; then the values in their plain encoding.
+    """
+    metadata = pq.read_metadata(io.BytesIO(file))
+    column = metadata.schema.column(leaf)
+    values = []
+    for row_group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(row_group).column(leaf)
+        position = chunk.data_page_offset
+        end = position + chunk.total_compressed_size
+        while position < end:
+            header_size, page_size = _page_header(file[position:])
+            position += header_size
+            page = file[position:position + page_size]
+            position += page_size
+            for levels in (column.max_repetition_level, column.max_definition_level):
+                if levels:
+                    page = page[4 + int.from_bytes(page[:4], "little"):]
+            values += _split(page, column)
+    return values
+
+
+def plain_hashes(file: bytes, leaf: int = 0) -> list[int]:
+    """The sorted XXH64 of :func:`plain_values`."""
+    return sorted(xxh64_intdigest(value) for value in plain_values(file, leaf))
+
+
+def _page_header(data: bytes) -> tuple[int, int]:
+    """Size of a PageHeader and of the page that follows it."""
+    transport = TMemoryBuffer(data)
+    protocol = TCompactProtocol(transport)
+    page_size = 0
+    protocol.readStructBegin()
+    while True:
+        _, kind, field_id = protocol.readFieldBegin()
+        if kind == TType.STOP:
+            break
+        if field_id == 3:
+            page_size = protocol.readI32()
+        else:
+            protocol.skip(kind)
+        protocol.readFieldEnd()
+    return transport.cstringio_buf.tell(), page_size
+
+
+def _split(page: bytes, column) -> list[bytes]:
+    values = []
+    while page:
+        start, width = 0, column.length
+        if column.physical_type == "BYTE_ARRAY":
+            start, width = 4, int.from_bytes(page[:4], "little")
+        elif column.physical_type != "FIXED_LEN_BYTE_ARRAY":
+            width = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}[
+                column.physical_type]
+        values.append(page[start:start + width])
+        page = page[start + width:]
+    return values
+
+
+# --- footers -------------------------------------------------------------------------------------
+
+def footer_parts(file: bytes) -> tuple[bytes, bytes]:
+    """The footer without the last 8 bytes of the file, and the magic."""
+    length = int.from_bytes(file[-8:-4], "little")
+    return file[-8 - length:-8], file[-4:]
+
+
+def open_footer(file: bytes, keys=None) -> Footer:
+    """The footer of a file in memory."""
+    content, magic = footer_parts(file)
+    return Footer(content, magic, keys, start=len(file) - 8 - len(content))
+
+
+def read_back(file: bytes, properties=None) -> pa.Table:
+    """The table that pyarrow reads from a file in memory."""
+    return pq.read_table(io.BytesIO(file), decryption_properties=properties)
+
+
+# --- encryption ----------------------------------------------------------------------------------
+
+MASTER_KEYS = {"mf": b"master of footer", "mc": b"master of column", "md": b"D" * 32}
+FOOTER_KEY = b"0123456789abcdef"
+
+
+def kms() -> InMemoryKms:
+    """A KMS with the master keys that :func:`encryptions` names."""
+    return InMemoryKms(MASTER_KEYS)
+
+
+def encryptions(column: str) -> dict:
+    """Ways to encrypt a file: name -> (encryption, kms, keys to read it with).
+
+    The column has a key of its own where the encryption allows one.
+    """
+    columns = {"mc": [column]}
+    prefix = {"aad_prefix": b"prefix"}
+    ways = {
+        "plain": None,
+        "uniform": EncryptionConfiguration("mf", uniform_encryption=True),
+        "column keys": EncryptionConfiguration("mf", column_keys=columns),
+        "plaintext footer": EncryptionConfiguration("mf", column_keys=columns,
+                                                    plaintext_footer=True),
+        "ctr": EncryptionConfiguration("mf", column_keys=columns,
+                                       encryption_algorithm="AES_GCM_CTR_V1"),
+        "single wrapping": EncryptionConfiguration("mf", column_keys=columns,
+                                                   double_wrapping=False,
+                                                   data_key_length_bits=256),
+        "key": UniformKey(FOOTER_KEY),
+        "key, plaintext footer": UniformKey(FOOTER_KEY, plaintext_footer=True, **prefix),
+        "key, supplied prefix": UniformKey(FOOTER_KEY, store_aad_prefix=False, **prefix),
+    }
+    result = {}
+    for name, way in ways.items():
+        if isinstance(way, UniformKey):
+            result[name] = way, None, ExplicitKeys(FOOTER_KEY, aad_prefix=way.aad_prefix)
+        else:
+            result[name] = way, (kms() if way else None), (kms() if way else None)
+    return result
+
+
+MODES = list(encryptions("a"))
+
+
+def encrypted_arrow_file(table, encryption, kms, **options) -> tuple[bytes, object]:
+    """A file that pyarrow alone has written, without filters, and the keys that it used."""
+    properties, keys = encryption_properties(encryption, kms)
+    sink = io.BytesIO()
+    pq.write_table(table, sink, encryption_properties=properties, **options)
+    return sink.getvalue(), keys

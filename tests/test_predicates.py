@@ -1,0 +1,141 @@
+"""Row filters: their form, and which row groups survive."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_bloom.predicates import OPERATORS, Predicate, expression, normalize, surviving
+from tests.support import examples
+
+# --- form ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("filters", "expected"), [
+    ([("a", "==", 1)], [[("a", "==", 1)]]),
+    ((("a", "=", 1),), [[("a", "=", 1)]]),
+    ([("a", ">", 1), ("b.c", "!=", None)], [[("a", ">", 1), ("b.c", "!=", None)]]),
+    ([[("a", "==", 1)], [("b", "in", {2})]], [[("a", "==", 1)], [("b", "in", [2])]]),
+    ([[["a", "==", 1]]], [[("a", "==", 1)]]),
+    ([("a", "not in", (x for x in "xy"))], [[("a", "not in", ["x", "y"])]]),
+    ([("a", "in", [])], [[("a", "in", [])]]),
+])
+def test_filters_are_normalized(filters, expected):
+    assert normalize(filters) == [[Predicate(*part) for part in parts] for parts in expected]
+
+
+@pytest.mark.parametrize(("filters", "error"), [
+    ([], TypeError), (None, TypeError), ("a == 1", TypeError), (("a", "==", 1), TypeError),
+    (pc.field("a") == 1, TypeError), ([("a", "==")], TypeError), ([(1, "==", 1)], TypeError),
+    ([("a", "==", 1), "b"], TypeError), ([[("a", "==", 1)], [("b",)]], TypeError),
+    ([("a", "===", 1)], ValueError), ([("a", "like", "x")], ValueError),
+    ([("a", "in", "text")], TypeError), ([("a", "in", b"raw")], TypeError),
+    ([("a", "in", 5)], TypeError), ([("a", "not in", None)], TypeError), ([[]], TypeError),
+    ([[("a", "==", 1)], []], TypeError),
+], ids=range(17))
+def test_what_is_no_filter_is_refused(filters, error):
+    with pytest.raises(error):
+        normalize(filters)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_only_equality_has_probes(op):
+    value = [1, 2] if "in" in op else 1
+    expected = {"=": [1], "==": [1], "in": [1, 2]}.get(op)
+    assert Predicate("a", op, value).probes == expected
+
+
+# --- row groups ----------------------------------------------------------------------------------
+
+CONTENT = [{"a": {1, 2}, "b": {"x"}}, {"a": {2, 3}, "b": {"y"}}, {"a": set(), "b": {"x", "y"}}]
+
+
+def survivors(filters) -> tuple[list[int], list[str]]:
+    """Row groups by filters that are always right, and the columns that were asked for."""
+    asked = []
+
+    def might_contain(column, values):
+        asked.append(column)
+        return np.array([[value is None or value in group[column] for value in values]
+                         for group in CONTENT])
+
+    return surviving(normalize(filters), len(CONTENT), might_contain), asked
+
+
+@pytest.mark.parametrize(("filters", "expected"), [
+    ([("a", "==", 1)], [0]),
+    ([("a", "=", 2)], [0, 1]),
+    ([("a", "==", 9)], []),
+    ([("a", "==", None)], [0, 1, 2]),
+    ([("a", "in", [1, 3])], [0, 1]),
+    ([("a", "in", [9, None])], [0, 1, 2]),
+    ([("a", "in", [])], []),
+    ([("a", "not in", [1, 2])], [0, 1, 2]),
+    ([("a", "==", 2), ("b", "==", "y")], [1]),
+    ([("a", "==", 2), ("a", "==", 3)], [1]),
+    ([("a", "==", 2), ("b", ">", "y")], [0, 1]),
+    ([("a", "in", []), ("b", "==", "x")], []),
+    ([[("a", "==", 1)], [("b", "==", "y")]], [0, 1, 2]),
+    ([[("a", "==", 1)], [("a", "==", 3)]], [0, 1]),
+    ([[("a", "==", 9)], [("a", "!=", 3)]], [0, 1, 2]),
+    ([[("a", "in", [])], [("a", "in", [9, 3]), ("b", "==", "y")]], [1]),
+    ([[("a", "<", 1)]], [0, 1, 2]),
+])
+def test_surviving_row_groups(filters, expected):
+    assert survivors(filters)[0] == expected
+
+
+def test_every_column_is_asked_for_once():
+    _, asked = survivors([[("a", "==", 1), ("b", "==", "x")], [("a", "in", [2, 3])],
+                          [("b", ">", "x"), ("a", "==", 9)]])
+    assert sorted(asked) == ["a", "b"]
+    assert survivors([("a", ">", 1), ("b", "in", [])])[1] == []
+
+
+VALUES = st.integers(0, 4)
+PREDICATES = st.one_of(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["=", "==", "!=", "<", ">", "<=", ">="]),
+              VALUES),
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["in", "not in"]),
+              st.lists(VALUES, max_size=3)))
+ROWS = st.lists(st.tuples(VALUES, VALUES), max_size=3)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4),
+       st.lists(st.lists(PREDICATES, min_size=1, max_size=3), min_size=1, max_size=3))
+@examples(100)
+def test_no_row_that_matches_is_skipped(groups, filters):
+    """Against pyarrow, which evaluates the same filter on the rows."""
+    alternatives = normalize(filters)
+
+    def might_contain(column, values):
+        position = "ab".index(column)
+        return np.array([[value in {row[position] for row in rows} for value in values]
+                         for rows in groups]).reshape(len(groups), len(values))
+
+    kept = surviving(alternatives, len(groups), might_contain)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    for number, rows in enumerate(groups):
+        table = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]}, schema)
+        if table.filter(expression(alternatives, schema)).num_rows:
+            assert number in kept
+
+
+# --- pyarrow expressions -------------------------------------------------------------------------
+
+TABLE = pa.table({"a": [1, 2, 3, None], "s": [{"x": "u"}, {"x": "v"}, None, {"x": None}],
+                  "d.t": [1, 1, 2, 2]})
+
+
+@pytest.mark.parametrize(("filters", "rows"), [
+    ([("a", "=", 2)], [2]), ([("a", "==", 2)], [2]), ([("a", "!=", 2)], [1, 3]),
+    ([("a", "<", 2)], [1]), ([("a", ">", 2)], [3]), ([("a", "<=", 2)], [1, 2]),
+    ([("a", ">=", 2)], [2, 3]), ([("a", "in", [1, 3])], [1, 3]),
+    ([("a", "not in", [1, 3])], [2, None]), ([("a", "in", [])], []), ([("a", "==", None)], []),
+    ([("a", ">", 1), ("a", "<", 3)], [2]), ([[("a", "==", 1)], [("a", "==", 3)]], [1, 3]),
+    ([("s.x", "==", "v")], [2]), ([("d.t", "==", 2)], [3, None]),
+])
+def test_expressions_select_rows(filters, rows):
+    selected = TABLE.filter(expression(normalize(filters), TABLE.schema))
+    assert selected["a"].to_pylist() == rows

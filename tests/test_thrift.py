@@ -1,0 +1,242 @@
+"""The lossless Thrift tree, against the thrift library."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thrift.protocol.TCompactProtocol import TCompactProtocol
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
+
+from secure_bloom.errors import FormatError
+from secure_bloom.parquet.thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    decode,
+    encode,
+)
+from tests.support import examples
+
+# --- structures with fields of every type, written by the thrift library -------------------------
+
+SCALARS = {
+    TType.BOOL: (st.booleans(), "writeBool"),
+    TType.BYTE: (st.integers(-128, 127), "writeByte"),
+    TType.I16: (st.integers(-2**15, 2**15 - 1), "writeI16"),
+    TType.I32: (st.integers(-2**31, 2**31 - 1), "writeI32"),
+    TType.I64: (st.integers(-2**63, 2**63 - 1), "writeI64"),
+    TType.DOUBLE: (st.floats(allow_nan=False), "writeDouble"),
+    TType.STRING: (st.binary(max_size=140), "writeBinary"),
+}
+FIELD_IDS = st.integers(1, 6) | st.integers(-2**15, 2**15 - 1).filter(bool)
+
+
+
+LEAVES = st.one_of(*(values.map(lambda value, kind=kind: (kind, value))
+                     for kind, (values, _) in SCALARS.items()))
+
+
+def _containers(inner):
+    lists = st.one_of(
+        *(st.lists(values.map(lambda value, kind=kind: (kind, value)), max_size=17)
+          for kind, (values, _) in SCALARS.items()),
+        st.lists(inner.filter(lambda value: value[0] == TType.STRUCT), max_size=4))
+    return st.one_of(
+        st.dictionaries(FIELD_IDS, inner, max_size=5).map(
+            lambda fields: (TType.STRUCT, dict(sorted(fields.items())))),
+        lists.map(lambda values: (TType.LIST, values)),
+        lists.map(lambda values: (TType.SET, values)),
+        st.tuples(lists, lists).map(lambda pair: (TType.MAP, list(zip(*pair, strict=False)))))
+
+
+TREES = st.dictionaries(FIELD_IDS, st.recursive(LEAVES, _containers, max_leaves=8), max_size=5).map(
+    lambda fields: dict(sorted(fields.items())))
+LAYOUTS = st.recursive(st.just({}), lambda inner: st.dictionaries(
+    st.integers(1, 6), inner | inner.map(lambda layout: [layout]), max_size=5), max_leaves=6)
+
+
+def written(fields: dict) -> bytes:
+    transport = TMemoryBuffer()
+    _write_struct(TCompactProtocol(transport), fields)
+    return transport.getvalue()
+
+
+def _write_struct(protocol, fields):
+    protocol.writeStructBegin("")
+    for field_id, value in fields.items():
+        protocol.writeFieldBegin("", value[0], field_id)
+        _write(protocol, value)
+        protocol.writeFieldEnd()
+    protocol.writeFieldStop()
+    protocol.writeStructEnd()
+
+
+def _write(protocol, typed):
+    kind, value = typed
+    if kind == TType.STRUCT:
+        _write_struct(protocol, value)
+    elif kind == TType.MAP:
+        types = [element[0] for element in value[0]] if value else [TType.BYTE, TType.BYTE]
+        protocol.writeMapBegin(*types, len(value))
+        for pair in value:
+            for element in pair:
+                _write(protocol, element)
+        protocol.writeMapEnd()
+    elif kind in (TType.LIST, TType.SET):
+        what = "List" if kind == TType.LIST else "Set"
+        getattr(protocol, f"write{what}Begin")(value[0][0] if value else TType.BYTE, len(value))
+        for element in value:
+            _write(protocol, element)
+        getattr(protocol, f"write{what}End")()
+    else:
+        getattr(protocol, SCALARS[kind][1])(value)
+
+
+@given(TREES, LAYOUTS, st.binary(max_size=20))
+@examples(150)
+def test_every_structure_comes_back_byte_for_byte(tree, layout, behind):
+    data = written(tree)
+    struct, end = decode(data + behind, layout)
+    assert end == len(data)
+    assert encode(struct) == data
+    assert [field[0] for field in struct.fields] == list(tree)
+
+
+@given(TREES, LAYOUTS)
+@examples(60)
+def test_a_structure_cut_off_anywhere_is_refused(tree, layout):
+    data = written(tree)
+    for size in range(len(data)):
+        with pytest.raises(FormatError):
+            decode(data[:size], layout)
+
+
+@given(st.binary(max_size=60), LAYOUTS)
+@examples(300)
+def test_any_bytes_are_decoded_or_refused(data, layout):
+    try:
+        struct, end = decode(data, layout)
+    except FormatError:
+        return
+    assert end <= len(data)
+    assert decode(encode(struct), layout)[1] == len(encode(struct))
+
+
+@given(TREES)
+@examples(60)
+def test_values_are_those_that_were_written(tree):
+    struct, _ = decode(written(tree), {})
+    for field_id, (kind, value) in tree.items():
+        if kind in (TType.I16, TType.I32, TType.I64):
+            assert struct.get_int(field_id) == value
+        elif kind == TType.STRING:
+            assert struct.get_binary(field_id) == value
+        elif kind == TType.BOOL:
+            assert struct.get_bool(field_id) is value
+        elif kind == TType.LIST and value and value[0][0] == TType.STRING:
+            assert struct.get_binary_list(field_id) == [element for _, element in value]
+
+
+# --- changing a structure ------------------------------------------------------------------------
+
+def test_fields_are_set_in_the_order_of_their_ids():
+    struct = Struct()
+    for field_id in (40, 3, 20):
+        struct.set_int(field_id, I64, -field_id)
+    struct.set_binary(3, b"now a binary")
+    struct.set_bool(5, True)
+    struct.set_bool(4, False)
+    assert encode(struct) == written({
+        3: (TType.STRING, b"now a binary"), 4: (TType.BOOL, False), 5: (TType.BOOL, True),
+        20: (TType.I64, -20), 40: (TType.I64, -40)})
+    struct.remove(20)
+    struct.remove(99)
+    assert [field[0] for field in struct.fields] == [3, 4, 5, 40]
+
+
+def test_lists_of_structures_of_every_size():
+    for size in (0, 1, 14, 15, 16, 200):
+        data = written({1: (TType.LIST, [(TType.STRUCT, {1: (TType.I32, i)})
+                                         for i in range(size)])})
+        struct, _ = decode(data, {1: [{}]})
+        if size:
+            assert [element.get_int(1) for element in struct.get(1)] == list(range(size))
+        assert encode(struct) == data
+
+
+@pytest.mark.parametrize("kind", [I16, I32, I64])
+@pytest.mark.parametrize("value", [0, -1, 63, 64, -64, -65, 2**31 - 1, -2**31, 2**63 - 1, -2**63])
+def test_integers(kind, value):
+    struct = Struct()
+    struct.set_int(1, kind, value)
+    assert struct.get_int(1) == value
+    if kind == I64:
+        assert encode(struct) == written({1: (TType.I64, value)})
+
+
+def test_absent_fields_are_none():
+    struct = Struct()
+    assert [struct.get(1), struct.get_int(1), struct.get_bool(1), struct.get_binary(1),
+            struct.get_string(1), struct.get_binary_list(1)] == [None] * 6
+
+
+def test_text_that_is_no_utf8_is_shown():
+    struct = Struct()
+    struct.set_binary(1, b"a\xff")
+    assert struct.get_string(1) == "a\\xff"
+
+
+# --- what is wrong or hostile --------------------------------------------------------------------
+
+def test_a_field_of_another_type_is_refused():
+    struct, _ = decode(written({1: (TType.STRING, b"x"), 2: (TType.I32, 5),
+                                3: (TType.LIST, [(TType.I32, 1)]), 4: (TType.STRUCT, {})}), {4: {}})
+    for read in (lambda: struct.get_int(1), lambda: struct.get_binary(2),
+                 lambda: struct.get_binary_list(2), lambda: struct.get_binary_list(3),
+                 lambda: struct.get_int(4), lambda: struct.get_binary(4)):
+        with pytest.raises(FormatError):
+            read()
+    assert struct.get_bool(2) is None
+
+
+HUGE = b"\xff\xff\xff\xff\x07"  # a varint of 2^31 - 1
+FIELD = {name: bytes([0x10 | kind]) for name, kind in
+         {"binary": BINARY, "list": LIST, "set": 10, "map": 11, "struct": STRUCT}.items()}
+
+
+@pytest.mark.parametrize("data", [
+    FIELD["binary"] + HUGE + b"x",
+    FIELD["list"] + b"\xf8" + HUGE,
+    FIELD["list"] + b"\xfc" + HUGE,
+    FIELD["set"] + b"\xf3" + HUGE,
+    FIELD["map"] + HUGE + b"\x55",
+    b"\x16" + b"\xff" * 10_000,
+    b"\x05" + b"\xff" * 11,
+    FIELD["binary"] + b"\xff" * 11,
+    b"\x1e\x00", b"\x1f\x00", b"\x10\x00",
+    FIELD["struct"] * 100_000,
+    (FIELD["list"] + b"\x19" * 100_000),
+], ids=str)
+@pytest.mark.parametrize("layout", [{}, {1: {}}, {1: [{}]}], ids=str)
+def test_hostile_bytes_are_refused_at_once(data, layout):
+    with pytest.raises(FormatError):
+        decode(data, layout)
+
+
+def test_an_integer_of_too_many_bytes_is_refused_when_read():
+    struct, _ = decode(b"\x16" + b"\x80" * 20 + b"\x00\x00", {})
+    with pytest.raises(FormatError, match="varint"):
+        struct.get_int(1)
+
+
+def test_depth_is_limited():
+    def nested(depth):
+        return FIELD["struct"] * depth + bytes(depth + 1)
+
+    assert encode(decode(nested(60), {})[0]) == nested(60)
+    with pytest.raises(FormatError, match="nested"):
+        decode(nested(200), {})

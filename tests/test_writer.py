@@ -1,0 +1,518 @@
+"""Writing: row groups, options, encryption, and what is left behind when something fails."""
+
+import decimal
+import gc
+import io
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+import secure_bloom
+from secure_bloom import BloomFilterOptions, ParquetFile, ParquetWriter, UniformKey, write_table
+from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.sizing import MAX_BYTES
+from tests.support import (
+    FOOTER_KEY,
+    MASTER_KEYS,
+    MODES,
+    encryptions,
+    footer_parts,
+    kms,
+    open_footer,
+    run_python,
+)
+
+TABLE = pa.table({"a": range(100), "b": [f"{i % 3}" for i in range(100)], "flag": [True] * 100,
+                  "s": [{"x": -i} for i in range(100)], "l": [[i + 0.5, None] for i in range(100)]})
+ALL = {"a": True, "b": True, "s.x": True, "l.list.element": True}
+ENCRYPTED = pe.EncryptionConfiguration("mf", column_keys={"mc": ["a"]})
+
+
+def written(table=TABLE, bloom_filters=ALL, **options) -> bytes:
+    sink = io.BytesIO()
+    write_table(table, sink, bloom_filters=bloom_filters, **options)
+    return sink.getvalue()
+
+
+def arrow_written(table=TABLE, **options) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def row_groups(file: bytes) -> list[int]:
+    footer = open_footer(file)
+    return [footer.row_group_num_rows(i) for i in range(len(footer.row_groups))]
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options", [
+    {}, {"row_group_size": 7}, {"row_group_size": 100}, {"row_group_size": 101},
+    {"row_group_size": 1}, {"version": "1.0"}, {"write_page_index": True}, {"compression": "zstd"},
+    {"use_dictionary": False}, {"data_page_version": "2.0"}, {"store_schema": False}], ids=str)
+def test_the_file_is_pyarrows_but_for_the_filters(options):
+    ours, theirs = written(**options), arrow_written(**options)
+    assert row_groups(ours) == row_groups(theirs)
+    assert pq.read_table(io.BytesIO(ours)).equals(pq.read_table(io.BytesIO(theirs)))
+    data = len(theirs) - 8 - len(footer_parts(theirs)[0])
+    assert ours[:data] == theirs[:data]
+    file = ParquetFile(ours)
+    assert file.schema.equals(ParquetFile(theirs).schema)
+    assert [info.column for info in file.bloom_filters] == list(ALL) * file.num_row_groups
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_filters_stand_back_to_back_before_the_footer(mode):
+    encryption, kms, keys = encryptions("a")[mode]
+    data = written(row_group_size=30, encryption=encryption, kms=kms)
+    file = ParquetFile(data, keys)
+    position = file.bloom_filters[0].offset
+    for info in file.bloom_filters:
+        assert info.offset == position
+        assert info.encrypted == (file.footer.row_groups[0][
+            [c.path for c in file.columns].index(info.column)].encryption is not None)
+        header = 15 if info.num_bytes < 64 else 16
+        assert info.length == info.num_bytes + header + (64 if info.encrypted else 0)
+        position += info.length
+    assert position == file.footer.start
+    assert len(file.bloom_filters) == 16
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_is_read_by_pyarrow_and_by_us(mode):
+    encryption, kms, keys = encryptions("a")[mode]
+    data = written(row_group_size=30, encryption=encryption, kms=kms)
+    assert ParquetFile(data, keys).read().equals(TABLE)
+    if mode == "plain":
+        assert pq.read_table(io.BytesIO(data)).equals(TABLE)
+    elif isinstance(encryption, UniformKey):
+        properties = pe.create_decryption_properties(FOOTER_KEY, aad_prefix=keys.aad_prefix)
+        assert pq.read_table(io.BytesIO(data), decryption_properties=properties).equals(TABLE)
+
+
+def test_no_filters_and_filters_that_are_switched_off():
+    assert written(bloom_filters={}) == written(bloom_filters={"a": False, "b": None}) \
+        == arrow_written()
+
+
+def test_a_table_without_rows():
+    empty = TABLE.slice(0, 0)
+    assert row_groups(written(empty)) == row_groups(arrow_written(empty))
+    file = ParquetFile(written(empty))
+    assert file.prune([("a", "==", 1)]) == []
+    sink = io.BytesIO()
+    ParquetWriter(sink, TABLE.schema, bloom_filters=ALL).close()
+    assert ParquetFile(sink.getvalue()).num_row_groups == 0
+
+
+def test_chunks_and_batches_and_tables():
+    sink = io.BytesIO()
+    chunked = pa.concat_tables([TABLE.slice(0, 10), TABLE.slice(10, 1), TABLE.slice(11)])
+    with ParquetWriter(sink, TABLE.schema, bloom_filters=ALL) as writer:
+        writer.write_table(chunked)
+        writer.write_batch(TABLE.slice(5, 20).to_batches()[0])
+        writer.write_batch(TABLE.slice(5, 20).to_batches()[0], 15)
+        writer.write(TABLE.slice(0, 3))
+        writer.write(TABLE.slice(3, 3).to_batches()[0], row_group_size=2)
+        writer.add_key_value_metadata({"who": "test"})
+    file = ParquetFile(sink.getvalue())
+    assert row_groups(sink.getvalue()) == [100, 20, 15, 5, 3, 2, 1]
+    assert file.might_contain("a", [99, 24, 3]).T.tolist() == [
+        [True] + [False] * 6, [True, True, False, True, False, False, False],
+        [True, False, False, False, False, True, False]]
+    assert pq.read_metadata(io.BytesIO(sink.getvalue())).metadata[b"who"] == b"test"
+    assert file.read().num_rows == 146
+
+
+def test_row_groups_beyond_pyarrows_default_size():
+    table = pa.table({"x": np.zeros(1024 * 1024 + 1, np.int8)})
+    assert row_groups(written(table, {"x": True})) == row_groups(arrow_written(table)) \
+        == [1024 * 1024, 1]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_row_groups_have_rows(size):
+    with pytest.raises(ValueError, match="row_group_size"):
+        written(row_group_size=size)
+
+
+# --- options that change names or types ----------------------------------------------------------
+
+def test_flavor_spark_changes_names_and_timestamps():
+    table = pa.table({"a b;c": [1, 2], "t": pa.array([1, 2]).cast(pa.timestamp("us"))})
+    with pytest.raises(ColumnError, match="a_b_c, t"):
+        written(table, {"a b;c": True}, flavor="spark")
+    file = ParquetFile(written(table, {"a_b_c": True, "t": True}, flavor="spark"))
+    assert [str(column.type) for column in file.columns] == ["INT64 int64", "INT96 timestamp[ns]"]
+    assert file.might_contain("a_b_c", [1, 2, 3]).tolist() == [[True, True, False]]
+    assert file.might_contain("t", table["t"].chunk(0)).all()
+
+
+MILLIONS = pa.array([1_000_000, 5_000_000, None])
+
+
+@pytest.mark.parametrize(("column", "options", "stored"), [
+    (MILLIONS.cast(pa.uint32()), {"version": "1.0"}, "INT64 int64"),
+    (MILLIONS.cast(pa.timestamp("ns")), {"version": "2.4"}, "INT64 timestamp[us]"),
+    (MILLIONS.cast(pa.timestamp("us")), {"coerce_timestamps": "ms"}, "INT64 timestamp[ms]"),
+    (MILLIONS.cast(pa.timestamp("s")), {"use_deprecated_int96_timestamps": True},
+     "INT96 timestamp[ns]"),
+    (pa.array([decimal.Decimal("1.25"), decimal.Decimal(-3), None]),
+     {"store_decimal_as_integer": True}, "INT32 decimal128(3, 2)"),
+], ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_options_change_types(column, options, stored):
+    file = ParquetFile(written(pa.table({"x": column}), {"x": True}, **options))
+    assert str(file.columns[0].type) == stored
+    assert file.might_contain("x", column).all()
+    assert file.might_contain("x", column.to_pylist()).all()
+    one, other = column.to_pylist()[:2]
+    assert not file.might_contain("x", one + 2 * (one - other)).any()
+
+
+def test_lists_by_pyarrows_older_names():
+    file = ParquetFile(written(bloom_filters={"l.list.item": True},
+                               use_compliant_nested_type=False))
+    assert file.might_contain("l.list.item", [5.5, 5.0]).tolist() == [[True, False]]
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+def sizes(values, options, **write_options) -> list[int]:
+    data = written(pa.table({"x": values}), {"x": options}, **write_options)
+    return [info.num_bytes for info in ParquetFile(data).bloom_filters]
+
+
+def test_few_distinct_values_give_small_filters():
+    assert sizes([f"{i % 10}" for i in range(10_000)], True) == [32]
+    [many] = sizes(range(10_000), True)
+    assert many == 16_384
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    (BloomFilterOptions(fpp=0.1), 8192), (BloomFilterOptions(fpp=0.0001), 65_536),
+    (BloomFilterOptions(ndv=100), 256), (BloomFilterOptions(ndv=10**6), 2**21),
+    (BloomFilterOptions(ndv=0), 32), (BloomFilterOptions(max_bytes=1000), 512),
+    (BloomFilterOptions(max_bytes=32), 32), (BloomFilterOptions(ndv=10**6, max_bytes=64), 64),
+    (BloomFilterOptions(max_bytes=MAX_BYTES), 16_384),
+])
+def test_options_decide_the_size(options, expected):
+    assert sizes(range(10_000), options) == [expected]
+
+
+def test_a_filter_fits_its_row_group():
+    assert sizes(range(10_000), True, row_group_size=9_990) == [16_384, 32]
+
+
+@pytest.mark.parametrize("options", [
+    {"fpp": 0}, {"fpp": 1}, {"fpp": -0.5}, {"ndv": -1}, {"max_bytes": 31},
+    {"max_bytes": MAX_BYTES + 1}], ids=str)
+def test_impossible_options_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        BloomFilterOptions(**options)
+
+
+def test_dictionaries_are_hashed():
+    words = pa.array([f"w{i % 5}" for i in range(1000)]).dictionary_encode()
+    table = pa.table({"x": pa.chunked_array([words, words.slice(0, 10)])})
+    file = ParquetFile(written(table, {"x": True}))
+    assert file.might_contain("x", [f"w{i}" for i in range(5)]).all()
+    assert not file.might_contain("x", "w5").any()
+    assert file.read(filters=[("x", "==", "w3")]).num_rows == 202
+
+
+# --- encryption ----------------------------------------------------------------------------------
+
+def test_every_file_has_its_own_keys_and_file_id():
+    files = [ParquetFile(written(encryption=ENCRYPTED, kms=kms()), kms()) for _ in range(2)]
+    assert len({file.footer.algorithm.aad_file_unique for file in files}) == 2
+    assert len({file.footer.footer_key_metadata for file in files}) == 2
+    key = UniformKey(FOOTER_KEY)
+    unique = {ParquetFile(written(encryption=key), secure_bloom.ExplicitKeys(FOOTER_KEY)
+                          ).footer.algorithm.aad_file_unique for _ in range(2)}
+    assert len(unique) == 2
+
+
+class CountingKms(InMemoryKms):
+    def __init__(self):
+        super().__init__(MASTER_KEYS)
+        self.calls = []
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        self.calls.append(("wrap", master_key_identifier))
+        return super().wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        self.calls.append(("unwrap", master_key_identifier))
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_the_kms_is_called_once_for_each_key(double):
+    configuration = pe.EncryptionConfiguration(
+        "mf", column_keys={"mc": ["a", "b"], "md": ["l.list.element"]}, double_wrapping=double)
+    writing, reading = CountingKms(), CountingKms()
+    data = written(row_group_size=10, encryption=configuration, kms=writing)
+    keys = ["mf", "mc", "md"] if double else ["mf", "mc", "mc", "md"]
+    assert sorted(writing.calls) == sorted(("wrap", key) for key in keys)
+    file = ParquetFile(data, reading)
+    assert file.prune([("a", "==", 5), ("b", "==", "2")]) == [0]
+    assert file.read(filters=[("a", "==", 5)]).num_rows == 1
+    assert file.read().num_rows == 100
+    assert sorted(reading.calls) == sorted(("unwrap", key) for key in keys)
+
+
+def test_a_pyarrow_kms_client_serves_as_it_is():
+    class ArrowKms(pe.KmsClient):
+        def __init__(self):
+            super().__init__()
+            self.inner = kms()
+
+        def wrap_key(self, key_bytes, master_key_identifier):
+            return self.inner.wrap_key(key_bytes, master_key_identifier).encode()
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            return self.inner.unwrap_key(wrapped_key, master_key_identifier)
+
+    data = written(encryption=ENCRYPTED, kms=ArrowKms())
+    assert ParquetFile(data, ArrowKms()).read(filters=[("a", "==", 5)]).num_rows == 1
+
+
+def test_filters_are_plain_only_where_their_column_is():
+    plain = ParquetFile(written())
+    bits = {name: bytes(plain.read_bloom_filter(0, name).bitset) for name in ALL}
+    for mode in MODES[1:]:
+        encryption, client, _ = encryptions("a")[mode]
+        data = written(encryption=encryption, kms=client)
+        uniform = "uniform" in mode or "key," in mode or mode == "key"
+        assert [bits[name] in data for name in ALL] == [False] + [not uniform] * 3
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"encryption": ENCRYPTED}, TypeError, "kms"),
+    ({"encryption": ENCRYPTED, "kms": {"mf": b"x" * 16}}, TypeError, "kms"),
+    ({"encryption": "mf", "kms": kms()}, TypeError, "EncryptionConfiguration or a UniformKey"),
+    ({"kms": kms()}, TypeError, "would not be encrypted"),
+    ({"encryption": UniformKey(FOOTER_KEY), "kms": kms()}, TypeError, "would not be encrypted"),
+    ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
+                                               internal_key_material=False), "kms": kms()},
+     UnsupportedError, "internal_key_material"),
+    ({"encryption": pe.EncryptionConfiguration("mf", uniform_encryption=True,
+                                               plaintext_footer=True), "kms": kms()},
+     UnsupportedError, "plaintext footer"),
+    ({"encryption": pe.EncryptionConfiguration("other", uniform_encryption=True), "kms": kms()},
+     KeyNotFoundError, "'other'"),
+])
+def test_wrong_encryption_is_refused_before_anything_is_written(tmp_path, arguments, error,
+                                                                message):
+    with pytest.raises(error, match=message):
+        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, **arguments)
+    assert os.listdir(tmp_path) == []
+
+
+# --- what is refused before anything is written --------------------------------------------------
+
+@pytest.mark.parametrize(("bloom_filters", "error", "message"), [
+    ({"flag": True}, ColumnError, "BOOLEAN"), ({"z": True}, ColumnError, "no such column"),
+    ({"s": True}, ColumnError, "s.x"), ({"l": True}, ColumnError, "l.list.element"),
+    ({"a": 0.01}, TypeError, "BloomFilterOptions"), ({"a": {"fpp": 0.1}}, TypeError, "'a'"),
+    (["a"], TypeError, "mapping"), ("a", TypeError, "mapping"), (None, TypeError, "mapping"),
+])
+def test_wrong_columns(tmp_path, bloom_filters, error, message):
+    with pytest.raises(error, match=message):
+        write_table(TABLE, tmp_path / "x", bloom_filters=bloom_filters)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("bloom_filter_options", {"a": True}), ("encryption_properties", object()),
+    ("metadata_collector", [])])
+def test_options_of_pyarrow_that_do_not_go_together(tmp_path, name, value):
+    with pytest.raises(TypeError, match=name):
+        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, **{name: value})
+    assert os.listdir(tmp_path) == []
+
+
+def test_options_that_pyarrow_does_not_know(tmp_path):
+    with pytest.raises(TypeError, match="no_such_option"):
+        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, no_such_option=1)
+    with pytest.raises(ValueError, match="version"):
+        write_table(TABLE, tmp_path / "x", bloom_filters=ALL, version="3.0")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("where", [5, None, b"x"])
+def test_where_must_be_a_path_or_a_file(where):
+    with pytest.raises(TypeError, match="where must be"):
+        write_table(TABLE, where, bloom_filters=ALL)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_table(TABLE, tmp_path / "none" / "x", bloom_filters=ALL)
+
+
+# --- failures ------------------------------------------------------------------------------------
+
+class Trouble(Exception):
+    pass
+
+
+@pytest.mark.parametrize("old", [None, b"the old file"])
+def test_an_exception_leaves_nothing_behind(tmp_path, old):
+    path = tmp_path / "x.parquet"
+    if old:
+        path.write_bytes(old)
+    with pytest.raises(Trouble), ParquetWriter(path, TABLE.schema, bloom_filters=ALL) as writer:
+        writer.write_table(TABLE)
+        assert len(os.listdir(tmp_path)) == 1 + bool(old)  # a hidden temporary file
+        assert (path.read_bytes() if old else None) == old
+        raise Trouble
+    assert os.listdir(tmp_path) == ([path.name] if old else [])
+    assert not old or path.read_bytes() == old
+    with pytest.raises(ValueError, match="closed"):
+        writer.write_table(TABLE)
+    writer.close()
+    assert os.listdir(tmp_path) == ([path.name] if old else [])
+
+
+def test_a_table_of_another_schema_ends_the_file(tmp_path):
+    writer = ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=ALL)
+    writer.write_table(TABLE)
+    with pytest.raises(ValueError, match="schema"):
+        writer.write_table(TABLE.select(["a"]))
+    assert os.listdir(tmp_path) == []
+    for use in (lambda: writer.write_table(TABLE), lambda: writer.add_key_value_metadata({})):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+
+
+def test_a_forgotten_writer_leaves_nothing_behind(tmp_path):
+    writer = ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=ALL)
+    writer.write_table(TABLE)
+    del writer
+    gc.collect()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("broken", ["fsync", "replace"])
+def test_a_failure_at_the_very_end_leaves_the_old_file(tmp_path, monkeypatch, broken):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"the old file")
+
+    def fail(*_):
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(os, broken, fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_table(TABLE, path, bloom_filters=ALL)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_bytes() == b"the old file"
+
+
+class FullDisk(io.BytesIO):
+    """Takes a number of bytes."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def write(self, data):
+        self.room -= len(data)
+        if self.room < 0:
+            raise OSError(28, "no space left")
+        return super().write(data)
+
+
+def test_an_error_of_the_file_object_comes_through_wherever_it_happens():
+    size = len(written())
+    for room in range(0, size, 97):
+        with pytest.raises(OSError, match="no space left") as caught:
+            write_table(TABLE, FullDisk(room), bloom_filters=ALL)
+        assert caught.value.errno == 28
+    write_table(TABLE, FullDisk(size), bloom_filters=ALL)
+
+
+def test_close_may_be_called_again(tmp_path):
+    writer = ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=ALL)
+    writer.write_table(TABLE)
+    writer.close()
+    before = (tmp_path / "x").read_bytes()
+    writer.close()
+    assert (tmp_path / "x").read_bytes() == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+# --- destinations --------------------------------------------------------------------------------
+
+def test_a_file_object_is_appended_to_and_stays_open(tmp_path):
+    sink = io.BytesIO()
+    write_table(TABLE, sink, bloom_filters=ALL)
+    assert not sink.closed
+
+    class OnlyWrite:
+        def __init__(self):
+            self.data = bytearray()
+
+        def write(self, data):
+            self.data += data
+
+    only = OnlyWrite()
+    write_table(TABLE, only, bloom_filters=ALL)
+    with open(tmp_path / "x", "wb") as file:
+        write_table(TABLE, file, bloom_filters=ALL)
+    assert bytes(only.data) == sink.getvalue() == (tmp_path / "x").read_bytes()
+
+
+def test_pyarrow_filesystems(tmp_path):
+    expected = written()
+    local = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    memory = pa_fs._MockFileSystem()
+    memory.create_dir("folder")
+    for filesystem, folder, name in ((local, "", "x"), (memory, "folder", "folder/x")):
+        for _ in range(2):  # the second time over the first
+            write_table(TABLE, name, bloom_filters=ALL, filesystem=filesystem)
+        with filesystem.open_input_file(name) as file:
+            assert file.read() == expected
+        with pytest.raises(Trouble), ParquetWriter(name, TABLE.schema, bloom_filters=ALL,
+                                                   filesystem=filesystem) as writer:
+            writer.write_table(TABLE.slice(0, 5))
+            raise Trouble
+        found = filesystem.get_file_info(pa_fs.FileSelector(folder))
+        assert [info.path for info in found] == [name]
+        with filesystem.open_input_file(name) as file:
+            assert file.read() == expected
+
+
+def test_paths_of_every_kind(tmp_path, monkeypatch):
+    expected = written()
+    monkeypatch.chdir(tmp_path)
+    for where in ("x", tmp_path / "y", str(tmp_path / "z"), (tmp_path / "u").as_uri()):
+        write_table(TABLE, where, bloom_filters=ALL)
+    assert sorted(os.listdir(tmp_path)) == ["u", "x", "y", "z"]
+    assert all((tmp_path / name).read_bytes() == expected for name in "uxyz")
+
+
+def test_a_written_file_is_as_readable_as_any_other(tmp_path):
+    write_table(TABLE, tmp_path / "x", bloom_filters=ALL)
+    (tmp_path / "y").write_bytes(b"")
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+
+
+def test_small_files_load_no_numba():
+    loaded = run_python(
+        "import io, sys, pyarrow as pa, secure_bloom as sb\n"
+        "sink = io.BytesIO()\n"
+        "table = pa.table({'a': range(5000)})\n"
+        "sb.write_table(table, sink, bloom_filters={'a': True}, row_group_size=100)\n"
+        "file = sb.ParquetFile(sink.getvalue())\n"
+        "assert file.read(filters=[('a', '==', 7)]).num_rows == 1\n"
+        "print(*sys.modules)").split()
+    assert "secure_bloom.writer" in loaded
+    assert not {"numba", "pyspark", "llvmlite"} & set(loaded)
