@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from secure_bloom.probes import with_nanoseconds
+
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
 
 
@@ -60,8 +62,8 @@ def _predicate(part) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
-        value = list(value)
-    return Predicate(column, op, value)
+        return Predicate(column, op, [with_nanoseconds(element) for element in value])
+    return Predicate(column, op, with_nanoseconds(value))
 
 
 def surviving(alternatives: list[list[Predicate]], num_row_groups: int,

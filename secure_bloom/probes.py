@@ -120,14 +120,28 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
 def _infer(values: list) -> pa.Array | None:
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError):
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None
 
 
 def _plain(value):
     if isinstance(value, uuid.UUID):
         return value.bytes
-    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+    return bytes(value) if isinstance(value, bytearray | memoryview) else with_nanoseconds(value)
+
+
+def with_nanoseconds(value):
+    """A pandas Timestamp or Timedelta as Arrow scalar where Arrow would cut its nanoseconds off.
+
+    NaT becomes None, which Arrow does only in company.
+    """
+    if isinstance(value, datetime.datetime) and value != value:
+        return None
+    if isinstance(value, datetime.datetime) and getattr(value, "nanosecond", 0):
+        return pa.scalar(value.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
+    if isinstance(value, datetime.timedelta) and getattr(value, "nanoseconds", 0):
+        return pa.scalar(value.value, pa.duration("ns"))
+    return value
 
 
 def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:

@@ -6,7 +6,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -323,13 +323,16 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
     alternatives = None if filters is None else predicates.normalize(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     fragments, schemas = [], []
-    for path, partition in zip(paths, partitions, strict=True):
-        with ParquetFile(path, keys, filesystem=filesystem) as file:
+    with ExitStack() as open_files:
+        for path, partition in zip(paths, partitions, strict=True):
+            file = open_files.enter_context(ParquetFile(path, keys, filesystem=filesystem))
             schemas.append(file.schema)
             fragments.append(file.fragment_for(alternatives, partition))
-    schema = pa.unify_schemas([*schemas, partition_schema])
-    with _pyarrow_errors(folder):
-        return _to_table(fragments, schema, columns, alternatives)
+            if fragments[-1].filesystem is not None:  # pyarrow opens it by its path
+                file.close()
+        schema = pa.unify_schemas([*schemas, partition_schema])
+        with _pyarrow_errors(folder):
+            return _to_table(fragments, schema, columns, alternatives)
 
 
 def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:

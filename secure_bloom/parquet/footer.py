@@ -233,6 +233,8 @@ class Footer:
         self._file_meta, end = thrift.decode(content, _FILE_META_LAYOUT)
         union = self._file_meta.get(_ALGORITHM)
         self.algorithm = EncryptionAlgorithm.of(union) if union is not None else None
+        if self.algorithm is None and any(content[end:]):  # a signature, behind a broken footer?
+            raise FormatError("the footer ends before its bytes do")
         if self.algorithm is None or self._keys is None or not self._keys.has_footer_key:
             return
         if len(content) - end < _SIGNATURE_SIZE:

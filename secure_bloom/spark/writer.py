@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.convert import row_groups
 from secure_bloom.spark.commit import Job, StagedFile
+from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import locate, parse_write_options
 from secure_bloom.spark.schema import file_schema
 from secure_bloom.writer import ParquetWriter
@@ -73,6 +74,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Timestamps come in the zone of the session, text and binary perhaps as large variants.
+        batch = without_hidden_nulls(batch)
         return batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
 
     def _write_file(self, partition: int, first: pa.Table,

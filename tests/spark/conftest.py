@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from secure_bloom.keys import Keyring
+from tests.spark.helpers import QUICK_JVM
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,7 @@ def spark():
                .config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
                .config("spark.sql.shuffle.partitions", "2")
                .config("spark.driver.host", "127.0.0.1")
+               .config("spark.driver.extraJavaOptions", QUICK_JVM)
                .config("spark.sql.session.timeZone", "America/New_York").getOrCreate())
     secure_bloom.spark.register(session)
     yield session

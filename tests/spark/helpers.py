@@ -7,6 +7,9 @@ import pytest
 #: a module with this runs in one test process, so that there is one Spark
 uses_spark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
+#: these tests run for seconds, so the JVM need not compile its best
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 PLAINTEXT = {"plaintext": "true"}
 
 

@@ -156,7 +156,7 @@ REFUSED = [
     ({"plaintext": "true", ENABLED: "on"}, "true or false"),
     ({"plaintext": "true", f"{ENABLED}#ssn": "on"}, f"option {ENABLED}#ssn: .*true or false"),
     ({"plaintext": "true", f"{ENABLED}#nope": "true"}, "there is no column 'nope'"),
-    ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "BOOLEAN bool cannot have|BOOLEAN cannot"),
+    ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "type BOOLEAN.* cannot have"),
     ({"plaintext": "true", f"{ENABLED}#address": "true"},
      "group of columns; name one of its leaves: address.City, address.zip"),
     ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "leaves: tags.list.element"),
@@ -195,8 +195,8 @@ def test_keys_in_options_are_refused_and_not_repeated():
 def test_columns_that_differ_in_case_only_are_ambiguous_in_lower_cased_names():
     with pytest.raises(OptionError, match="'a' may mean a or A"):
         plain(TWINS, **{f"{ENABLED}#a": "true"})
-    with pytest.raises(OptionError, match="'aA' may mean|there is no column 'aA'"):
-        column_keys("k: aA", TWINS)
+    with pytest.raises(OptionError, match="'Ab' may mean ab or AB"):
+        column_keys("k: Ab", pa.schema([("ab", pa.int64()), ("AB", pa.int64())]))
 
 
 def test_column_names_that_pyarrow_cannot_carry():

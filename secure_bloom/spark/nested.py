@@ -1,0 +1,58 @@
+"""Nested values as Spark passes them, made fit for Parquet."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from secure_bloom.errors import UnsupportedError
+
+
+def without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, with no null in a struct's field that cannot be null.
+
+    Where a struct is null, Spark sets its fields to null too, whatever their types say, and
+    pyarrow refuses to write that. Nobody sees these nulls, so they are marked as values.
+
+    Raises
+    ------
+    UnsupportedError
+        If such a field is null where its struct is not.
+    """
+    if not any(pa.types.is_nested(field.type) for field in batch.schema):
+        return batch
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            columns.append(_rebuild(column))
+        except UnsupportedError as error:
+            error.column = field.name
+            raise
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _rebuild(array: pa.Array, parent_is_null: pa.Array | None = None) -> pa.Array:
+    """``parent_is_null`` is given for a field that cannot be null."""
+    if parent_is_null is not None and array.null_count:
+        if pc.any(pc.and_not(array.is_null(), parent_is_null)).as_py():
+            raise UnsupportedError("a field that cannot be null is null; make it nullable")
+        mask = None
+    else:
+        mask = array.is_null() if array.null_count else None
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        is_null = array.is_null()
+        fields = list(type_)
+        children = [_rebuild(array.field(i), None if field.nullable else is_null)
+                    for i, field in enumerate(fields)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if pa.types.is_map(type_):
+        return pa.MapArray.from_arrays(array.offsets, _rebuild(array.keys), _rebuild(array.items),
+                                       type=type_, mask=mask)
+    if pa.types.is_list(type_):
+        return pa.ListArray.from_arrays(array.offsets, _rebuild(array.values), type=type_,
+                                        mask=mask)
+    if mask is None and array.null_count:
+        return pa.Array.from_buffers(type_, len(array), [None, *array.buffers()[1:]],
+                                     offset=array.offset)
+    return array

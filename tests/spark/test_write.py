@@ -1,0 +1,204 @@
+"""Writing with a real Spark: what is in the files, and what is refused before any task runs."""
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from secure_bloom import ParquetFile, read_table
+from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
+
+pytestmark = uses_spark
+
+ENABLED = "parquet.bloom.filter.enabled"
+
+
+def files(folder, keyring):
+    return [ParquetFile(folder / name, keyring) for name in visible(folder)]
+
+
+def test_filters_of_encrypted_columns_are_encrypted_and_others_plain(spark, tmp_path, keyring,
+                                                                     encrypted):
+    folder = tmp_path / "people"
+    write(people(spark), folder, **encrypted, compression="none",
+          **{f"{ENABLED}#SSN": "true", f"{ENABLED}#city": "true"})
+    assert len(visible(folder)) == 2
+    for file in files(folder, keyring):
+        assert {info.column: info.encrypted for info in file.bloom_filters} == {
+            "ssn": True, "city": False}
+        raw = (folder / file.name).read_bytes()
+        assert bytes(file.read_bloom_filter(0, "city").bitset) in raw
+        assert bytes(file.read_bloom_filter(0, "ssn").bitset) not in raw
+        assert b"city-1" in raw
+        assert b"ssn-" not in raw
+        assert not any(key in raw for key in keyring._keys.values())
+
+
+def test_prune(spark, tmp_path, keyring, encrypted):
+    folder = tmp_path / "people"
+    write(people(spark), folder, **encrypted, row_group_size="10", **{ENABLED: "true"})
+    kept = [file.prune([("ssn", "==", "ssn-77")]) for file in files(folder, keyring)]
+    assert sum(map(len, kept)) < 4  # of 10 row groups; a filter may err
+    found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-77")])
+    assert found.to_pylist() == [{"ssn": "ssn-77", "city": "city-7", "id": 77}]
+    assert read_table(folder, keys=keyring).num_rows == 100
+
+
+@pytest.mark.parametrize("extra", [
+    {"parquet.encryption.plaintext.footer": "true"},
+    {"parquet.encryption.algorithm": "AES_GCM_CTR_V1", "parquet.encryption.double.wrapping":
+     "false", "parquet.encryption.data.key.length.bits": "256"}])
+def test_ways_of_encryption(spark, tmp_path, keyring, encrypted, extra):
+    frame, folder = people(spark), tmp_path / "people"
+    write(frame, folder, **encrypted, **extra, **{f"{ENABLED}#ssn": "true"})
+    plaintext_footer = "parquet.encryption.plaintext.footer" in extra
+    for file in files(folder, keyring):
+        raw = (folder / file.name).read_bytes()
+        assert raw[-4:] == (b"PAR1" if plaintext_footer else b"PARE")
+        assert [info.encrypted for info in file.bloom_filters] == [True]
+    assert read_table(folder, keys=keyring)["id"].to_pylist() == list(range(100))
+    back = read(spark, folder, keyring=encrypted["keyring"])
+    assert sorted(back.collect()) == sorted(frame.collect())
+
+
+def test_uniform_encryption(spark, tmp_path, keyring):
+    folder = tmp_path / "people"
+    write(people(spark), folder, keyring=str(keyring.path),
+          **{"parquet.encryption.uniform.key": "money", ENABLED: "true"})
+    for file in files(folder, keyring):
+        assert [info.encrypted for info in file.bloom_filters] == [True] * 3
+        assert b"city" not in (folder / file.name).read_bytes()
+    assert read_table(folder, keys=keyring).num_rows == 100
+
+
+def test_row_groups_and_filter_sizes(spark, tmp_path):
+    folder = tmp_path / "people"
+    write(people(spark, 25_000).coalesce(1), folder, **PLAINTEXT, row_group_size="12000",
+          compression="zstd", **{"parquet.bloom.filter.max.bytes": "1024",
+                                 f"{ENABLED}#id": "true",
+                                 "parquet.bloom.filter.expected.ndv#ssn": "10"})
+    [file] = files(folder, None)
+    assert [file.footer.row_group_num_rows(group) for group in range(file.num_row_groups)] == [
+        12_000, 12_000, 1_000]
+    assert {info.num_bytes for info in file.bloom_filters if info.column == "id"} == {1024}
+    assert {info.num_bytes for info in file.bloom_filters if info.column == "ssn"} == {32}
+    metadata = pq.read_metadata(folder / visible(folder)[0])
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_column_names_match_without_case(spark, tmp_path, keyring, encrypted):
+    frame = people(spark).select(F.col("ssn").alias("Ssn"),
+                                 F.struct(F.col("city").alias("City")).alias("Home"))
+    folder = tmp_path / "people"
+    write(frame, folder, **encrypted, **{f"{ENABLED}#SSN": "true", f"{ENABLED}#home.CITY": "true"})
+    for file in files(folder, keyring):
+        assert {info.column: info.encrypted for info in file.bloom_filters} == {
+            "Ssn": True, "Home.City": False}
+
+
+def test_columns_that_differ_in_case_only_are_refused(spark, tmp_path):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = spark.range(3).selectExpr("id", "id as ID")
+        refused(frame, tmp_path / "out", "'id' may mean id or ID", **PLAINTEXT,
+                **{f"{ENABLED}#ID": "true"})
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_folder_by_file_uri(spark, tmp_path):
+    write(people(spark), f"file:{tmp_path}/with space", **PLAINTEXT)
+    assert read_table(tmp_path / "with space").num_rows == 100
+    assert read(spark, f"file://{tmp_path}/with space").count() == 100
+
+
+# --- modes ---------------------------------------------------------------------------------------
+
+def test_append_and_overwrite(spark, tmp_path):
+    folder = tmp_path / "people"
+    for mode, start, expected in [("append", 0, 10), ("append", 10, 20), ("overwrite", 50, 10)]:
+        write(people(spark, 10, start), folder, mode, **PLAINTEXT)
+        assert read(spark, folder).count() == expected
+    assert sorted(read_table(folder)["id"].to_pylist()) == list(range(50, 60))
+    assert (folder / "_SUCCESS").exists()
+
+
+def test_overwrite_of_what_spark_itself_wrote(spark, tmp_path):
+    folder = tmp_path / "people"
+    people(spark).write.parquet(str(folder))
+    write(people(spark, 7), folder, "overwrite", **PLAINTEXT)
+    assert read_table(folder).num_rows == 7
+    assert spark.read.parquet(str(folder)).count() == 7
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_an_empty_frame_leaves_one_file_with_the_schema(spark, tmp_path, mode, keyring, encrypted):
+    frame, folder = people(spark), tmp_path / "people"
+    if mode == "overwrite":
+        write(frame, folder, **PLAINTEXT)
+    write(frame.where("id < 0"), folder, mode, **encrypted, **{f"{ENABLED}#ssn": "true"})
+    assert len(visible(folder)) == 1
+    back = read(spark, folder, keyring=encrypted["keyring"])
+    assert back.schema == frame.schema.toNullable()
+    assert back.count() == 0
+    assert read_table(folder, keys=keyring).num_rows == 0
+
+
+def test_an_empty_append_adds_no_file(spark, tmp_path):
+    write(people(spark), tmp_path, **PLAINTEXT)
+    before = visible(tmp_path)
+    write(people(spark).where("id < 0"), tmp_path, **PLAINTEXT)
+    assert visible(tmp_path) == before
+
+
+# --- refused before any task runs ----------------------------------------------------------------
+
+def refused(frame, folder, message, mode="append", **options):
+    @F.udf("boolean")
+    def task_runs(_):
+        raise AssertionError("a task ran")
+
+    with pytest.raises(AnalysisException) as caught:
+        write(frame.where(task_runs(frame[frame.columns[0]])), folder, mode, **options)
+    assert message in str(caught.value)
+    assert visible(folder) == []
+
+
+def test_without_encryption_options(spark, tmp_path):
+    refused(people(spark), tmp_path / "out", "to write without encryption, set plaintext to true")
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"plaintext": "true", "nonsense": "1"}, "option nonsense: unknown"),
+    ({"plaintext": "true", "parquet.page.size": "1"}, "option parquet.page.size: unknown"),
+    ({"plaintext": "true", f"{ENABLED}#salary": "true"}, "there is no column 'salary'"),
+    ({"plaintext": "true", f"{ENABLED}#minor": "true"}, "cannot have a Bloom filter"),
+    ({"plaintext": "true", "row_group_size": "many"}, "option row_group_size"),
+    ({"plaintext": "perhaps"}, "option plaintext"),
+])
+def test_bad_options(spark, tmp_path, options, message):
+    frame = people(spark).withColumn("minor", F.lit(True))
+    refused(frame, tmp_path / "out", message, **options)
+
+
+def test_bad_keys(spark, tmp_path, keyring, encrypted):
+    columns = "parquet.encryption.column.keys"
+    frame, out = people(spark), tmp_path / "out"
+    refused(frame, out, "no master key named 'nobody'", **encrypted | {columns: "nobody: ssn"})
+    refused(frame, out, "there is no column 'salary'", **encrypted | {columns: "pii: salary"})
+    refused(frame, out, "the keyring cannot be read", **encrypted | {"keyring": "/nowhere/k.json"})
+    keyring.path.chmod(0o644)
+    refused(frame, out, "others may use it", **encrypted)
+
+
+def test_types_that_spark_cannot_pass(spark, tmp_path):
+    frame = people(spark).selectExpr("id", "interval '1' year as term")
+    refused(frame, tmp_path / "out", "column term: Spark cannot pass the type interval year",
+            **PLAINTEXT)
+
+
+def test_overwrite_of_foreign_files(spark, tmp_path):
+    (tmp_path / "notes.txt").write_text("keep me")
+    with pytest.raises(AnalysisException, match="overwrite would delete this file"):
+        write(people(spark), tmp_path, "overwrite", **PLAINTEXT)
+    assert visible(tmp_path) == ["notes.txt"]
