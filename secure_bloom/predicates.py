@@ -62,8 +62,15 @@ def _predicate(part) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
-        return Predicate(column, op, [with_nanoseconds(element) for element in value])
-    return Predicate(column, op, with_nanoseconds(value))
+        return Predicate(column, op, [_comparable(element) for element in value])
+    return Predicate(column, op, _comparable(value))
+
+
+def _comparable(value):
+    """The value as pyarrow can compare it: some typed nulls crash pyarrow 26."""
+    if isinstance(value, pa.Scalar) and not value.is_valid:
+        return None
+    return with_nanoseconds(value)
 
 
 def surviving(alternatives: list[list[Predicate]], num_row_groups: int,

@@ -118,7 +118,14 @@ class ParquetFile:
     def schema(self) -> pa.Schema:
         """The Arrow schema."""
         with _pyarrow_errors(self._source.name):
-            return self.fragment_for(None).physical_schema
+            try:
+                schema = self.fragment_for(None).physical_schema
+                _ = schema.names  # raises where a name is no UTF-8
+                return schema
+            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+                raise FormatError("pyarrow cannot read the schema") from error
+            except pa.ArrowNotImplementedError as error:
+                raise UnsupportedError("pyarrow does not know a type of the schema") from error
 
     @cached_property
     def bloom_filters(self) -> list[BloomFilterInfo]:
@@ -211,8 +218,9 @@ class ParquetFile:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
         alternatives = self._alternatives(filters)
         with _pyarrow_errors(self._source.name):
+            schema = self.schema
             for part in self.fragment_for(alternatives).split_by_row_group():
-                yield _to_table([part], self.schema, columns, alternatives)
+                yield _to_table([part], schema, columns, alternatives)
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None) -> ds.ParquetFileFragment:
@@ -223,11 +231,15 @@ class ParquetFile:
         place, properties = self._for_pyarrow
         options = ds.ParquetFragmentScanOptions(decryption_properties=properties)
         format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
-        row_groups = None
-        if alternatives is not None:
-            row_groups = predicates.surviving(alternatives, self.num_row_groups, self._ask)
-        return format_.make_fragment(**place, partition_expression=partition,
-                                     row_groups=row_groups)
+        fragment = format_.make_fragment(**place, partition_expression=partition)
+        if alternatives is None:
+            return fragment
+        row_groups = predicates.surviving(alternatives, self.num_row_groups, self._ask)
+        try:
+            # Not an argument of make_fragment, which would mix up their order.
+            return fragment.subset(row_group_ids=row_groups)
+        except pa.ArrowInvalid as error:
+            raise FormatError("pyarrow cannot read the footer") from error
 
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
@@ -365,7 +377,11 @@ def _to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, column
               alternatives) -> pa.Table:
     dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
     filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
-    return dataset.to_table(columns=columns, filter=filter_)
+    scanner = dataset.scanner(columns=columns, filter=filter_)  # here the caller's faults show
+    try:
+        return scanner.to_table()
+    except pa.ArrowInvalid as error:
+        raise FormatError("pyarrow cannot read the pages") from error
 
 
 def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,

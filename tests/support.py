@@ -6,7 +6,7 @@ import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from pyarrow.parquet.encryption import EncryptionConfiguration
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
@@ -21,7 +21,8 @@ from secure_bloom.parquet.footer import Footer
 
 def examples(count: int):
     """Settings of a hypothesis test."""
-    return settings(max_examples=count, deadline=None,
+    phases = [phase for phase in Phase if phase != Phase.explain]  # it takes minutes
+    return settings(max_examples=count, deadline=None, phases=phases,
                     suppress_health_check=[HealthCheck.too_slow])
 
 

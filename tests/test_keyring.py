@@ -177,11 +177,19 @@ def test_a_failure_in_the_middle_leaves_the_old_file(ring, path, monkeypatch, br
 
 def test_processes_that_add_at_the_same_time_lose_nothing(ring, path):
     code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
-            "for i in range(10): ring.add(f'{sys.argv[2]}-{i}')")
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)])
+            "print('ready', flush=True); sys.stdin.read()\n"
+            "for i in range(20): ring.add(f'{sys.argv[2]}-{i}')")
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
                  for number in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.close()
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    assert Keyring(path).names() == sorted(f"{n}-{i}" for n in range(3) for i in range(10))
+    for process in processes:
+        process.stdout.close()
+    assert Keyring(path).names() == sorted(f"{n}-{i}" for n in range(3) for i in range(20))
     assert os.listdir(path.parent) == [path.name]
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 import pickle
 import threading
+import time
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -277,7 +278,12 @@ def test_a_kms_may_return_bytes():
 
 
 def test_threads_share_one_call():
-    kms = CountingKms({"m": MASTER})
+    class Slow(CountingKms):
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            time.sleep(0.02)
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    kms = Slow({"m": MASTER})
     metadata, keys, found = single(kms), KmsKeys(kms), []
     start = threading.Barrier(8)
 

@@ -1,0 +1,80 @@
+"""Values given by a caller, and values written as text."""
+
+import datetime
+import decimal
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.probes import as_arrays, is_scalar, parse_value
+
+
+@pytest.mark.parametrize("value", [
+    None, 5, 5.0, True, "text", "", b"raw", bytearray(b"raw"), memoryview(b"raw"),
+    np.int8(5), np.datetime64(1, "ns"), np.str_("x"), pa.scalar(5), pa.scalar([1, 2]),
+    uuid.UUID(int=1), decimal.Decimal(5), datetime.date(2020, 1, 1), object()], ids=range(18))
+def test_scalars(value):
+    assert is_scalar(value)
+    [array] = as_arrays(value)
+    assert len(array) == 1
+
+
+@pytest.mark.parametrize("values", [
+    [1, 2], (1, 2), {1, 2}, range(1, 3), iter([1, 2]), {1: "a", 2: "b"}, np.array([1, 2]),
+    pa.array([1, 2]), pa.chunked_array([[1], [2]])], ids=range(9))
+def test_collections(values):
+    assert not is_scalar(values)
+    assert [value for array in as_arrays(values) for value in array.to_pylist()] == [1, 2]
+
+
+@pytest.mark.parametrize("values", [
+    [1, "a"], ["a", None, 2.5], [2**70, 1], [2**63, -1], [object(), 1], [1, True], [2**53 + 1, .5],
+    [np.datetime64(1, "s"), np.datetime64(1, "ns")]], ids=range(8))
+def test_values_without_a_common_type_stay_apart(values):
+    arrays = as_arrays(values)
+    assert [len(array) for array in arrays] == [1] * len(values)
+    for value, array in zip(values, arrays, strict=True):
+        got = array[0].as_py()
+        assert got == value or got is None or isinstance(value, np.datetime64)
+    with pytest.raises(ColumnError, match="common Arrow type"):
+        as_arrays(values, strict=True)
+
+
+@pytest.mark.parametrize(("arrow_type", "text", "value"), [
+    (pa.int8(), "-128", -128), (pa.uint64(), str(2**64 - 1), 2**64 - 1), (pa.float32(), "1.5", 1.5),
+    (pa.float64(), "-0", -0.0), (pa.decimal128(5, 2), "1.5", decimal.Decimal("1.50")),
+    (pa.string(), "", ""), (pa.string(), "naïve", "naïve"), (pa.binary(), "raw", b"raw"),
+    (pa.binary(4), "four", b"four"), (pa.binary(16), "x" * 16, b"x" * 16),
+    (pa.binary(16), str(uuid.UUID(int=7)), uuid.UUID(int=7).bytes),
+    (pa.date32(), "2020-02-29", datetime.date(2020, 2, 29)),
+    (pa.time32("ms"), "01:02:03.5", datetime.time(1, 2, 3, 500_000)),
+    (pa.time64("us"), "01:02:03.000005", datetime.time(1, 2, 3, 5)),
+    (pa.timestamp("us"), "2020-02-29 01:02:03", datetime.datetime(2020, 2, 29, 1, 2, 3)),
+])
+def test_text_is_read_as_the_column_has_it(arrow_type, text, value):
+    scalar = parse_value(text, ColumnType("", getattr(arrow_type, "byte_width", 0)
+                                          if pa.types.is_fixed_size_binary(arrow_type) else 0,
+                                          arrow_type))
+    assert scalar.type == arrow_type
+    assert scalar.as_py() == value
+
+
+def test_text_with_a_zone():
+    column = ColumnType("INT64", 0, pa.timestamp("us", "UTC"))
+    for text in ("2020-01-01T00:00:00Z", "2020-01-01 09:00:00+09:00"):
+        assert parse_value(text, column).value == 1_577_836_800 * 10**6
+
+
+@pytest.mark.parametrize(("arrow_type", "text"), [
+    (pa.int8(), "128"), (pa.int64(), "1.5"), (pa.int64(), "SECRET"), (pa.uint8(), "-1"),
+    (pa.float64(), "SECRET"), (pa.decimal128(5, 2), "1.555"), (pa.decimal128(5, 2), "12345"),
+    (pa.date32(), "2020-02-30"), (pa.time32("ms"), "25:00"), (pa.binary(4), "SECRET"),
+    (pa.timestamp("us"), "SECRET"), (None, "SECRET")])
+def test_text_that_is_no_value_is_refused_and_not_repeated(arrow_type, text):
+    with pytest.raises(ValueError, match="value") as caught:
+        parse_value(text, ColumnType("INT32", 4, arrow_type))
+    assert text not in str(caught.value)

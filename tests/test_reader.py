@@ -1,0 +1,583 @@
+"""Reading: filters, answers, row groups that are skipped, folders, and what is wrong."""
+
+import datetime
+import io
+import os
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from secure_bloom import (
+    BloomFilterOptions,
+    ExplicitKeys,
+    ParquetFile,
+    UniformKey,
+    read_table,
+    write_table,
+)
+from secure_bloom.errors import (
+    AuthenticationError,
+    ColumnError,
+    FormatError,
+    KeyNotFoundError,
+    KeyUnwrapError,
+    SecureBloomError,
+    UnsupportedError,
+)
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.modules import ModuleType
+from secure_bloom.sbbf import SplitBlockBloomFilter
+from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms
+
+COUNT = 120
+TABLE = pa.table({
+    "a": pa.array([None if i % 10 == 9 else i for i in range(COUNT)]),
+    "city": [f"city {i // 10}" for i in range(COUNT)],
+    "day": [datetime.date(2020, 1, 1) + datetime.timedelta(i) for i in range(COUNT)],
+    "real": np.arange(COUNT) / 2,
+    "flag": [i % 2 == 0 for i in range(COUNT)],
+    "s": [{"x": i} if i % 7 else None for i in range(COUNT)],
+    "l": [[i, -i] for i in range(COUNT)]})
+FILTERED = ["a", "city", "day", "real", "s.x", "l.list.element"]
+ENCRYPTED = pe.EncryptionConfiguration("mf", column_keys={"mc": ["a"]})
+READABLE = pe.EncryptionConfiguration("mf", column_keys={"mc": ["a"]}, plaintext_footer=True)
+
+
+def written(encryption=None, kms=None, table=TABLE, columns=FILTERED, **options) -> bytes:
+    sink = io.BytesIO()
+    write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), encryption=encryption,
+                kms=kms, row_group_size=30, **options)
+    return sink.getvalue()
+
+
+@pytest.fixture(scope="module", params=MODES)
+def opened(request) -> ParquetFile:
+    """The same table, plain and encrypted in every way."""
+    encryption, kms, keys = encryptions("a")[request.param]
+    return ParquetFile(written(encryption, kms), keys)
+
+
+PLAIN = written()
+
+# --- what a file says ----------------------------------------------------------------------------
+
+
+def test_a_file_describes_itself(opened):
+    assert (opened.num_rows, opened.num_row_groups) == (COUNT, 4)
+    assert [column.path for column in opened.columns] == [
+        "a", "city", "day", "real", "flag", "s.x", "l.list.element"]
+    assert opened.schema.equals(TABLE.schema)
+    assert [(info.row_group, info.column) for info in opened.bloom_filters] \
+        == [(group, column) for group in range(4) for column in FILTERED]
+    assert opened.hidden_columns == []
+    assert repr(opened) == "<ParquetFile <buffer>: 4 row groups, 120 rows>"
+
+
+def test_filters_are_the_same_in_every_mode(opened):
+    plain = ParquetFile(PLAIN)
+    for group in range(4):
+        for column in FILTERED:
+            assert opened.read_bloom_filter(group, column) == plain.read_bloom_filter(group, column)
+
+
+def test_a_filter_knows_its_type(opened):
+    filter_ = opened.read_bloom_filter(1, "day")
+    assert str(filter_.column_type) == "INT32 date32[day]"
+    assert filter_.check(datetime.date(2020, 2, 1)) is True
+    assert filter_.check(datetime.date(2021, 1, 1)) is False
+    assert opened.read_bloom_filter(1, "flag") is None
+
+
+@pytest.mark.parametrize("column", ["z", "s", "l", "A", ""])
+def test_unknown_columns_name_column_and_file(column):
+    file = ParquetFile(PLAIN)
+    for use in (lambda: file.read_bloom_filter(0, column), lambda: file.might_contain(column, 1),
+                lambda: file.read(filters=[(column, "==", 1)])):
+        with pytest.raises(ColumnError) as caught:
+            use()
+        assert (caught.value.file, caught.value.column) == ("<buffer>", column)
+
+
+# --- might_contain -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("values", "expected"), [
+    (5, [[True], [False], [False], [False]]),
+    ([5, 45, 500, None], [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 1], [0, 0, 0, 1]]),
+    (pa.array([65], pa.int8()), [[0], [0], [1], [0]]),
+    (pa.chunked_array([[5], [], [118]]), [[1, 0], [0, 0], [0, 0], [0, 1]]),
+    (np.array([5, 118]), [[1, 0], [0, 0], [0, 0], [0, 1]]),
+    (pa.scalar(5), [[1], [0], [0], [0]]),
+    ([5, "text", 2.5], [[1, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 1]]),
+    ([], [[], [], [], []]), (pa.chunked_array([], pa.int64()), [[], [], [], []]),
+    (None, [[1]] * 4), ("text", [[1]] * 4), (2**64, [[1]] * 4), (object(), [[1]] * 4),
+    (uuid.UUID(int=1), [[1]] * 4),
+], ids=range(14))
+def test_answers_have_a_row_for_each_row_group(opened, values, expected):
+    answers = opened.might_contain("a", values)
+    assert answers.dtype == bool
+    assert answers.shape == (4, len(expected[0]))
+    assert answers.tolist() == expected
+
+
+def test_a_column_without_filters_rules_nothing_out(opened):
+    assert opened.might_contain("flag", [True, 5]).tolist() == [[True, True]] * 4
+
+
+# --- prune and read ------------------------------------------------------------------------------
+
+PRUNED = [
+    ([("a", "==", 5)], [0]),
+    ([("a", "=", 500)], []),
+    ([("a", "in", [5, 118, 700])], [0, 3]),
+    ([("a", "in", [])], []),
+    ([("a", "==", None)], [0, 1, 2, 3]),
+    ([("a", ">", 100)], [0, 1, 2, 3]),
+    ([("city", "==", "city 4"), ("real", "==", 22.0)], [1]),
+    ([("city", "==", "city 4"), ("a", ">=", 47)], [1]),
+    ([("city", "==", "city 4"), ("a", "==", 5)], []),
+    ([[("a", "==", 5)], [("day", "==", datetime.date(2020, 4, 20))]], [0, 3]),
+    ([[("a", "==", 500)], [("flag", "==", True)]], [0, 1, 2, 3]),
+    ([("s.x", "==", 41)], [1]),
+    ([("a", "==", 5.0)], [0, 1, 2, 3]),
+    ([("real", "==", 30)], [2]),
+    ([("real", "==", -0.0)], [0]),
+    ([("a", "!=", 5)], [0, 1, 2, 3]),
+    ([("a", "not in", [5])], [0, 1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("filters", "row_groups"), PRUNED, ids=str)
+def test_pruning_and_reading(opened, filters, row_groups):
+    assert opened.prune(filters) == row_groups
+    expected = pq.read_table(io.BytesIO(PLAIN), filters=filters) if filters[0][0] != "s.x" \
+        else TABLE.filter(pc.field("s", "x") == 41)
+    assert opened.read(filters=filters).equals(expected)
+    assert opened.read(["city"], filters=filters).equals(expected.select(["city"]))
+    parts = list(opened.iter_tables(filters=filters))
+    assert len(parts) == len(row_groups)
+    assert pa.concat_tables([expected.slice(0, 0), *parts]).equals(expected)
+
+
+def test_reading_everything(opened):
+    assert opened.read().equals(TABLE)
+    assert opened.read(["a", "flag"]).equals(TABLE.select(["a", "flag"]))
+    assert [part.num_rows for part in opened.iter_tables()] == [30] * 4
+
+
+def test_row_groups_stay_in_their_order():
+    table = pa.table({"key": [i % 3 for i in range(60)], "row": range(60)})
+    sink = io.BytesIO()
+    write_table(table, sink, bloom_filters={"key": True}, row_group_size=1)
+    file = ParquetFile(sink.getvalue())
+    assert file.prune([("key", "==", 1)]) == list(range(1, 60, 3))
+    for wanted in ([("key", "==", 1)], [[("key", "==", 2)], [("key", "==", 0)]]):
+        expected = pq.read_table(io.BytesIO(sink.getvalue()), filters=wanted)
+        assert file.read(filters=wanted).equals(expected)
+        parts = list(file.iter_tables(filters=wanted))
+        assert pa.concat_tables(parts).equals(expected)
+
+
+def test_row_groups_that_are_ruled_out_are_not_touched():
+    data = bytearray(PLAIN)
+    metadata = pq.read_metadata(io.BytesIO(PLAIN))
+    for group in (0, 2, 3):
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(number)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            data[start:start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    file = ParquetFile(bytes(data))
+    assert file.read(filters=[("a", "==", 45)]).equals(TABLE.slice(45, 1))
+    with pytest.raises(FormatError, match="pyarrow cannot read"):
+        file.read()
+
+
+@pytest.mark.parametrize("filters", [[], "a == 5", [("a", "~", 5)], [[]]], ids=str)
+def test_what_is_no_filter_is_refused(filters):
+    for use in (ParquetFile(PLAIN).prune, lambda f: ParquetFile(PLAIN).read(filters=f)):
+        with pytest.raises((TypeError, ValueError)):
+            use(filters)
+
+
+def test_filters_by_arrow_cpp():
+    sink = io.BytesIO()
+    pq.write_table(TABLE, sink, row_group_size=30, write_page_index=True, bloom_filter_options={
+        "a": {"ndv": 30, "fpp": 0.001}, "city": {"ndv": 1000}})
+    file = ParquetFile(sink.getvalue())
+    assert [info.column for info in file.bloom_filters] == ["a", "city"] * 4
+    assert file.prune([("a", "==", 45)]) == [1]
+    assert file.read(filters=[("city", "==", "city 11")]).num_rows == 10
+
+
+# --- sources -------------------------------------------------------------------------------------
+
+def test_sources_of_every_kind(tmp_path):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(PLAIN)
+    with open(path, "rb") as file, pa.memory_map(str(path)) as mapped:
+        for source in (path, str(path), path.as_uri(), PLAIN, bytearray(PLAIN), memoryview(PLAIN),
+                       pa.py_buffer(PLAIN), pa.BufferReader(PLAIN), io.BytesIO(PLAIN), file,
+                       mapped):
+            assert ParquetFile(source).read(filters=[("a", "==", 45)]).num_rows == 1
+            assert read_table(source, filters=[("a", "==", 45)], columns=["a"]).num_rows == 1
+        assert not file.closed
+    folder = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    assert ParquetFile("x.parquet", filesystem=folder).read().equals(TABLE)
+
+
+def test_relative_paths(tmp_path, monkeypatch):
+    (tmp_path / "x").write_bytes(PLAIN)
+    monkeypatch.chdir(tmp_path)
+    assert ParquetFile("x").name == str(tmp_path / "x")
+    assert read_table("x").equals(TABLE)
+
+
+@pytest.mark.parametrize("source", [5, None, ["x"], object()])
+def test_other_sources_are_refused(source):
+    with pytest.raises(TypeError, match="source must be"):
+        ParquetFile(source)
+
+
+def test_closing(tmp_path):
+    (tmp_path / "x").write_bytes(PLAIN)
+    with ParquetFile(tmp_path / "x") as file:
+        pass
+    with pytest.raises(ValueError, match="closed"):
+        file.read_bloom_filter(0, "a")
+    source = io.BytesIO(PLAIN)
+    with ParquetFile(source):
+        pass
+    assert not source.closed
+
+
+def test_a_missing_file(tmp_path):
+    for use in (ParquetFile, read_table):
+        with pytest.raises(FileNotFoundError):
+            use(tmp_path / "none")
+
+
+# --- missing and wrong keys ----------------------------------------------------------------------
+
+def test_a_plaintext_footer_leaves_plain_columns_to_everyone():
+    data = written(READABLE, kms())
+    for keys in (None, InMemoryKms({"mf": MASTER_KEYS["mf"]})):
+        file = ParquetFile(data, keys)
+        assert file.read(["city", "real"], filters=[("city", "==", "city 4")]).num_rows == 10
+        assert file.prune([("city", "==", "city 4")]) == [1]
+        assert [info.num_bytes for info in file.bloom_filters if info.column == "a"] == [None] * 4
+        assert file.hidden_columns == []
+        with pytest.raises(KeyNotFoundError) as caught:
+            file.might_contain("a", 5)
+        assert (caught.value.file, caught.value.row_group, caught.value.column) \
+            == ("<buffer>", 0, "a")
+        with pytest.raises((KeyNotFoundError, AuthenticationError)):
+            file.read(["a"])
+
+
+def test_an_encrypted_footer_hides_columns_without_their_keys():
+    whole = ParquetFile(written(ENCRYPTED, kms()), kms())
+    file = ParquetFile(written(ENCRYPTED, kms()), InMemoryKms({"mf": MASTER_KEYS["mf"]}))
+    assert file.hidden_columns == ["a"]
+    assert len(file.bloom_filters) == len(whole.bloom_filters) - 4
+    assert file.read(["city"], filters=[("city", "==", "city 4")]).num_rows == 10
+    with pytest.raises(KeyNotFoundError, match="'mc'"):
+        file.might_contain("a", 5)
+
+
+@pytest.mark.parametrize(("keys", "error"), [
+    (None, KeyNotFoundError), (InMemoryKms({}), KeyNotFoundError),
+    (InMemoryKms({"mf": b"?" * 16}), KeyUnwrapError),
+    (ExplicitKeys(b"?" * 16), AuthenticationError)])
+def test_an_encrypted_footer_needs_its_key(tmp_path, keys, error):
+    (tmp_path / "x").write_bytes(written(ENCRYPTED, kms()))
+    with pytest.raises(error) as caught:
+        ParquetFile(tmp_path / "x", keys)
+    assert caught.value.file == str(tmp_path / "x")
+
+
+def explicit(data: bytes, *columns: str) -> ExplicitKeys:
+    """The data keys of a file, as someone may be given them."""
+    file = ParquetFile(data, kms())
+    retriever, footer = file._keys, file.footer
+    column_keys = {chunk.column.path: retriever.column_key(chunk.column.path, chunk.key_metadata)
+                   for chunk in footer.row_groups[0] if chunk.column.path in columns}
+    return ExplicitKeys(retriever.footer_key(footer.footer_key_metadata), column_keys)
+
+
+@pytest.mark.parametrize("encryption", [ENCRYPTED, READABLE])
+def test_explicit_keys_of_columns(tmp_path, encryption):
+    """pyarrow has no interface for them."""
+    data = written(encryption, kms())
+    (tmp_path / "x").write_bytes(data)
+    for source in (data, tmp_path / "x"):
+        file = ParquetFile(source, explicit(data, "a"))
+        assert file.read().equals(TABLE)
+        assert file.read(filters=[("a", "==", 45)]).equals(TABLE.slice(45, 1))
+        less = ParquetFile(source, explicit(data))
+        assert less.read(["city"]).equals(TABLE.select(["city"]))
+        for use in (lambda file=less: file.read(["a"]),
+                    lambda file=less: file.might_contain("a", 5)):
+            with pytest.raises(KeyNotFoundError) as caught:
+                use()
+            assert caught.value.column == "a"
+
+
+def test_wrong_explicit_keys():
+    data = written(ENCRYPTED, kms())
+    keys = ExplicitKeys(explicit(data).footer_key(None), {"a": b"?" * 16})
+    for use in (lambda: ParquetFile(data, keys).read(["a"]),
+                lambda: ParquetFile(data, keys).might_contain("a", 5)):
+        with pytest.raises(AuthenticationError):
+            use()
+
+
+def test_keys_must_be_keys():
+    with pytest.raises(TypeError, match="KmsClient or ExplicitKeys"):
+        ParquetFile(PLAIN, b"x" * 16)
+
+
+def test_keys_for_a_file_that_needs_none():
+    for keys in (kms(), ExplicitKeys(FOOTER_KEY)):
+        assert ParquetFile(PLAIN, keys).read(filters=[("a", "==", 45)]).num_rows == 1
+
+
+# --- what is wrong with a file -------------------------------------------------------------------
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", bytes(100), PLAIN[:-1], PLAIN[4:-1],
+                                  b"PAR1" + b"\xff\xff\xff\x7f" + b"PAR1",
+                                  b"PAR1" + b"\0\0\0\0" + b"PAR1"], ids=range(8))
+def test_what_is_no_parquet_file(tmp_path, data):
+    (tmp_path / "x").write_bytes(data)
+    for source in (data, tmp_path / "x"):
+        with pytest.raises(FormatError) as caught:
+            ParquetFile(source)
+        assert caught.value.file in ("<buffer>", str(tmp_path / "x"))
+
+
+def test_large_footers_are_read_whole():
+    table = pa.table({f"column {i}": [i] for i in range(800)})
+    data = written(table=table, columns=["column 700"])
+    assert len(footer_parts(data)[0]) > 65536
+    assert ParquetFile(data).prune([("column 700", "==", 5)]) == []
+
+
+def changed(change) -> ParquetFile:
+    """The plain file with its footer changed."""
+    content, magic = footer_parts(PLAIN)
+    footer = Footer(content, magic)
+    change(footer)
+    return ParquetFile(PLAIN[:-8 - len(content)] + footer.to_bytes())
+
+
+@pytest.mark.parametrize(("offset", "length"), [
+    (0, 47), (-5, 47), (2**40, 47), (len(PLAIN) - 9, 47), (100, 2**31 - 1), (100, -1), (100, 0)])
+def test_filters_outside_the_data_are_refused(offset, length):
+    file = changed(lambda footer: footer.row_groups[2][0].set_bloom_filter(offset, length))
+    with pytest.raises(FormatError, match="outside the data") as caught:
+        file.might_contain("a", 5)
+    assert (caught.value.file, caught.value.row_group, caught.value.column) == ("<buffer>", 2, "a")
+    with pytest.raises(FormatError):
+        _ = file.bloom_filters
+
+
+def test_filters_elsewhere_and_without_length():
+    def drop_lengths(footer):
+        for chunks in footer.row_groups:
+            for chunk in chunks:
+                chunk._metadata().remove(15)
+
+    file = changed(drop_lengths)
+    assert {info.length for info in file.bloom_filters} == {None}
+    assert file.might_contain("a", [5, 45]).tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+
+
+def test_a_length_that_does_not_fit_the_header():
+    def shorten(footer):
+        chunk = footer.row_groups[0][0]
+        offset, length = chunk.bloom_filter
+        chunk.set_bloom_filter(offset, length - 1)
+
+    with pytest.raises(FormatError, match="more bytes"):
+        changed(shorten).might_contain("a", 5)
+
+
+def test_a_filter_of_an_unknown_kind_rules_nothing_out():
+    info = ParquetFile(PLAIN).bloom_filters[0]
+    data = bytearray(PLAIN)
+    algorithm = data.index(b"\x1c\x1c", info.offset)
+    data[algorithm + 1] = 0x2c  # another member of the union
+    file = ParquetFile(bytes(data))
+    assert file.might_contain("a", 500).tolist() == [[True], [False], [False], [False]]
+    assert file.bloom_filters[0].num_bytes is None
+    assert file.read(filters=[("a", "==", 5)]).num_rows == 1
+    with pytest.raises(UnsupportedError) as caught:
+        file.read_bloom_filter(0, "a")
+    assert caught.value.column == "a"
+
+
+@pytest.mark.parametrize("mode", ["key", "column keys", "plaintext footer"])
+def test_every_changed_byte_of_an_encrypted_filter_is_noticed(mode):
+    encryption, client, keys = encryptions("a")[mode]
+    data = written(encryption, client, columns=["a"])
+    info = ParquetFile(data, keys).bloom_filters[1]
+    for position in range(info.offset, info.offset + info.length):
+        broken = bytearray(data)
+        broken[position] ^= 1
+        file = ParquetFile(bytes(broken), keys)
+        with pytest.raises(AuthenticationError) as caught:
+            file.might_contain("a", 5)
+        assert (caught.value.row_group, caught.value.column) == (1, "a")
+        assert file.read_bloom_filter(0, "a") is not None
+
+
+def test_every_changed_byte_of_a_plain_header_is_harmless_or_noticed():
+    data = written(columns=["a"])
+    info = ParquetFile(data).bloom_filters[0]
+    for position in range(info.offset, info.offset + info.length - info.num_bytes):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[position] ^= 1 << bit
+            try:
+                ParquetFile(bytes(broken)).might_contain("a", 5)
+            except SecureBloomError as error:
+                assert error.row_group == 0
+
+
+def test_a_bitset_shorter_than_its_header_says():
+    """Both modules authentic, but not one filter."""
+    keys = ExplicitKeys(FOOTER_KEY)
+    sink = io.BytesIO()
+    write_table(TABLE, sink, bloom_filters={"a": BloomFilterOptions(ndv=1000)},
+                encryption=UniformKey(FOOTER_KEY))
+    data = bytearray(sink.getvalue())
+    file = ParquetFile(bytes(data), keys)
+    info = file.bloom_filters[0]
+    chunk = file.footer.row_groups[0][0]
+    small = SplitBlockBloomFilter(1)
+    module = chunk.cipher.encrypt(small.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+    start = info.offset + info.length - info.num_bytes - 32
+    assert info.num_bytes == 2048
+    data[start:start + len(module)] = module
+    with pytest.raises(FormatError, match="the bitset has 32"):
+        ParquetFile(bytes(data), keys).might_contain("a", 5)
+
+
+def test_pages_that_do_not_decrypt():
+    data = bytearray(written(UniformKey(FOOTER_KEY)))
+    data[20] ^= 1
+    with pytest.raises(AuthenticationError, match="pages"):
+        ParquetFile(bytes(data), ExplicitKeys(FOOTER_KEY)).read()
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+@pytest.fixture(params=["plain", "column keys", "key"])
+def folder(request, tmp_path):
+    """A folder of Hive partitions, one encrypted in every mode, and hidden files."""
+    encryption, client, keys = encryptions("a")[request.param]
+    for year in (2020, 2021):
+        for part in range(2):
+            path = tmp_path / f"year={year}" / "zone=north & south" / f"{part}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(written(encryption, client, TABLE.slice(60 * part, 60)))
+    for hidden in ("_SUCCESS", ".x.tmp", "year=2020/_temporary/x", "year=2020/.hidden/y"):
+        path = tmp_path / hidden
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"no Parquet")
+    return tmp_path, keys
+
+
+def test_a_folder_is_read_with_its_partitions(folder):
+    path, keys = folder
+    table = read_table(path, keys=keys)
+    assert table.num_rows == 4 * 60
+    assert table.schema.names == [*TABLE.schema.names, "year", "zone"]
+    assert set(table["year"].to_pylist()) == {2020, 2021}
+    assert set(table["zone"].to_pylist()) == {"north & south"}
+    assert table.filter(pc.field("year") == 2021).select(TABLE.schema.names).equals(TABLE)
+    assert read_table(f"{path}/", keys=keys, columns=["year", "a"]).num_rows == 240
+
+
+@pytest.mark.parametrize(("filters", "rows"), [
+    ([("a", "==", 45)], 2), ([("a", "==", 45), ("year", "==", 2020)], 1),
+    ([("year", "==", 2020)], 120), ([("year", "==", 1999)], 0), ([("a", "==", 500)], 0),
+    ([[("a", "==", 45)], [("year", "==", 2021), ("city", "==", "city 11")]], 12),
+    ([("zone", "in", ["north & south"]), ("a", "in", [1, 118])], 4)], ids=str)
+def test_a_folder_is_filtered(folder, filters, rows):
+    path, keys = folder
+    assert read_table(path, keys=keys, filters=filters).num_rows == rows
+
+
+def test_a_column_of_no_file_cannot_be_asked_for(folder):
+    path, keys = folder
+    with pytest.raises((ColumnError, pa.ArrowInvalid)):
+        read_table(path, keys=keys, filters=[("z", "==", 1)])
+
+
+def test_a_folder_without_files(tmp_path):
+    (tmp_path / "_hidden").write_bytes(PLAIN)
+    with pytest.raises(FileNotFoundError, match="no Parquet files"):
+        read_table(tmp_path)
+
+
+def test_a_wrong_file_in_a_folder_is_named(tmp_path):
+    (tmp_path / "a").write_bytes(PLAIN)
+    (tmp_path / "b").write_bytes(b"something else")
+    with pytest.raises(FormatError) as caught:
+        read_table(tmp_path)
+    assert caught.value.file == str(tmp_path / "b")
+
+
+def test_a_folder_of_files_with_different_columns(tmp_path):
+    (tmp_path / "a").write_bytes(written(columns=["a"]))
+    (tmp_path / "b").write_bytes(written(table=TABLE.select(["city"]), columns=["city"]))
+    table = read_table(tmp_path, filters=[("city", "==", "city 4")])
+    assert table.num_rows == 20
+    assert table["a"].null_count == 1 + 10
+
+
+def test_a_folder_on_another_filesystem():
+    memory = pa_fs._MockFileSystem()
+    memory.create_dir("data/k=1")
+    for name in ("data/k=1/x", "data/k=1/y"):
+        write_table(TABLE, name, bloom_filters={"a": True}, filesystem=memory)
+    table = read_table("data", filesystem=memory, filters=[("a", "==", 45), ("k", "==", 1)])
+    assert table.num_rows == 2
+
+
+def test_keys_of_a_folder_are_unwrapped_once(tmp_path):
+    class Counting(InMemoryKms):
+        calls = 0
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            type(self).calls += 1
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    data = written(ENCRYPTED, kms())
+    for name in "abc":
+        (tmp_path / name).write_bytes(data)
+    assert read_table(tmp_path, keys=Counting(MASTER_KEYS)).num_rows == 3 * COUNT
+    assert Counting.calls == 2
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
+
+
+def test_nothing_of_pyarrows_footer_is_lost():
+    """Every field of pyarrow's own footer is in ours, but for offset and length of filters."""
+    sink = io.BytesIO()
+    pq.write_table(TABLE, sink, row_group_size=30)
+    layout = {4: [{1: [{3: {}}]}]}
+    theirs, _ = thrift.decode(footer_parts(sink.getvalue())[0], layout)
+    ours, _ = thrift.decode(footer_parts(PLAIN)[0], layout)
+    for group in ours.get(4):
+        for chunk in group.get(1):
+            assert (chunk.get(3).get(14) is None) == (chunk.get(3).get(15) is None)
+            chunk.get(3).remove(14)
+            chunk.get(3).remove(15)
+    assert thrift.encode(ours) == thrift.encode(theirs)
