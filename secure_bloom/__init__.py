@@ -21,7 +21,7 @@ _HOME = {
     "ParquetWriter": "secure_bloom.writer",
     "SplitBlockBloomFilter": "secure_bloom.sbbf",
     "UniformKey": "secure_bloom.encryption",
-    "read_table": "secure_bloom.reader",
+    "read_table": "secure_bloom.dataset",
     "write_table": "secure_bloom.writer",
 }
 

@@ -7,6 +7,7 @@ pyarrow gets a KMS client that remembers what passes through it, and no key is f
 from __future__ import annotations
 
 import base64
+import os
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from secure_bloom.keys.kms import check_key
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever, KmsKeys
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.modules import ModuleCipher
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
 
@@ -153,7 +155,12 @@ def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRet
     def material(key, is_footer_key=False) -> bytes:
         return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
 
-    footer.set_footer_key_metadata(material(keys.footer_key(footer.footer_key_metadata), True))
+    if keys.has_footer_key:
+        footer_key = keys.footer_key(footer.footer_key_metadata)
+    else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
+        footer_key = os.urandom(16)
+        footer.footer_cipher = ModuleCipher(footer_key)
+    footer.set_footer_key_metadata(material(footer_key, True))
     for chunks in footer.row_groups:
         for chunk in chunks:
             if chunk.encryption == "column key":

@@ -107,8 +107,10 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
         return values.chunks
     if isinstance(values, pa.Array):
         return [values]
-    if isinstance(values, np.ndarray) and values.ndim:
-        return [pa.array(values)]
+    if isinstance(values, np.ndarray):
+        if (array := _infer(values)) is not None:
+            return [array]
+        values = values.tolist()  # of a kind that Arrow does not take, such as 0-d or big-endian
     values = [_plain(value) for value in ([values] if is_scalar(values) else values)]
     if (array := _infer(values)) is not None:
         return [array]
@@ -117,7 +119,7 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
     return [_infer([value]) or pa.nulls(1) for value in values]
 
 
-def _infer(values: list) -> pa.Array | None:
+def _infer(values: list | np.ndarray) -> pa.Array | None:
     try:
         return pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):

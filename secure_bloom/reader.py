@@ -6,7 +6,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as pa_fs
 
 from secure_bloom import predicates
 from secure_bloom.encryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
     AuthenticationError,
+    ColumnError,
     FormatError,
     KeyNotFoundError,
     UnsupportedError,
     located,
 )
-from secure_bloom.files import Source, is_path, resolve
+from secure_bloom.files import Source
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
 from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED, TAIL_SIZE, ColumnChunk, Footer
@@ -117,7 +117,7 @@ class ParquetFile:
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema."""
-        with _pyarrow_errors(self._source.name):
+        with pyarrow_errors(self.name, self._keys):
             try:
                 schema = self.fragment_for(None).physical_schema
                 _ = schema.names  # raises where a name is no UTF-8
@@ -211,16 +211,16 @@ class ParquetFile:
             As for :meth:`prune`; only rows for which they hold are returned.
         """
         alternatives = self._alternatives(filters)
-        with _pyarrow_errors(self._source.name):
-            return _to_table([self.fragment_for(alternatives)], self.schema, columns, alternatives)
+        with pyarrow_errors(self.name, self._keys):
+            return to_table([self.fragment_for(alternatives)], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
         alternatives = self._alternatives(filters)
-        with _pyarrow_errors(self._source.name):
+        with pyarrow_errors(self.name, self._keys):
             schema = self.schema
             for part in self.fragment_for(alternatives).split_by_row_group():
-                yield _to_table([part], schema, columns, alternatives)
+                yield to_table([part], schema, columns, alternatives)
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None) -> ds.ParquetFileFragment:
@@ -244,7 +244,10 @@ class ParquetFile:
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
         for predicate in (p for alternative in alternatives or () for p in alternative):
-            self._column(predicate.column)
+            if self._column(predicate.column).is_repeated:
+                raise ColumnError("rows cannot be compared by a column of lists; prune and "
+                                  "might_contain say where its values may be",
+                                  file=self.name, column=predicate.column)
         return alternatives
 
     def close(self) -> None:
@@ -305,59 +308,6 @@ class ParquetFile:
                 f"{self.num_rows} rows>")
 
 
-def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
-               filesystem=None) -> pa.Table:
-    """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
-
-    Parameters
-    ----------
-    source : str, path, buffer, or binary file that can seek
-        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``;
-        ``name=value`` folders become columns (Hive partitions).
-    keys, filesystem
-        As for :class:`ParquetFile`.
-    columns, filters
-        As for :meth:`ParquetFile.read`.
-    """
-    if not is_path(source):
-        return ParquetFile(source, keys).read(columns, filters)
-    filesystem, path = resolve(source, filesystem)
-    keys = key_retriever(keys)  # one cache of unwrapped keys for all files
-    if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
-        return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
-    return _read_folder(filesystem, path, keys, columns, filters)
-
-
-def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
-    paths = data_files(filesystem, folder)
-    if not paths:
-        raise FileNotFoundError(f"there are no Parquet files in {folder}")
-    alternatives = None if filters is None else predicates.normalize(filters)
-    partition_schema, partitions = _partitions(filesystem, folder, paths)
-    fragments, schemas = [], []
-    with ExitStack() as open_files:
-        for path, partition in zip(paths, partitions, strict=True):
-            file = open_files.enter_context(ParquetFile(path, keys, filesystem=filesystem))
-            schemas.append(file.schema)
-            fragments.append(file.fragment_for(alternatives, partition))
-            if fragments[-1].filesystem is not None:  # pyarrow opens it by its path
-                file.close()
-        schema = pa.unify_schemas([*schemas, partition_schema])
-        with _pyarrow_errors(folder):
-            return _to_table(fragments, schema, columns, alternatives)
-
-
-def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
-    """The visible files below a folder, sorted."""
-    found = filesystem.get_file_info(pa_fs.FileSelector(folder, recursive=True))
-    return sorted(info.path for info in found if info.type == pa_fs.FileType.File
-                  and not _is_hidden(info.path.removeprefix(folder)))
-
-
-def _is_hidden(relative: str) -> bool:
-    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
-
-
 def _read_footer(source: Source) -> tuple[bytes, bytes]:
     """The footer's bytes without the last 8, and the magic."""
     tail = source.read_tail(_FIRST_READ)
@@ -373,8 +323,9 @@ def _read_footer(source: Source) -> tuple[bytes, bytes]:
     return bytes(tail[len(tail) - TAIL_SIZE - length:-TAIL_SIZE]), magic
 
 
-def _to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
-              alternatives) -> pa.Table:
+def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
+             alternatives) -> pa.Table:
+    """The rows of fragments for which a normalized filter holds."""
     dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
     filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
     scanner = dataset.scanner(columns=columns, filter=filter_)  # here the caller's faults show
@@ -384,19 +335,8 @@ def _to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, column
         raise FormatError("pyarrow cannot read the pages") from error
 
 
-def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
-                                                                    list[pc.Expression]]:
-    """The Hive partition columns of a folder, and for each file the values that it has."""
-    options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
-                                          partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths alone, no file is opened
-    partitioning = ds.HivePartitioning(schema)
-    return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
-
-
 @contextmanager
-def _pyarrow_errors(name: str) -> Iterator[None]:
+def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
     """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
     with located(file=name):
         try:
@@ -404,6 +344,9 @@ def _pyarrow_errors(name: str) -> Iterator[None]:
         except OSError as error:
             if type(error) is not OSError or error.errno is not None:
                 raise  # from the operating system
+            if "decrypt" in str(error).lower() and keys is None:
+                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
+                                       "other columns") from error
             if "decrypt" in str(error).lower():
                 raise AuthenticationError(
                     "the pages of a column do not decrypt; the keys must be those they were "

@@ -181,6 +181,22 @@ def test_a_footer_of_another_file(mode):
         assert_refused(mixed, mode.keys, 0, column)
 
 
+@pytest.mark.parametrize("mode", [mode for mode in ENCRYPTED if mode.plaintext_footer], ids=str)
+def test_a_signed_footer_that_points_elsewhere(mode):
+    """Places of filters swapped in the footer, the signature left as it was."""
+    data = written(mode)
+    footer = open_footer(data, key_retriever(mode.keys))
+    [secret, name, _], start = footer.row_groups[0], footer.start
+    places = secret.bloom_filter, name.bloom_filter
+    name.set_bloom_filter(*places[0])
+    secret.set_bloom_filter(*places[1])
+    changed = footer.to_bytes()
+    with pytest.raises(AuthenticationError, match="signature") as raised:
+        opened(data[:start] + changed[:-36] + data[-36:-8] + changed[-8:], mode)
+    assert raised.value.file == "<buffer>"
+    assert_refused(data[:start] + changed, mode.keys, 0, "secret")  # signed by who has the key
+
+
 # --- wrong keys ----------------------------------------------------------------------------------
 
 @every_encrypted_mode

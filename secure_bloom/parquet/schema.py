@@ -26,6 +26,7 @@ LOGICAL_TYPE_LAYOUT = {
 SCHEMA_ELEMENT_LAYOUT = {10: LOGICAL_TYPE_LAYOUT}
 
 _MAX_SCHEMA_DEPTH = 200
+_REPEATED = 2  # FieldRepetitionType
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,15 @@ class LeafColumn:
     parts : tuple of str
         The path, not joined.
     type : ColumnType
+    is_repeated : bool
+        Whether a row may hold several values, as in lists and maps.
     """
 
     ordinal: int
     path: str
     parts: tuple[str, ...]
     type: ColumnType
+    is_repeated: bool = False
 
 
 def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
@@ -90,23 +94,25 @@ def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
     leaves: list[LeafColumn] = []
     if not elements:
         raise FormatError("the schema is empty")
-    # Each stack entry is [path of the group, children still to come].
-    stack = [[(), elements[0].get_int(5) or 0]]
+    # Each stack entry is [path of the group, whether it is repeated, children still to come].
+    stack = [[(), False, elements[0].get_int(5) or 0]]
     for element in elements[1:]:
-        while stack and stack[-1][1] == 0:
+        while stack and stack[-1][2] == 0:
             stack.pop()
         if not stack or len(stack) > _MAX_SCHEMA_DEPTH:
             raise FormatError("the schema elements form no tree")
-        stack[-1][1] -= 1
+        stack[-1][2] -= 1
         parts = (*stack[-1][0], element.get_string(4) or "")
+        is_repeated = stack[-1][1] or element.get_int(3) == _REPEATED
         children = element.get_int(5) or 0
         if children < 0:
             raise FormatError("a schema element has a negative number of children")
         if children:
-            stack.append([parts, children])
+            stack.append([parts, is_repeated, children])
         else:
-            leaves.append(LeafColumn(len(leaves), ".".join(parts), parts, column_type(element)))
-    if any(children for _, children in stack):
+            leaves.append(LeafColumn(len(leaves), ".".join(parts), parts, column_type(element),
+                                     is_repeated))
+    if any(children for *_, children in stack):
         raise FormatError("the schema ends before all children have come")
     return leaves
 

@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.dataset import data_files
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import sync_folder
-from secure_bloom.reader import data_files
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"

@@ -9,10 +9,11 @@ import pyarrow.fs as pa_fs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
+from secure_bloom.dataset import data_files
 from secure_bloom.errors import KeyNotFoundError, UnsupportedError, located
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.retrieval import key_retriever
-from secure_bloom.reader import ParquetFile, data_files
+from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.options import check_names, keyring_path, locate
 from secure_bloom.spark.schema import arrow_schema, spark_schema
 

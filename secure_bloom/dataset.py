@@ -1,0 +1,86 @@
+"""Read a Parquet file, or a folder of them as one table."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+
+from secure_bloom import predicates
+from secure_bloom.errors import FileError
+from secure_bloom.files import is_path, resolve
+from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.reader import ParquetFile, pyarrow_errors, to_table
+
+
+def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
+               filesystem=None) -> pa.Table:
+    """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
+
+    Parameters
+    ----------
+    source : str, path, buffer, or binary file that can seek
+        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``;
+        ``name=value`` folders become columns (Hive partitions).
+    keys, filesystem
+        As for :class:`ParquetFile`.
+    columns, filters
+        As for :meth:`ParquetFile.read`.
+    """
+    if not is_path(source):
+        return ParquetFile(source, keys).read(columns, filters)
+    filesystem, path = resolve(source, filesystem)
+    keys = key_retriever(keys)  # one cache of unwrapped keys for all files
+    if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
+        return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
+    return _read_folder(filesystem, path, keys, columns, filters)
+
+
+def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
+    paths = data_files(filesystem, folder)
+    if not paths:
+        raise FileNotFoundError(f"there are no Parquet files in {folder}")
+    alternatives = None if filters is None else predicates.normalize(filters)
+    partition_schema, partitions = _partitions(filesystem, folder, paths)
+    fragments, schemas = [], []
+    with ExitStack() as open_files:
+        for path, partition in zip(paths, partitions, strict=True):
+            file = open_files.enter_context(ParquetFile(path, keys, filesystem=filesystem))
+            schemas.append(file.schema)
+            fragments.append(file.fragment_for(alternatives, partition))
+            if fragments[-1].filesystem is not None:  # pyarrow opens it by its path
+                file.close()
+        schema = pa.unify_schemas([*schemas, partition_schema])
+        try:
+            with pyarrow_errors(folder, keys):
+                return to_table(fragments, schema, columns, alternatives)
+        except FileError:
+            for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
+                with pyarrow_errors(path, keys):
+                    to_table([fragment], schema, columns, alternatives)
+            raise
+
+
+def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
+    """The visible files below a folder, sorted."""
+    found = filesystem.get_file_info(pa_fs.FileSelector(folder, recursive=True))
+    return sorted(info.path for info in found if info.type == pa_fs.FileType.File
+                  and not _is_hidden(info.path.removeprefix(folder)))
+
+
+def _is_hidden(relative: str) -> bool:
+    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
+
+
+def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
+                                                                    list[pc.Expression]]:
+    """The Hive partition columns of a folder, and for each file the values that it has."""
+    options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
+                                          partitioning=ds.HivePartitioning.discover())
+    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
+    schema = factory.inspect(fragments=0)  # from the paths alone, no file is opened
+    partitioning = ds.HivePartitioning(schema)
+    return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
