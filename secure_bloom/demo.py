@@ -46,8 +46,10 @@ def run(output: Path, *, with_spark: bool = True) -> None:
     if with_spark:
         _spark(flights, output, keyring)
     _title("Yours to try")
-    _say(f"secure-bloom inspect {path} --keyring {keyring.path}")
-    _say(f"secure-bloom probe {path} --keyring {keyring.path} --column tailnum --value N14228")
+    command = "secure-bloom" if shutil.which("secure-bloom") else \
+        os.path.relpath(Path(sys.executable).parent / "secure-bloom")
+    _say(f"{command} inspect {path} --keyring {keyring.path}")
+    _say(f"{command} probe {path} --keyring {keyring.path} --column tailnum --value N14228")
 
 
 def load(name: str) -> pa.Table:

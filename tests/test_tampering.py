@@ -345,7 +345,7 @@ def test_changed_pages_and_schema_of_a_plain_file():
             changed[rng.randrange(4, len(data))] = rng.randrange(256)
         try:
             file = opened(changed, PLAINTEXT)
-            _ = file.schema, list(file.iter_tables()), file.read(filters=[("open", "!=", "x")])
+            _ = file.schema, list(file.iter_tables())
         except SecureBloomError as error:
             assert error.file == "<buffer>"
 

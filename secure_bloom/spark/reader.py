@@ -113,7 +113,7 @@ class SecureParquetReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a file, one row group in memory at a time."""
-        if partition.value is None:  # Spark's own partition where there are no files
+        if getattr(partition, "value", None) is None:  # Spark's own partition where there are no files
             return
         with self._folder.open(partition.value, self._folder.keys()) as file:
             names = self._names(file.schema.names)

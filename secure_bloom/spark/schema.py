@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 
 import pyarrow as pa
 import pyspark
@@ -18,7 +19,8 @@ _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = b"org.apache.spark.version"
 
 # A timestamp is a point in time; which zone the writing session shows it in does not matter.
-_TIME_ZONE = "UTC"
+# Older PySpark has no such parameter: UTC is what it gives.
+_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -31,12 +33,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     for column in schema:
         try:
-            to_arrow_schema(StructType([column]), timezone=_TIME_ZONE)
+            to_arrow_schema(StructType([column]), **_IN_UTC)
         except PySparkException as error:
             raise UnsupportedError(
                 f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
                 "column", column=column.name) from error
-    return to_arrow_schema(schema, timezone=_TIME_ZONE)
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def file_schema(schema: StructType) -> pa.Schema:
