@@ -383,6 +383,14 @@ def test_a_column_without_metadata():
     assert caught.value.column == "a"
 
 
+def test_a_column_of_another_type_than_the_schema_says():
+    metadata = plain_metadata()
+    metadata.get(4)[0].get(1)[0].get(3).set_int(1, I32, 6)
+    chunk = Footer(thrift.encode(metadata), b"PAR1").row_groups[0][0]
+    with pytest.raises(FormatError, match="schema says"):
+        _ = chunk.bloom_filter
+
+
 @pytest.mark.parametrize("field", [2, 4])
 def test_lists_that_are_none(field):
     metadata = plain_metadata()

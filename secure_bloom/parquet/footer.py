@@ -34,7 +34,12 @@ from secure_bloom.parquet.modules import (
     module_aad,
     module_length,
 )
-from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
+from secure_bloom.parquet.schema import (
+    PHYSICAL_TYPES,
+    SCHEMA_ELEMENT_LAYOUT,
+    LeafColumn,
+    leaf_columns,
+)
 from secure_bloom.parquet.thrift import Struct
 
 TAIL_SIZE = 8  #: footer length and magic
@@ -376,6 +381,8 @@ class ColumnChunk:
             meta = self._struct.get(_META_DATA)
             if not isinstance(meta, Struct):
                 raise FormatError("the column has no metadata")
+            if meta.get_int(1) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+                raise FormatError("the column's type is not the one that the schema says")
             return meta
 
 

@@ -113,8 +113,8 @@ class SecureParquetReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a file, one row group in memory at a time."""
-        if getattr(partition, "value", None) is None:  # Spark's own partition where there are no files
-            return
+        if getattr(partition, "value", None) is None:
+            return  # Spark's own partition where there are no files
         with self._folder.open(partition.value, self._folder.keys()) as file:
             names = self._names(file.schema.names)
             columns = [name for name in names if name is not None]
