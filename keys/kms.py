@@ -91,7 +91,7 @@ class InMemoryKms(KmsClient):
 
 def check_key(key: bytes, name: str) -> None:
     """Raise ValueError unless ``key`` has the length of an AES key."""
-    if not isinstance(key, bytes | bytearray) or len(key) not in KEY_SIZES:
+    if not isinstance(key, bytes) or len(key) not in KEY_SIZES:
         raise ValueError(f"key {name!r} must be 16, 24 or 32 bytes long")
 
 

@@ -6,7 +6,8 @@ object. Keys never stand on the command line, only in keyring files.
 
 Exit codes: 0 done (probe: may contain); 1 probe: certainly absent; 2 wrong usage, or a column or
 value that does not fit; 3 a file cannot be read or is no valid Parquet; 4 a key is missing or
-refused; 5 something encrypted does not authenticate: a wrong key, or a changed file.
+refused; 5 something encrypted does not authenticate: a wrong key, or a changed file; 70 a fault of
+this program; 130 aborted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 
-ABSENT, USAGE, UNREADABLE, KEY, TAMPERED = 1, 2, 3, 4, 5
+ABSENT, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
 
 
 class _Commands(click.Group):
@@ -35,9 +36,20 @@ class _Commands(click.Group):
     def invoke(self, ctx):
         try:
             return super().invoke(ctx)
-        except (SecureBloomError, OSError, ValueError, TypeError, NotImplementedError) as error:
-            click.echo(f"secure-bloom: error: {error}", err=True)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (click.Abort, KeyboardInterrupt):  # click would exit with 1: "certainly absent"
+            click.echo("secure-bloom: aborted", err=True)
+            ctx.exit(ABORTED)
+        except Exception as error:
+            _echo(f"secure-bloom: error: {error or type(error).__name__}", err=True)
             ctx.exit(_exit_code(error))
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    """Print text in which names from files cannot steer the terminal."""
+    shown = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+    click.echo("".join(shown), err=err)
 
 
 def _exit_code(error: Exception) -> int:
@@ -47,7 +59,10 @@ def _exit_code(error: Exception) -> int:
         return KEY
     if isinstance(error, ColumnError | MissingExtraError):
         return USAGE
-    return UNREADABLE if isinstance(error, SecureBloomError | OSError) else USAGE
+    if isinstance(error, SecureBloomError | OSError):
+        return UNREADABLE
+    known = isinstance(error, ValueError | TypeError | NotImplementedError | LookupError)
+    return USAGE if known else FAULT
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,7 +105,7 @@ def inspect(file: str, keyring: str | None, as_json: bool) -> None:
     if as_json:
         _print_json(result)
     else:
-        click.echo(report.render_inspection(result))
+        _echo(report.render_inspection(result))
 
 
 def _open_file(file: str, keyring: str | None):
@@ -117,15 +132,22 @@ def probe(ctx, file: str, column: str, value: str | None, keyring: str | None,
     from secure_bloom import report
     from secure_bloom.parquet.schema import find_column
     from secure_bloom.probes import parse_value
-    text = sys.stdin.readline().rstrip("\n") if value is None else value
+    text = _line_from_stdin() if value is None else value
     with _open_file(file, keyring) as parquet_file:
         column_type = find_column(parquet_file.columns, column).type
         result = report.probe_file(parquet_file, column, parse_value(text, column_type))
     if as_json:
         _print_json(result)
     else:
-        click.echo(report.render_probe(result))
+        _echo(report.render_probe(result))
     ctx.exit(0 if result["may_contain"] else ABSENT)
+
+
+def _line_from_stdin() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise click.UsageError("no value: give --value, or a line on standard input")
+    return line.rstrip("\r\n")
 
 
 # --- write ---------------------------------------------------------------------------------------
@@ -161,7 +183,7 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes with "
               "leading zeros.")
 @click.option("--plaintext", is_flag=True,
-              help="Allow an encrypted IN to become an OUT that is not encrypted.")
+              help="OUT may be without encryption, though IN is encrypted or a keyring given.")
 @_json_option
 def write(source: str, target: str, keyring: str | None, footer_key: str | None,
           column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
@@ -174,7 +196,8 @@ def write(source: str, target: str, keyring: str | None, footer_key: str | None,
     """
     from secure_bloom import BloomFilterOptions, convert, report
     kms = _open_keyring(keyring)
-    encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms)
+    encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
+                             plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in _names(bloom)}
     with _progress(f"writing {Path(target).name}") as advance:
         convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
@@ -185,13 +208,16 @@ def write(source: str, target: str, keyring: str | None, footer_key: str | None,
     if as_json:
         _print_json(result)
     else:
-        click.echo(report.render_inspection(result))
+        _echo(report.render_inspection(result))
 
 
-def _encryption(footer_key, column_keys, plaintext_footer, kms):
+def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
     if footer_key is None and not column_keys:
         if plaintext_footer:
             raise click.UsageError("--plaintext-footer needs --footer-key")
+        if kms is not None and not plaintext:
+            raise click.UsageError("a keyring, but no --footer-key: OUT would not be encrypted; "
+                                   "say --plaintext if that is meant")
         return None
     if footer_key is None or kms is None:
         raise click.UsageError("encryption needs --keyring and --footer-key")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.reader import ParquetFile
 from secure_bloom.writer import ParquetWriter
 
@@ -55,12 +56,25 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
         batches = pa_csv.open_csv(raw, convert_options=options)
 
         def told() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                advance(raw.tell() / size)
-                yield batch
+            try:
+                for batch in batches:
+                    advance(raw.tell() / size)
+                    yield batch
+            except pa.ArrowInvalid as error:
+                raise _csv_error(error, batches.schema) from None
 
         tables = row_groups(told(), batches.schema, row_group_size or DEFAULT_ROWS)
         _write(target, batches.schema, tables, None, writer)
+
+
+def _csv_error(error: pa.ArrowInvalid, schema: pa.Schema) -> ColumnError:
+    """pyarrow's error without the value that it quotes, which may be sensitive."""
+    match = re.search(r"CSV column #(\d+)", str(error))
+    if match is None:
+        return ColumnError("the CSV file has a malformed row")
+    field = schema.field(int(match[1]))
+    return ColumnError(f"not every value is of type {field.type}, as the first ones are; keep the "
+                       "column as text (--text)", column=field.name)
 
 
 def _is_parquet(path: str) -> bool:

@@ -50,10 +50,13 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
         for path, partition in zip(paths, partitions, strict=True):
             file = open_files.enter_context(ParquetFile(path, keys, filesystem=filesystem))
             schemas.append(file.schema)
-            fragments.append(file.fragment_for(alternatives, partition))
+            fragments.append(file.fragment_for(alternatives, partition, partition_schema.names))
             if fragments[-1].filesystem is not None:  # pyarrow opens it by its path
                 file.close()
-        schema = pa.unify_schemas([*schemas, partition_schema])
+        own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
+                         schema.metadata)
+               for schema in schemas]  # where path and file disagree, the path wins
+        schema = pa.unify_schemas([*own, partition_schema])
         try:
             with pyarrow_errors(folder, keys):
                 return to_table(fragments, schema, columns, alternatives)

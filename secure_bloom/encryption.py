@@ -53,6 +53,8 @@ class UniformKey:
 
     def __post_init__(self):
         check_key(self.footer_key, "footer_key")
+        if self.aad_prefix is not None and not isinstance(self.aad_prefix, bytes):
+            raise TypeError(f"aad_prefix must be bytes, not {type(self.aad_prefix).__name__}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, "
                              f"not {self.algorithm!r}")

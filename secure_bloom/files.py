@@ -94,9 +94,16 @@ class Output:
 
     def __init__(self, stream, publish: Callable[[], None] | None = None,
                  drop: Callable[[], None] | None = None):
-        self.write = stream.write
+        self._stream = stream
         self._publish = publish
         self._drop = drop
+
+    def write(self, data) -> None:
+        """Append all of the data; raw files may take less at a time."""
+        data = memoryview(data).cast("B")
+        while len(data):
+            written = self._stream.write(data)
+            data = data[len(data) if written is None else written:]
 
     def commit(self) -> None:
         """Make the file visible under its name."""
@@ -130,10 +137,10 @@ def temporary_name(path: str) -> str:
 
 def _open_local(path: str) -> Output:
     temporary = temporary_name(path)
-    file = open(temporary, "xb")  # noqa: SIM115 - closed by publish or drop
+    # Not buffered: a forked process would write the buffer a second time.
+    file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed by publish or drop
 
     def publish() -> None:
-        file.flush()
         os.fsync(file.fileno())
         file.close()
         os.replace(temporary, path)

@@ -29,7 +29,7 @@ _worked = 0
 
 _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
-_UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MILLIS_PER_DAY = 86_400_000
 
 _TEXT_KINDS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
@@ -237,7 +237,7 @@ def _fixed_bytes(array: pa.Array, column_type: ColumnType) -> np.ndarray:
 def int96_bytes(ints: np.ndarray, unit: str) -> np.ndarray:
     """INT96 timestamps of time units since the epoch (int64); shape (n, 12), uint8."""
     out = np.empty((ints.size, 12), dtype=np.uint8)
-    nanos = _UNIT_NANOS[unit]
+    nanos = UNIT_NANOS[unit]
     days, rest = np.divmod(ints, _NANOS_PER_DAY // nanos)
     out[:, :8] = (rest * nanos).astype("<i8").view(np.uint8).reshape(-1, 8)
     out[:, 8:] = (days + _JULIAN_EPOCH).astype("<i4").view(np.uint8).reshape(-1, 4)
@@ -287,7 +287,7 @@ def stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if column_type.physical_type == "INT96":
         return array.view(pa.timestamp(source.unit))
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        ints, _ = _rescale(_numpy(array), _UNIT_NANOS[source.unit], _UNIT_NANOS[target.unit])
+        ints, _ = _rescale(_numpy(array), UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
         return _from_ints(ints, target)
     return array
 
@@ -348,7 +348,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if _same_clock(source, target):
         if column_type.physical_type == "INT96":
             return array  # days and time of the day: every unit fits
-        return _convert_time(array, target, _UNIT_NANOS[source.unit], _UNIT_NANOS[target.unit])
+        return _convert_time(array, target, UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
     return pa.nulls(len(array), target)
 
 

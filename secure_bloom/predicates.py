@@ -46,7 +46,7 @@ def normalize(filters) -> list[list[Predicate]]:
     """
     if not isinstance(filters, list | tuple) or not filters:
         raise TypeError("filters must be a list of (column, op, value), or a list of such lists")
-    if isinstance(filters[0], tuple) and filters[0] and isinstance(filters[0][0], str):
+    if isinstance(filters[0], tuple | list) and filters[0] and isinstance(filters[0][0], str):
         filters = [filters]
     if not all(filters):
         raise TypeError("filters hold an empty list, which says nothing")

@@ -5,7 +5,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,6 +70,7 @@ class ParquetFile:
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
+        One thread at a time may read through a Python file object; the others serve many.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files. Without keys, what is in plaintext can be read.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -223,10 +224,12 @@ class ParquetFile:
                 yield to_table([part], schema, columns, alternatives)
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
-                     partition: pc.Expression | None = None) -> ds.ParquetFileFragment:
+                     partition: pc.Expression | None = None,
+                     partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment:
         """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
 
-        Columns that this file does not have rule nothing out: they may be partition columns.
+        Columns that this file does not have rule nothing out. Neither do partition columns, whose
+        values come from the path even where the file has a column of that name.
         """
         place, properties = self._for_pyarrow
         options = ds.ParquetFragmentScanOptions(decryption_properties=properties)
@@ -234,7 +237,13 @@ class ParquetFile:
         fragment = format_.make_fragment(**place, partition_expression=partition)
         if alternatives is None:
             return fragment
-        row_groups = predicates.surviving(alternatives, self.num_row_groups, self._ask)
+        own = {leaf.path for leaf in self.columns} - set(partition_columns)
+
+        def ask(column: str, values) -> np.ndarray:
+            return self.might_contain(column, values) if column in own \
+                else np.ones((self.num_row_groups, len(values)), dtype=bool)
+
+        row_groups = predicates.surviving(alternatives, self.num_row_groups, ask)
         try:
             # Not an argument of make_fragment, which would mix up their order.
             return fragment.subset(row_group_ids=row_groups)
@@ -260,11 +269,6 @@ class ParquetFile:
 
     def __exit__(self, *_) -> None:
         self.close()
-
-    def _ask(self, column: str, values) -> np.ndarray:
-        if any(leaf.path == column for leaf in self.columns):
-            return self.might_contain(column, values)
-        return np.ones((self.num_row_groups, len(values)), dtype=bool)
 
     @cached_property
     def _for_pyarrow(self) -> tuple[dict, object]:

@@ -55,7 +55,8 @@ class FilterStore:
 
     def _spill(self, filter_: SplitBlockBloomFilter) -> tuple[int, int]:
         if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+            # Not buffered: a forked process would write the buffer a second time.
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
             self._cipher = ModuleCipher(os.urandom(32))
         module = self._cipher.encrypt(filter_.bitset, b"%d" % len(self._filters))
         offset = self._file.seek(0, os.SEEK_END)

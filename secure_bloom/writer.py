@@ -8,6 +8,7 @@ Filters thus stand just before the footer, where parquet-java puts them, and no 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -121,6 +122,7 @@ class ParquetWriter:
                  encryption=None, kms=None, filesystem=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._store = FilterStore()
+        self._process = os.getpid()
         for name, advice in _REFUSED_OPTIONS.items():
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
@@ -250,6 +252,8 @@ class ParquetWriter:
         if output is None:
             return
         self._sink.discard()
+        if os.getpid() != self._process:
+            return  # a forked process must leave its parent's file alone
         self._store.close()
         try:
             if writer is not None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import secure_bloom
-from secure_bloom import UniformKey
+from secure_bloom import UniformKey, report
 from secure_bloom.cli import main
 from secure_bloom.keys import Keyring
 
@@ -153,7 +153,7 @@ def test_inspect_shows_what_a_missing_key_hides(tmp_path, csv, keyring):
     (["write", "people.csv", "x.parquet", "--keyring", "keys.json", "--footer-key", "nope"], 4),
     (["write", "people.csv", "x.parquet", "--bloom", "nope"], 2),
     (["write", "people.csv", "x.parquet", "--bloom", "id", "--fpp", "1.5"], 2),
-    (["write", "people.parquet", "x.parquet", "--keyring", "keys.json"], 3),
+    (["write", "people.parquet", "x.parquet", "--keyring", "keys.json"], 2),
     (["keyring", "add", "keys.json", "pii"], 4),
     (["keyring", "create", "keys.json"], 4),
 ])
@@ -200,7 +200,7 @@ def test_write_gathers_csv_rows_into_row_groups(tmp_path):
 
 def test_write_decrypts_only_when_told(tmp_path, encrypted, keyring):
     target = tmp_path / "plain.parquet"
-    assert run("write", encrypted, target, "--keyring", keyring).exit_code == 3
+    assert run("write", encrypted, target, "--keyring", keyring).exit_code == 2
     assert not target.exists()
     assert run("write", encrypted, target, "--keyring", keyring, "--plaintext").exit_code == 0
     assert pq.read_table(target)["city"].to_pylist() == ["Rome", "Oslo", "Rome"]
@@ -234,6 +234,56 @@ def test_keyring_commands(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o644)
     assert run("keyring", "list", path).exit_code == 4
+
+
+def test_only_an_answer_exits_with_1(encrypted, keyring, monkeypatch):
+    arguments = ("probe", encrypted, "--keyring", keyring, "--column", "ssn")
+    assert run(*arguments, stdin="").exit_code == 2
+    assert run(*arguments, stdin="078\r\n").exit_code == 1
+    assert run(*arguments, stdin="012\r\n").exit_code == 0
+
+    def fail(error):
+        def probe_file(*_):
+            raise error
+        return probe_file
+
+    for error, code in ((KeyboardInterrupt(), 130), (RuntimeError("oh"), 70)):
+        monkeypatch.setattr(report, "probe_file", fail(error))
+        assert run(*arguments, "--value", "012").exit_code == code
+
+
+def test_probe_knows_nanoseconds(tmp_path):
+    path = tmp_path / "times.parquet"
+    times = pa.array([43_200_123_456_789], pa.int64()).view(pa.time64("ns"))
+    secure_bloom.write_table(pa.table({"t": times}), path, bloom_filters={"t": True})
+    arguments = ("probe", path, "--column", "t", "--value")
+    assert run(*arguments, "12:00:00.123456789").exit_code == 0
+    assert run(*arguments, "12:00:00.123456").exit_code == 1
+    assert run(*arguments, "12:00:00+01:00").exit_code == 2
+    assert run(*arguments, "24:00").exit_code == 2
+
+
+def test_names_from_files_cannot_steer_the_terminal(tmp_path):
+    path = tmp_path / "names.parquet"
+    secure_bloom.write_table(pa.table({"a\x1b[2J": [1]}), path, bloom_filters={})
+    shown = run("inspect", path).stdout
+    assert "\x1b" not in shown and "a\\x1b[2J" in shown
+
+
+def test_a_value_that_breaks_the_type_of_a_csv_column_is_not_shown(tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("id,ssn\n" + "1,123456789\n" * 200_000 + "1,078-05-1120X\n")
+    result = run("write", source, tmp_path / "out.parquet", "--bloom", "ssn")
+    assert result.exit_code == 2
+    assert "column ssn" in result.stderr and "--text" in result.stderr
+    assert "078-05-1120X" not in result.output
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_keyring_without_key_names_encrypts_nothing_and_is_refused(tmp_path, csv, keyring):
+    target = tmp_path / "out.parquet"
+    assert run("write", csv, target, "--keyring", keyring, "--bloom", "ssn").exit_code == 2
+    assert not target.exists()
 
 
 def test_help_and_version():

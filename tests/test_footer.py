@@ -366,6 +366,19 @@ def test_malformed_crypto_metadata_of_a_column(crypto):
     refused(metadata, FormatError, row_group=0, column="a")
 
 
+def test_type_confusion_in_a_column_chunk():
+    metadata = plain_metadata()
+    chunk = metadata.get(4)[0].get(1)[0]
+    chunk.set(8, STRUCT, Struct([[2, I32, b"\x02"]]))
+    refused(metadata, FormatError, row_group=0, column="a")
+    chunk.set(8, STRUCT, Struct([[2, STRUCT, Struct()]]))
+    chunk.set(3, I32, b"\x02")
+    chunk.set_binary(9, b"module")
+    column = Footer(thrift.encode(metadata), b"PAR1").row_groups[0][0]
+    with pytest.raises((KeyNotFoundError, FormatError)):
+        _ = column.bloom_filter
+
+
 def test_an_encrypted_column_in_a_plain_file():
     metadata = plain_metadata()
     metadata.get(4)[0].get(1)[0].set(8, STRUCT, Struct([[1, STRUCT, Struct()]]))

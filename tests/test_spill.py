@@ -28,7 +28,7 @@ def files(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: made.append(Kept()) or made[-1])
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: made.append(Kept()) or made[-1])
     return made
 
 

@@ -18,6 +18,7 @@ from secure_bloom.parquet.thrift import (
     Struct,
     decode,
     encode,
+    encode_varint,
 )
 from tests.support import examples
 
@@ -240,3 +241,10 @@ def test_depth_is_limited():
     assert encode(decode(nested(60), {})[0]) == nested(60)
     with pytest.raises(FormatError, match="nested"):
         decode(nested(200), {})
+
+
+def test_a_list_of_more_structures_than_any_file_has_is_refused():
+    size = 2_000_000
+    data = b"\x29\xfc" + encode_varint(size) + bytes(size + 1)
+    with pytest.raises(FormatError, match="at most"):
+        decode(data, {2: [{}]})

@@ -13,8 +13,10 @@ from secure_bloom.parquet.footer import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.parquet.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
 from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.sizing import MAX_BYTES
 
 _MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
+_MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD
 
 
 def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[bytes | memoryview]:
@@ -98,6 +100,8 @@ class _FilterBytes:
         if length is not None and not 0 < length <= end - offset:
             raise FormatError(f"the Bloom filter length {length} at offset {offset} reaches "
                               f"outside the data, which ends at {end}")
+        if length is not None and length > _MAX_LENGTH:
+            raise FormatError(f"the Bloom filter length {length} is more than any filter has")
         self._source = source
         self._position = offset
         self._end = end if length is None else offset + length

@@ -291,7 +291,7 @@ class ColumnChunk:
         if union is None:
             return None
         if not isinstance(union, Struct) or len(union.fields) != 1 \
-                or union.fields[0][0] not in (1, 2):
+                or union.fields[0][0] not in (1, 2) or not isinstance(union.fields[0][2], Struct):
             raise FormatError("the column's crypto metadata is malformed", **self.place)
         return "footer key" if union.fields[0][0] == 1 else "column key"
 
@@ -338,7 +338,7 @@ class ColumnChunk:
             meta = self._metadata()
         except KeyNotFoundError:
             meta = self._struct.get(_META_DATA)  # the redacted copy says it too
-            if meta is None:
+            if not isinstance(meta, Struct):
                 raise
         offset = meta.get_int(_BLOOM_OFFSET)
         return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
@@ -365,8 +365,8 @@ class ColumnChunk:
             self._struct.set_binary(_ENCRYPTED_META_DATA, module)
 
     def _column_key_struct(self) -> Struct | None:
-        union = self._struct.get(_CRYPTO_META_DATA)
-        return union.get(2) if isinstance(union, Struct) else None
+        return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
+            else None
 
     def _metadata(self) -> Struct:
         """The column's ColumnMetaData: the encrypted one where there is one."""

@@ -148,7 +148,7 @@ def column_type(element: Struct) -> ColumnType:
         raise FormatError(f"unknown physical type {number}")
     physical = PHYSICAL_TYPES[number]
     length = (element.get_int(2) or 0) if physical == "FIXED_LEN_BYTE_ARRAY" else 0
-    if physical == "FIXED_LEN_BYTE_ARRAY" and length <= 0:
+    if physical == "FIXED_LEN_BYTE_ARRAY" and not 0 < length < 2**31:
         raise FormatError(f"a FIXED_LEN_BYTE_ARRAY column has length {length}")
     return ColumnType(physical, length, _arrow_type(physical, length, element))
 

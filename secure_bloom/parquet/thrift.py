@@ -25,6 +25,7 @@ from secure_bloom.errors import FormatError
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 _MAX_DEPTH = 64
+_MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
 _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 Layout = dict
@@ -240,6 +241,8 @@ def _decode_list(data: bytes, position: int, layout: Layout):
     size, element, position = _list_header(data, position)
     if element != STRUCT:
         return data[start:_skip(data, start, LIST, 0)], _skip(data, start, LIST, 0)
+    if size > _MAX_STRUCTS:
+        raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
     structs = []
     for _ in range(size):
         struct, position = _decode_struct(data, position, layout)
