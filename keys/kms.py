@@ -50,6 +50,8 @@ class KmsClient(ABC):
 class InMemoryKms(KmsClient):
     """Master keys held in memory, for tests and for keys that come from elsewhere.
 
+    Whoever pickles this object writes the keys down.
+
     Wraps as parquet-java's local wrapping does: base64 of nonce (12 bytes), AES-GCM ciphertext and
     tag (16 bytes), with the master key's name in UTF-8 as additional authenticated data.
 

@@ -25,7 +25,7 @@ class KeyRetriever(Protocol):
 
 
 class ExplicitKeys:
-    """Data keys given outright.
+    """Data keys given outright. Whoever pickles this object writes the keys down.
 
     Parameters
     ----------
