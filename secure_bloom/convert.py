@@ -11,9 +11,8 @@ import pyarrow.csv as pa_csv
 
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.reader import ParquetFile
-from secure_bloom.writer import ParquetWriter
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 
-DEFAULT_ROWS = 1024 * 1024
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
 
 
@@ -63,7 +62,7 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
             except pa.ArrowInvalid as error:
                 raise _csv_error(error, batches.schema) from None
 
-        tables = row_groups(told(), batches.schema, row_group_size or DEFAULT_ROWS)
+        tables = row_groups(told(), batches.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
         _write(target, batches.schema, tables, None, writer)
 
 

@@ -18,7 +18,7 @@ from secure_bloom.files import Source
 from secure_bloom.keys.kms import check_key
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever, KmsKeys
-from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.parquet.modules import ModuleCipher
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
@@ -172,7 +172,7 @@ def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRet
                     key = error
                 chunk.set_key_metadata(material(key))
     footer.store_aad_prefix()
-    start = source.size - len(content) - 8
+    start = source.size - len(content) - TAIL_SIZE
     file = pa.PythonFile(_Spliced(source, start, footer.to_bytes()), mode="r")
     return file, decryption_properties(by_number)
 

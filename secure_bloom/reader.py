@@ -28,7 +28,14 @@ from secure_bloom.errors import (
 from secure_bloom.files import Source
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
-from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED, TAIL_SIZE, ColumnChunk, Footer
+from secure_bloom.parquet.footer import (
+    MAGIC,
+    MAGIC_ENCRYPTED,
+    TAIL_SIZE,
+    ColumnChunk,
+    Footer,
+    split_tail,
+)
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.probes import as_arrays
 from secure_bloom.sbbf import SplitBlockBloomFilter
@@ -324,7 +331,7 @@ def _read_footer(source: Source) -> tuple[bytes, bytes]:
         raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
     if length > len(tail) - TAIL_SIZE:
         tail = source.read_tail(length + TAIL_SIZE)
-    return bytes(tail[len(tail) - TAIL_SIZE - length:-TAIL_SIZE]), magic
+    return split_tail(bytes(tail))[1:]
 
 
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,

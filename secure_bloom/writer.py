@@ -20,14 +20,14 @@ from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, open_output
 from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
 from secure_bloom.parquet.bloom_filter import encode_filter
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.schema import LeafColumn, filter_column
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
 from secure_bloom.spill import FilterStore
 
-_DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
-_MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
+MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
 
 _REFUSED_OPTIONS = {
     "bloom_filter_options": "use bloom_filters",
@@ -151,7 +151,7 @@ class ParquetWriter:
         self._check_open()
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
-        rows = min(row_group_size or _DEFAULT_ROW_GROUP_ROWS, _MAX_ROW_GROUP_ROWS)
+        rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
         try:
             for start in range(0, max(table.num_rows, 1), rows):
                 self._write_row_group(table.slice(start, rows))
@@ -228,9 +228,8 @@ class ParquetWriter:
 
     def _finish(self, held: bytes, start: int) -> None:
         """Write what pyarrow has held back, the filters before the footer."""
-        length = int.from_bytes(held[-TAIL_SIZE:-4], "little")
-        indexes, content = held[:-TAIL_SIZE - length], held[-TAIL_SIZE - length:-TAIL_SIZE]
-        footer = Footer(content, held[-4:], self._keys)
+        indexes, content, magic = split_tail(held)
+        footer = Footer(content, magic, self._keys)
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
                               f"{len(self._filters)} were expected")
@@ -336,6 +335,5 @@ def parquet_leaves(schema: pa.Schema, **writer_options) -> list[LeafColumn]:
     """
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema, **writer_options).close()
-    file = sink.getvalue().to_pybytes()
-    length = int.from_bytes(file[-TAIL_SIZE:-4], "little")
-    return Footer(file[-TAIL_SIZE - length:-TAIL_SIZE], file[-4:]).columns
+    _, content, magic = split_tail(sink.getvalue().to_pybytes())
+    return Footer(content, magic).columns

@@ -386,6 +386,16 @@ class ColumnChunk:
             return meta
 
 
+def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """The end of a file as what precedes the footer, the footer's content, and the magic.
+
+    The bytes given must hold the whole footer.
+    """
+    length = int.from_bytes(data[-TAIL_SIZE:-4], "little")
+    start = len(data) - TAIL_SIZE - length
+    return data[:start], data[start:-TAIL_SIZE], data[-4:]
+
+
 def _structs(struct: Struct, field_id: int) -> list[Struct]:
     value = struct.get(field_id)
     if isinstance(value, list):

@@ -21,7 +21,12 @@ from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import resolve
 from secure_bloom.keys import Keyring
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.writer import BloomFilterOptions, parquet_leaves
+from secure_bloom.writer import (
+    DEFAULT_ROW_GROUP_ROWS,
+    MAX_ROW_GROUP_ROWS,
+    BloomFilterOptions,
+    parquet_leaves,
+)
 
 _FOOTER_KEY = "parquet.encryption.footer.key"
 _COLUMN_KEYS = "parquet.encryption.column.keys"
@@ -56,9 +61,6 @@ _ADVICE = {
 
 _COMPRESSIONS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "gzip": "gzip",
                  "zstd": "zstd", "brotli": "brotli", "lz4": "lz4", "lz4_raw": "lz4"}
-_MAX_ROWS = 64 * 1024 * 1024  # pyarrow's limit
-
-DEFAULT_ROWS = 1024 * 1024
 
 
 class OptionError(SecureBloomError, ValueError):
@@ -90,7 +92,7 @@ class WriteOptions:
     encryption: dict | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     compression: str = "snappy"
-    row_group_size: int = DEFAULT_ROWS
+    row_group_size: int = DEFAULT_ROW_GROUP_ROWS
 
     def writer_arguments(self) -> dict:
         """Keyword arguments for :class:`secure_bloom.ParquetWriter`; reads the keyring."""
@@ -123,8 +125,9 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema) -> WriteO
         encryption=_encryption(options, columns),
         bloom_filters=_bloom_filters(options, columns),
         compression=_compression(options),
-        row_group_size=_number(options, "row_group_size", DEFAULT_ROWS,
-                               lambda rows: 1 <= rows <= _MAX_ROWS, f"1 to {_MAX_ROWS}"))
+        row_group_size=_number(options, "row_group_size", DEFAULT_ROW_GROUP_ROWS,
+                               lambda rows: 1 <= rows <= MAX_ROW_GROUP_ROWS,
+                               f"1 to {MAX_ROW_GROUP_ROWS}"))
 
 
 def check_names(options: Iterable[str]) -> None:
