@@ -144,7 +144,10 @@ class ModuleCipher:
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
         """Nonce and tag (28 bytes) that sign a plaintext footer (Encryption.md, section 5.5)."""
-        module = self.encrypt(footer, aad)
+        return self._sign(footer, aad, os.urandom(NONCE_SIZE))
+
+    def _sign(self, footer: bytes, aad: bytes, nonce: bytes) -> bytes:
+        module = self._seal(footer, aad, nonce)
         return module[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE] + module[-TAG_SIZE:]
 
     def verify(self, footer: bytes, signature: bytes, aad: bytes) -> None:
@@ -157,8 +160,8 @@ class ModuleCipher:
         """
         nonce, tag = signature[:NONCE_SIZE], signature[NONCE_SIZE:]
         # GCM decryption needs the ciphertext, which is not stored: encrypt again, compare the tag.
-        expected = self._aes.encrypt(nonce, footer, aad)[-TAG_SIZE:]
-        if len(tag) != TAG_SIZE or not hmac.compare_digest(tag, expected):
+        if len(tag) != TAG_SIZE or not hmac.compare_digest(
+                tag, self._aes.encrypt(nonce, footer, aad)[-TAG_SIZE:]):
             raise AuthenticationError("the footer signature does not match")
 
 
