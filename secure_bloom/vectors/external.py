@@ -27,7 +27,7 @@ class BadReply(Exception):
 class ExternalProgram:
     """A program that speaks the protocol; a context manager.
 
-    It is started when the first case comes, and again after it died or was silent.
+    It is started when the block begins, and again after it died or was silent.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ class ExternalProgram:
             process.close()
 
     def __enter__(self) -> ExternalProgram:
+        self._process = _LineProcess(self._command)  # here, so that a wrong command is noticed
         return self
 
     def __exit__(self, *_) -> None:

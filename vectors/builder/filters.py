@@ -146,7 +146,7 @@ def fold_merge() -> Layer:
 
 def sizing() -> Layer:
     """Probabilities and sizes, the specification's own table among them."""
-    layer = Layer("sizing", "vectors/builder/reference.py, 60 digits")
+    layer = Layer("sizing", "vectors/builder/reference.py, 40 digits")
     for num_blocks, ndv in ((1, 0), (1, 1), (1, 10), (1, 1000), (32, 1024), (1024, 24000),
                             (1000, 26214), (2**22, 10**8), (3, 100)):
         layer.add(f"fpp_of_{ndv}_in_{num_blocks}", "fpp", {"num_blocks": num_blocks, "ndv": ndv},

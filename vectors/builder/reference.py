@@ -56,14 +56,17 @@ def hashes(plain: Iterable[bytes | None]) -> list[int]:
 
 
 def fpp(num_blocks: int, ndv: int) -> float:
-    """The false-positive probability, to 9 digits; the Poisson sum with 60 digits."""
+    """The false-positive probability, to 9 digits; the Poisson sum with 40 digits."""
+    if ndv > 1000 * num_blocks:
+        return 1.0  # it differs in the 13th digit
     with localcontext() as context:
-        context.prec = 60
+        context.prec = 40
         mean = Decimal(ndv) / num_blocks
-        term, total = (-mean).exp(), Decimal(0)
+        term, unset, total = (-mean).exp(), Decimal(1), Decimal(0)
         for load in range(int(mean) * 2 + 400):
-            total += term * (1 - (Decimal(31) / 32) ** load) ** 8
-            term = term * mean / (load + 1)
+            total += term * (1 - unset) ** 8
+            term *= mean / (load + 1)
+            unset *= Decimal(31) / 32  # the share of a word's bits that no value has set
         return float(f"{total:.8e}")
 
 

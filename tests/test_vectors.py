@@ -1,0 +1,360 @@
+"""The test vectors and their runner: every answer right, every edited expectation noticed."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from secure_bloom.cli import main
+from secure_bloom.errors import FormatError
+from secure_bloom.vectors import LAYERS, ExternalProgram, SecureBloom, load_cases, run_cases
+from secure_bloom.vectors.external import BadReply, Skipped
+from tests.support import IMPLEMENTATIONS, use_implementation
+from vectors.builder.__main__ import SMALL, render
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+CASES = load_cases(VECTORS)
+ONE_OF_EACH = {(case.layer, case.operation, case.outcome): case for case in reversed(CASES)}
+
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+one_of_each = pytest.mark.parametrize("case", ONE_OF_EACH.values(), ids=lambda case: case.name)
+
+
+def failures(cases) -> list[str]:
+    with SecureBloom() as ours:
+        return [f"{result.case.name}: {result.message}" for result in run_cases(cases, ours)
+                if result.result != "passed"]
+
+
+# --- the set -------------------------------------------------------------------------------------
+
+@every_layer
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_all_answers_are_right(monkeypatch, implementation, layer):
+    use_implementation(monkeypatch, implementation)
+    assert failures(load_cases(VECTORS, [layer])) == []
+
+
+def test_there_are_enough_vectors_and_most_are_bad():
+    assert len(CASES) >= 300
+    assert sum(case.fault is not None for case in CASES) * 3 >= len(CASES) * 2
+
+
+def test_every_operation_and_outcome_occurs():
+    known = {(layer, name, outcome) for layer, operations in LAYERS.items()
+             for name, operation in operations.items() for outcome in operation.outcomes}
+    assert ONE_OF_EACH.keys() == known
+
+
+def test_the_set_is_small():
+    sizes = {path: path.stat().st_size for path in VECTORS.rglob("*") if path.is_file()
+             and "__pycache__" not in path.parts}
+    assert sum(sizes.values()) < 4 * 2**20
+    assert all(size < 20_000 for path, size in sizes.items() if path.suffix == ".parquet")
+
+
+def test_every_file_is_checked_by_another_implementation():
+    for case in CASES:
+        if case.layer == "files":
+            assert case.checked_by, case.name
+            assert case.origin.split(",")[0] not in case.checked_by, case.name
+
+
+@pytest.mark.parametrize("build", SMALL, ids=lambda build: build.__name__)
+def test_the_builder_gives_the_same_again(build):
+    layer = build()
+    committed = json.loads((VECTORS / f"{layer.name}.json").read_text(encoding="utf-8"))
+    again = json.loads(render(layer))
+    for case in [*committed["cases"], *again["cases"]]:
+        del case["checked_by"]
+        case["origin"] = re.sub(r" \d[\d.]*", "", case["origin"])
+    assert again == committed
+
+
+def test_the_readme_lists_the_operations():
+    text = (VECTORS / "README.md").read_text(encoding="utf-8")
+    for layer, operations in LAYERS.items():
+        section = text.split(f"### `{layer}`")[1].split("\n#")[0]
+        rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
+        assert [name for name, _, _ in rows] == list(operations)
+        for name, inputs, outcomes in rows:
+            operation = operations[name]
+            assert dict(re.findall(r"`(\w+)`(\??)", inputs)) \
+                == {field: "?" * (field in operation.optional) for field in operation.inputs}
+            assert set(re.findall(r"\*`(\w+)`\*", outcomes)) == operation.refusals
+            assert set(re.findall(r"`(\w+)`", outcomes)) == set(operation.outcomes) \
+                | {output for outputs in operation.outcomes.values() for output in outputs}
+
+
+# --- edited vectors ------------------------------------------------------------------------------
+
+def as_json(case) -> dict:
+    """The case as it stands in its file."""
+    content = {field.name: getattr(case, field.name) for field in fields(case)
+               if field.name not in ("layer", "folder") and getattr(case, field.name) is not None}
+    return json.loads(json.dumps(content))
+
+
+def folder_with(folder: Path, layer: str, *contents: dict) -> Path:
+    """A folder with just these cases."""
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    if layer != "files":
+        text = json.dumps({"layer": layer, "cases": contents})
+        (folder / f"{layer}.json").write_text(text)
+        return folder
+    for content in contents:
+        (folder / "files" / f"{content['name']}.json").write_text(json.dumps(content))
+        shutil.copy(VECTORS / "files" / content["input"]["file"], folder / "files")
+    return folder
+
+
+def edits(value, path=()):
+    """Every leaf of a JSON value with another value of its kind in its place."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from edits(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from edits(item, (*path, index))
+        if value:
+            yield path, value[:-1]
+    elif isinstance(value, bool):
+        yield path, not value
+    elif isinstance(value, int | float):
+        yield path, value * 2 + 1
+    elif re.fullmatch("[0-9a-f]+", value):
+        yield path, value[:-1] + ("0" if value[-1] != "0" else "1")
+    else:
+        yield path, value + "x" if value else "00"
+
+
+def replaced(content: dict, path: tuple, value) -> dict:
+    content = json.loads(json.dumps(content))
+    place = content
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return content
+
+
+def expectations(case) -> list[dict]:
+    """The case with another expectation: each value of its output, and each other outcome."""
+    content = as_json(case)
+    edited = [replaced(content, path, value) for path, value in
+              edits({"output": content.get("output", {})})
+              if path != ("output",)]
+    for outcome, outputs in case.description.outcomes.items():
+        if outcome != case.outcome:
+            other = {**content, "outcome": outcome,
+                     "output": {name: _ANYTHING[kind] for name, kind in outputs.items()}}
+            other.pop("fault", None)
+            if outcome in case.description.refusals:
+                other["fault"] = "none"
+            edited.append(other)
+    return edited
+
+
+_ANYTHING = {"bytes": "00", "int": 1, "number": 0.5, "text": "a", "list-of-bool": [], "filters": []}
+
+
+@one_of_each
+def test_an_edited_expectation_fails(tmp_path, case):
+    edited = expectations(case)
+    if len(LAYERS[case.layer][case.operation].outcomes) > 1 or case.output:
+        assert edited
+    for number, content in enumerate(edited):
+        cases = load_cases(folder_with(tmp_path / str(number), case.layer, content))
+        assert len(failures(cases)) == 1, content
+
+
+@every_layer
+def test_an_edited_expectation_makes_the_command_fail(tmp_path, layer):
+    case = next(case for case in CASES if case.layer == layer and expectations(case))
+    good, bad = as_json(case), {**expectations(case)[0], "name": "edited"}
+    folder = folder_with(tmp_path, layer, good, bad)
+    done = CliRunner().invoke(main, ["validate", str(folder), "--json"])
+    result = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert (result["total"], result["passed"], result["failed"]) == (2, 1, 1)
+    assert {item["name"]: item["result"] for item in result["cases"]} \
+        == {case.name: "passed", "edited": "failed"}
+
+
+@one_of_each
+def test_what_is_unknown_or_missing_is_refused(tmp_path, case):
+    content = as_json(case)
+    broken = [
+        {**content, "inputs": {}},
+        {**content, "input": {**content["input"], "typo": 1}},
+        {**content, "output": {**content.get("output", {}), "typo": 1}},
+        {**content, "operation": "typo"},
+        {**content, "outcome": "typo"},
+        {**content, "name": 5},
+        {name: value for name, value in content.items() if name != "origin"},
+        {name: value for name, value in content.items() if name != "fault"}
+        if case.fault else {**content, "fault": "none"},
+    ]
+    required = case.description.inputs.keys() - case.description.optional
+    broken += [{**content, "input": {name: value for name, value in content["input"].items()
+                                     if name != missing}} for missing in required]
+    broken += [{**content, "output": {name: value for name, value in content["output"].items()
+                                      if name != missing}} for missing in case.output]
+    broken += [{**content, "input": {**content["input"], name: {"an": ["object"]}}}
+               for name in content["input"]]
+    for number, content in enumerate(broken):
+        if "file" in content["input"] and not isinstance(content["input"]["file"], str):
+            continue
+        with pytest.raises(FormatError):
+            load_cases(folder_with(tmp_path / str(number), case.layer, content))
+
+
+def test_fields_of_filters_and_probes_are_checked(tmp_path):
+    content = as_json(ONE_OF_EACH["files", "read", "read"])
+    for path in (("output", "filters", 0), ("output", "filters", 0, "probes", 0)):
+        broken = replaced(content, (*path, "typo"), 1)
+        with pytest.raises(FormatError, match="typo"):
+            load_cases(folder_with(tmp_path, "files", broken))
+
+
+def test_a_name_must_be_unique(tmp_path):
+    content = as_json(ONE_OF_EACH["aad", "build", "built"])
+    with pytest.raises(FormatError, match="twice"):
+        load_cases(folder_with(tmp_path, "aad", content, content))
+    (tmp_path / "aad.json").write_text('{"layer": "aad", "layer": "aad", "cases": []}')
+    with pytest.raises(FormatError, match="twice"):
+        load_cases(tmp_path)
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "{}", '{"layer": "aad"}', '{"layer": "x", "cases": []}',
+    '{"layer": "aad", "cases": [1]}', '{"layer": "aad", "cases": []}'])
+def test_files_that_are_no_vectors(tmp_path, text):
+    (tmp_path / "aad.json").write_text(text)
+    with pytest.raises(FormatError):
+        load_cases(tmp_path)
+
+
+def test_a_file_elsewhere_is_refused(tmp_path):
+    content = as_json(ONE_OF_EACH["files", "read", "read"])
+    folder = folder_with(tmp_path / "a", "files", content)
+    shutil.copy(VECTORS / "files" / content["input"]["file"], tmp_path / "x.parquet")
+    for name in ("../../x.parquet", str(tmp_path / "x.parquet"), "none.parquet", ""):
+        edited = replaced(content, ("input", "file"), name)
+        (folder / "files" / f"{content['name']}.json").write_text(json.dumps(edited))
+        with pytest.raises(FormatError, match="no file"):
+            load_cases(folder)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+def test_the_command_shows_a_table(tmp_path):
+    junit = tmp_path / "results.xml"
+    done = CliRunner().invoke(main, ["validate", str(VECTORS), "--layer", "headers",
+                                     "--layer", "aad", "--junit", str(junit)])
+    assert done.exit_code == 0, done.output
+    counts = Counter(case.layer for case in CASES)
+    assert re.search(rf"headers +{counts['headers']} +{counts['headers']} +0 +0", done.output)
+    assert "blocks" not in done.output
+    suites = {suite.get("name"): suite for suite in ElementTree.parse(junit).getroot()}
+    assert {name: int(suite.get("tests")) for name, suite in suites.items()} \
+        == {"headers": counts["headers"], "aad": counts["aad"]}
+    assert all(suite.get("failures") == "0" for suite in suites.values())
+    assert len(suites["aad"]) == counts["aad"] and not len(suites["aad"][0])
+
+
+def test_failures_are_named(tmp_path):
+    edited = expectations(ONE_OF_EACH["headers", "decode", "malformed"])[0]
+    folder = folder_with(tmp_path, "headers", edited)
+    junit = tmp_path / "results.xml"
+    done = CliRunner().invoke(main, ["validate", str(folder), "--junit", str(junit)])
+    assert done.exit_code == 1
+    assert f"{edited['name']}: expected decoded, got malformed" in done.output
+    [[case]] = ElementTree.parse(junit).getroot()
+    assert case.find("failure").get("message") == "expected decoded, got malformed"
+
+
+def test_wrong_usage_of_the_command(tmp_path):
+    run = CliRunner().invoke
+    assert run(main, ["validate", str(VECTORS), "--layer", "typo"]).exit_code == 2
+    assert run(main, ["validate", str(tmp_path / "none")]).exit_code == 2
+    assert run(main, ["validate", str(tmp_path)]).exit_code == 3
+    (tmp_path / "aad.json").write_text('{"layer": "aad", "cases": [{"typo": 1}]}')
+    broken = run(main, ["validate", str(tmp_path)])
+    assert broken.exit_code == 3 and "typo" in broken.output
+    assert run(main, ["validate", str(VECTORS), "--layer", "aad", "--against",
+                      "/no/such/program"]).exit_code == 3
+
+
+# --- other implementations -----------------------------------------------------------------------
+
+def program(code: str, **options) -> ExternalProgram:
+    """A program that answers each line with what ``answer`` makes of it."""
+    source = f"import os, sys, time\n{code}\nfor line in sys.stdin:\n" \
+             "    print(answer(line.rstrip('\\n').split('\\t')), flush=True)\n"
+    return ExternalProgram(shlex.join([sys.executable, "-c", source]), **options)
+
+
+def test_a_program_is_asked_as_the_readme_says():
+    case = next(case for case in CASES if case.name == "header_32_bytes")
+    echo = "def answer(fields): return 'skip\\treason=' + '|'.join(fields)"
+    with program(echo) as other:
+        with pytest.raises(Skipped) as asked:
+            other.answer(case)
+        assert str(asked.value) == "headers|decode|data=15401c1c00001c1c00001c1c000000"
+        with pytest.raises(Skipped) as asked:
+            other.answer(ONE_OF_EACH["fold-merge", "merge", "merged"])
+        assert re.fullmatch(r"fold-merge\|merge\|bitsets=([0-9a-f]+,)+", str(asked.value))
+        with pytest.raises(Skipped) as asked:
+            other.answer(ONE_OF_EACH["key-material", "unwrap", "unwrapped"])
+        assert "master_keys=kf:3031323334353637383930313233343" in str(asked.value)
+
+
+@pytest.mark.parametrize(("reply", "message"), [
+    ("built", "the fields are none, not aad"),
+    ("built\taad=00\tmore=1", "the fields are aad, more, not aad"),
+    ("decoded\taad=00", "unknown outcome 'decoded'"),
+    ("", "unknown outcome ''"),
+    ("built\taad=00", "aad: expected"),
+    ("invalid_ordinal", "expected built, got invalid_ordinal"),
+])
+def test_a_wrong_reply_fails(reply, message):
+    with program(f"def answer(fields): return {reply!r}") as other:
+        [result] = run_cases([ONE_OF_EACH["aad", "build", "built"]], other)
+    assert result.result == "failed" and message in result.message
+
+
+def test_a_program_that_dies_is_started_again():
+    code = """
+def answer(fields):
+    if fields[0] == 'headers':
+        print('out of luck', file=sys.stderr, flush=True)
+        os._exit(7)
+    return 'invalid_ordinal'
+"""
+    bad, good = ONE_OF_EACH["headers", "decode", "malformed"], \
+        ONE_OF_EACH["aad", "build", "invalid_ordinal"]
+    with program(code) as other:
+        results = run_cases([good, bad, good], other)
+    assert [result.result for result in results] == ["passed", "failed", "passed"]
+    assert "exit code 7" in results[1].message and "out of luck" in results[1].message
+
+
+def test_a_silent_program_fails():
+    with program("def answer(fields): time.sleep(60)", timeout=0.5) as other, \
+            pytest.raises(BadReply, match=r"0\.5 seconds"):
+        other.answer(ONE_OF_EACH["aad", "build", "built"])
+
+
+def test_skipped_cases_are_counted():
+    code = "def answer(fields): return 'skip\\treason=no AAD here'"
+    with program(code) as other:
+        [result] = run_cases([ONE_OF_EACH["aad", "build", "built"]], other)
+    assert (result.result, result.message) == ("skipped", "no AAD here")
