@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help demo test lint setup check-tools clean
+.PHONY: help demo test lint setup check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ check-tools:
 	command -v g++ >/dev/null || missing="$$missing g++"; \
 	[ -z "$$missing" ] || { echo "the tests compare with parquet-java and Arrow C++ and miss:$$missing" >&2; \
 	  echo "on Debian or Ubuntu: apt-get install openjdk-17-jdk-headless g++" >&2; exit 1; }
+
+vectors: setup check-tools  ## build the test vectors again
+	$(BIN)/python -m vectors.builder
 
 clean:  ## remove what make and the tests made
 	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .hypothesis

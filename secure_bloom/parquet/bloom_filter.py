@@ -79,7 +79,7 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
 
 
 def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> bytes:
-    bitset = chunk.cipher.decrypt(data.take_module(num_bytes + OVERHEAD),
+    bitset = chunk.cipher.decrypt(data.take_module(_MAX_LENGTH),
                                   chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
     if len(bitset) != num_bytes:
         raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, "

@@ -88,12 +88,13 @@ class EncryptionAlgorithm:
     @classmethod
     def of(cls, union) -> EncryptionAlgorithm:
         """Read the union."""
-        if not isinstance(union, Struct) or len(union.fields) != 1 \
-                or not isinstance(union.fields[0][2], Struct):
+        if not isinstance(union, Struct) or len(union.fields) != 1:
             raise FormatError("the encryption algorithm is missing or malformed")
         number, _, fields = union.fields[0]
         if number not in _ALGORITHM_NAMES:
             raise UnsupportedError(f"unknown encryption algorithm {number}")
+        if not isinstance(fields, Struct):
+            raise FormatError("the encryption algorithm is malformed")
         return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
                    bool(fields.get_bool(3)))
 

@@ -81,8 +81,9 @@ def modules() -> Layer:
             layer.add(f"module_decrypt_{name}", "decrypt",
                       {"key": key, "aad": aad, "module": module}, "decrypted",
                       {"plaintext": plaintext})
-    for part in _PLAINTEXTS:
-        _broken(layer, part)
+    for bits in (128, 256):
+        for part in _PLAINTEXTS:
+            _broken(layer, part, bits)
     for size in (0, 15, 17, 33):
         key = bytes(size)
         layer.add(f"module_encrypt_key_of_{size}", "encrypt",
@@ -95,12 +96,12 @@ def modules() -> Layer:
     return layer
 
 
-def _broken(layer: Layer, part: str) -> None:
-    key, aad, plaintext = _KEYS[128], _AADS[part], _PLAINTEXTS[part]
-    good = _module(key, Seeded(f"broken {part}").bytes(12), aad, plaintext)
+def _broken(layer: Layer, part: str, bits: int) -> None:
+    key, aad, plaintext = _KEYS[bits], _AADS[part], _PLAINTEXTS[part]
+    good = _module(key, Seeded(f"broken {part} {bits}").bytes(12), aad, plaintext)
 
     def add(name: str, fault: str, *, module: bytes = good, key: bytes = key, aad: bytes = aad):
-        layer.add(f"module_{part}_{name}", "decrypt", {"key": key, "aad": aad, "module": module},
+        layer.add(f"module_{bits}_{part}_{name}", "decrypt", {"key": key, "aad": aad, "module": module},
                   "authentication_failed", fault=fault)
 
     places = {"length": (0, 4), "nonce": (4, 16), "ciphertext": (16, len(good) - 16),
@@ -120,7 +121,7 @@ def _broken(layer: Layer, part: str) -> None:
     add("without_length", "the length is missing", module=good[4:])
     add("without_tag", "the tag is missing, as in AES-CTR",
         module=struct.pack("<I", len(good) - 20) + good[4:-16])
-    add("wrong_key", "the key is another", key=MASTER_KEYS["kc1"])
+    add("wrong_key", "the key is another", key=Seeded("another key").bytes(bits // 8))
     add("empty_aad", "there is no AAD", aad=b"")
     own, other = (8, 9) if part == "header" else (9, 8)
     for name, fault, wrong in (

@@ -1,0 +1,96 @@
+"""Who else gives the answers that the vectors expect, and where known implementations differ."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+from collections import defaultdict
+from pathlib import Path
+
+from secure_bloom.vectors import (
+    Case,
+    CaseResult,
+    ExternalProgram,
+    SecureBloom,
+    load_cases,
+    run_cases,
+)
+from tests.peers import adapter
+from tests.peers.parquet_java import jars
+from vectors.builder.differences import reason
+
+
+def implementations() -> dict:
+    """How to ask each implementation, by its name and version."""
+    [jar] = jars().glob("parquet-hadoop-*.jar")
+    java = re.fullmatch(r"parquet-hadoop-([\d.]+)\.jar", jar.name)[1]
+    return {
+        f"secure_bloom {importlib.metadata.version('secure_bloom')}": SecureBloom(),
+        f"parquet-java {java}": _program("parquet-java"),
+        f"Arrow C++ {importlib.metadata.version('pyarrow')}": _program("arrow-cpp"),
+    }
+
+
+def _program(name: str) -> ExternalProgram:
+    return ExternalProgram(shlex.join(adapter.command(name)))
+
+
+def ask_all(folder: Path, layers: list[str]) -> dict[str, list[CaseResult]]:
+    """The results of every implementation."""
+    cases = load_cases(folder, layers)
+    results = {}
+    for name, implementation in implementations().items():
+        with implementation as asked:
+            results[name] = run_cases(cases, asked)
+    return results
+
+
+def checked_by(results: dict[str, list[CaseResult]]) -> dict[str, list[str]]:
+    """For each case the implementations that pass it, without the one that has made it."""
+    checked = defaultdict(list)
+    for name, own in results.items():
+        for result in own:
+            if result.result == "passed" and name not in result.case.origin:
+                checked[result.case.name].append(name)
+    return checked
+
+
+def differences(results: dict[str, list[CaseResult]]) -> list[dict]:
+    """The cases that implementations answer otherwise, grouped by the reason.
+
+    Raises
+    ------
+    LookupError
+        If nobody has written down why.
+    """
+    groups = defaultdict(list)
+    for name, own in results.items():
+        for result in own:
+            if result.result == "failed":
+                peer = name.rpartition(" ")[0]
+                groups[name, reason(peer, result.case, answer_of(result))].append(result)
+    return [{"implementation": name, "why": why,
+             "cases": {result.case.name: answer_of(result) for result in group}}
+            for (name, why), group in groups.items()]
+
+
+def answer_of(result: CaseResult) -> str:
+    """What was answered, in a word or two."""
+    return result.outcome if result.outcome not in (None, result.case.outcome) \
+        else "no answer" if result.outcome is None else "another value"
+
+
+def table(groups: list[dict]) -> str:
+    """The differences as a Markdown table."""
+    lines = ["| implementation | cases | why |", "|---|---|---|"]
+    lines += [f"| {group['implementation']} | {len(group['cases'])}: {_examples(group['cases'])} "
+              f"| {group['why']} |" for group in groups]
+    return "\n".join(lines)
+
+
+def _examples(cases: dict[str, str]) -> str:
+    names = [f"`{name}`" for name in cases]
+    return ", ".join(names[:2]) + (", ..." if names[2:] else "")
+
+
