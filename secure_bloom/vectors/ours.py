@@ -387,12 +387,17 @@ def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict]) -> dict:
 
 
 def _probe(filter_: SplitBlockBloomFilter, probe: dict) -> bool | str:
+    """The answer, provided that ``value`` says the same as ``plain``."""
     column_type = filter_.column_type
-    [answer] = filter_.check_hashes(
-        _hashes([probe["plain"]], column_type.physical_type, column_type.length))
-    if filter_.check(parse_value(probe["value"], column_type)) != answer:
-        return "another for the value in words"
-    return bool(answer)
+    hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
+    try:
+        value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
+        in_words = hash_values(exact(value, column_type), column_type)
+    except (ValueError, SecureBloomError):
+        return "the value in words is none"
+    if in_words != hashes:
+        return "the value in words is another"
+    return bool(filter_.check_hashes(hashes)[0])
 
 
 _OPERATIONS = {
