@@ -121,6 +121,21 @@ def test_the_readme_lists_the_operations():
                 | {output for outputs in operation.outcomes.values() for output in outputs}
 
 
+def test_the_readme_tells_the_origin_of_every_file():
+    section = (VECTORS / "README.md").read_text(encoding="utf-8") \
+        .split("## Origin")[1].split("\n## ")[0]
+    makers = dict(re.findall(r"^\| `([\w-]+)` \| ([\w-]+)", section, re.MULTILINE))
+    makers = {prefix: makers["plain-"] if maker == "likewise" else maker
+              for prefix, maker in makers.items()}
+    unused = set(makers)
+    for case in CASES:
+        if case.layer == "files":
+            [prefix] = [prefix for prefix in makers if case.name.startswith(prefix)]
+            assert case.origin.startswith(makers[prefix]), case.name
+            unused.discard(prefix)
+    assert not unused
+
+
 # --- edited vectors ------------------------------------------------------------------------------
 
 def as_json(case) -> dict:

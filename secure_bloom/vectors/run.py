@@ -36,6 +36,8 @@ class CaseResult:
         ``passed``, ``failed`` or ``skipped``.
     outcome : str or None
         What was answered; None where there was no answer.
+    output : dict
+        What came with it.
     message : str
         What differs, or why there was no answer.
     seconds : float
@@ -44,6 +46,7 @@ class CaseResult:
     case: Case
     result: str
     outcome: str | None
+    output: dict
     message: str
     seconds: float
 
@@ -73,7 +76,7 @@ def run_cases(cases: Iterable[Case], implementation: Implementation,
 
 def _run(case: Case, implementation: Implementation) -> CaseResult:
     start = time.perf_counter()
-    outcome = None
+    outcome, output = None, {}
     try:
         outcome, output = implementation.answer(case)
         message = _difference(case, outcome, output)
@@ -84,7 +87,7 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
         result, message = FAILED, str(error)
     except Exception as error:  # a fault of the implementation is a failed case, not the end
         result, message = FAILED, f"{type(error).__name__}: {error}"
-    return CaseResult(case, result, outcome, message, time.perf_counter() - start)
+    return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
 
 
 def _difference(case: Case, outcome: str, output: dict) -> str:
