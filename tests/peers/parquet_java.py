@@ -23,8 +23,12 @@ from tests.peers.records import FilterRecord, Value
 
 HERE = Path(__file__).parent
 SOURCES = [
-    HERE / f"{name}.java" for name in ("ParquetJavaPeer", "PeerKeys", "PeerValues", "PeerWriting")
+    HERE / f"{name}.java"
+    for name in ("ParquetJavaPeer", "PeerKeys", "PeerValues", "PeerWriting", "SeededPeer")
 ]
+# A footer lists a column's encodings in the order of a HashSet of enums, whose hash codes are
+# otherwise others in each process.
+SAME_ORDER = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2"]
 
 AnyKeys = Keys | KeyTools | None
 
@@ -41,27 +45,13 @@ class ParquetJava:
     """A running parquet-java; a context manager.
 
     Values: str and bytes for binary types (INT96: 12 bytes); bool, int and float for the others,
-    or bytes that are the plain encoding.
+    or bytes that are the plain encoding. `seeded`: keys and nonces come from the name of the file
+    alone, so that writing it again gives the same bytes; for test files only.
     """
 
-    def __init__(self) -> None:
-        jars = _jars()
-        classes = cached_build(
-            SOURCES, importlib.metadata.version("pyspark"), lambda to: _compile(jars, to)
-        )
-        self._process = LineProcess(
-            [
-                find_tool("java"),
-                "-Xmx1g",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Xshare:auto",
-                "-Dlog4j2.level=OFF",
-                "-cp",
-                f"{classes}:{jars}/*",
-                "ParquetJavaPeer",
-            ]
-        )
+    def __init__(self, seeded: bool = False) -> None:
+        name, options = ("SeededPeer", SAME_ORDER) if seeded else ("ParquetJavaPeer", [])
+        self._process = LineProcess(java_command(name, SOURCES, options))
 
     def __enter__(self) -> Self:
         return self
@@ -185,16 +175,40 @@ class ParquetJava:
         return reply
 
 
-def _jars() -> Path:
+def java_command(
+    name: str, sources: Sequence[Path], options: Sequence[str] = ()
+) -> list[str]:
+    """The command that runs a main class, whose sources are compiled where they are not yet."""
+    folder = jars()
+    classes = cached_build(
+        sources, importlib.metadata.version("pyspark"), lambda to: _compile(folder, sources, to)
+    )
+    return [
+        find_tool("java"),
+        "-Xmx1g",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Xshare:auto",
+        "-Dlog4j2.level=OFF",
+        *options,
+        "-cp",
+        f"{classes}:{folder}/*",
+        name,
+    ]
+
+
+def jars() -> Path:
+    """The folder with the jars of Spark, parquet-java's among them."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
         raise PeerUnavailable("pyspark, which carries parquet-java, is not installed")
     return Path(spec.origin).parent / "jars"
 
 
-def _compile(jars: Path, to: Path) -> None:
+def _compile(jars: Path, sources: Sequence[Path], to: Path) -> None:
     javac = find_tool("javac")
-    run_compiler([javac, "--release", "17", "-cp", f"{jars}/*", "-d", str(to), *map(str, SOURCES)])
+    options = ["--release", "17", "-proc:none", "-cp", f"{jars}/*", "-d", str(to)]
+    run_compiler([javac, *options, *map(str, sources)])
 
 
 def _keys(keys: AnyKeys) -> Any:
