@@ -10,6 +10,7 @@ gives the figures that the Parquet specification (BloomFilter.md, "Sizing an SBB
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 BYTES_PER_BLOCK = 32
 MIN_BLOCKS = 1
@@ -32,17 +33,44 @@ def false_positive_probability(num_blocks: int, ndv: int) -> float:
     """
     check_num_blocks(num_blocks)
     mean = ndv / num_blocks
-    if mean <= 0:
-        return 0.0
     if mean > _MAX_LOAD:
         return 1.0
+    return min(1.0, math.fsum(weight * (1.0 - (31 / 32) ** load) ** 8
+                              for load, weight in _loads(mean)))
+
+
+def false_positive_deviation(num_blocks: int, ndv: int) -> float:
+    """The standard deviation of that probability between filters of different values.
+
+    In a block with i values a word has the share f of its bits set, and
+    E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are independent, nearly.
+
+    Parameters
+    ----------
+    num_blocks, ndv : int
+        As for :func:`false_positive_probability`.
+    """
+    mean = ndv / num_blocks
+    if mean > _MAX_LOAD:
+        return 0.0
+    square = 0.0
+    for load, weight in _loads(mean):
+        one = 1.0 - (31 / 32) ** load
+        two = 1.0 - 2.0 * (31 / 32) ** load + (30 / 32) ** load
+        square += weight * (one / 32 + two * 31 / 32) ** 8
+    variance = square - false_positive_probability(num_blocks, ndv) ** 2
+    return math.sqrt(max(0.0, variance) / num_blocks)
+
+
+def _loads(mean: float) -> Iterator[tuple[int, float]]:
+    """The numbers of values that a block may have, each with its probability."""
+    if mean <= 0:
+        return
     spread = _SPREAD * math.sqrt(mean)
     first = max(0, math.floor(mean - spread))
     last = math.ceil(mean + spread) + 20
-    return min(1.0, math.fsum(
-        math.exp(load * math.log(mean) - mean - math.lgamma(load + 1))
-        * (1.0 - (31 / 32) ** load) ** 8
-        for load in range(first, last + 1)))
+    for load in range(first, last + 1):
+        yield load, math.exp(load * math.log(mean) - mean - math.lgamma(load + 1))
 
 
 def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,

@@ -17,8 +17,8 @@ from secure_bloom.cli import main
 from secure_bloom.errors import FormatError
 from secure_bloom.vectors import LAYERS, ExternalProgram, SecureBloom, load_cases, run_cases
 from secure_bloom.vectors.external import BadReply, Skipped
-from tests.support import IMPLEMENTATIONS, use_implementation
 from tests.peers.parquet_java import ParquetJava
+from tests.support import IMPLEMENTATIONS, use_implementation
 from vectors.builder.__main__ import SMALL, render
 from vectors.builder.faulty_files import bad_files
 from vectors.builder.writers_java import by_java

@@ -60,6 +60,7 @@ _FILE_META_LAYOUT = {
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 7, 9, 11  # ColumnMetaData
 _BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # FileMetaData
@@ -335,14 +336,21 @@ class ColumnChunk:
         KeyRetrievalError, AuthenticationError
             If the column's metadata is encrypted and does not open.
         """
-        try:
-            meta = self._metadata()
-        except KeyNotFoundError:
-            meta = self._struct.get(_META_DATA)  # the redacted copy says it too
-            if not isinstance(meta, Struct):
-                raise
+        meta = self._visible_metadata()
         offset = meta.get_int(_BLOOM_OFFSET)
         return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
+
+    @property
+    def pages(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the column's pages; None where the footer does not say.
+
+        Known, and with errors, as :attr:`bloom_filter`.
+        """
+        meta = self._visible_metadata()
+        # Some writers say 0 where there is no dictionary page.
+        starts = [start for field in (_DICTIONARY_PAGE, _DATA_PAGE) if (start := meta.get_int(field))]
+        length = meta.get_int(_COMPRESSED_SIZE)
+        return (min(starts), length) if starts and length else None
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
@@ -368,6 +376,16 @@ class ColumnChunk:
     def _column_key_struct(self) -> Struct | None:
         return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
             else None
+
+    def _visible_metadata(self) -> Struct:
+        """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
+        try:
+            return self._metadata()
+        except KeyNotFoundError:
+            redacted = self._struct.get(_META_DATA)
+            if not isinstance(redacted, Struct):
+                raise
+            return redacted
 
     def _metadata(self) -> Struct:
         """The column's ColumnMetaData: the encrypted one where there is one."""

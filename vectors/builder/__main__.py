@@ -16,7 +16,6 @@ from secure_bloom.vectors import LAYERS
 from tests.peers.parquet_java import ParquetJava
 from vectors.builder import checks, filters, hashes, headers, material, modules
 from vectors.builder.faulty_files import bad_files
-from vectors.builder.small import Layer
 from vectors.builder.vector import FileVector
 from vectors.builder.writers_java import by_java
 from vectors.builder.writers_ours import ours

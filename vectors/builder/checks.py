@@ -9,7 +9,6 @@ from collections import defaultdict
 from pathlib import Path
 
 from secure_bloom.vectors import (
-    Case,
     CaseResult,
     ExternalProgram,
     SecureBloom,

@@ -101,8 +101,9 @@ def _broken(layer: Layer, part: str, bits: int) -> None:
     good = _module(key, Seeded(f"broken {part} {bits}").bytes(12), aad, plaintext)
 
     def add(name: str, fault: str, *, module: bytes = good, key: bytes = key, aad: bytes = aad):
-        layer.add(f"module_{bits}_{part}_{name}", "decrypt", {"key": key, "aad": aad, "module": module},
-                  "authentication_failed", fault=fault)
+        layer.add(f"module_{bits}_{part}_{name}", "decrypt",
+                  {"key": key, "aad": aad, "module": module}, "authentication_failed",
+                  fault=fault)
 
     places = {"length": (0, 4), "nonce": (4, 16), "ciphertext": (16, len(good) - 16),
               "tag": (len(good) - 16, len(good))}

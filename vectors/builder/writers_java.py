@@ -65,6 +65,9 @@ _MODES: dict[str, AnyKeys] = {
 }
 
 
+_BLOOM = Bloom(ndv=6, fpp=0.01)
+
+
 @dataclass(frozen=True)
 class _Special:
     """A file with one thing that is special."""
@@ -72,7 +75,7 @@ class _Special:
     comment: str
     keys: AnyKeys
     columns: tuple[str, ...] = ("id", "name", "tags")
-    bloom: Bloom = Bloom(ndv=6, fpp=0.01)
+    bloom: Bloom = _BLOOM
     group_rows: int = 6
     options: dict = field(default_factory=dict)
 

@@ -48,8 +48,9 @@ def _arrow(**options) -> Write:
 
 
 def _parquet_rs(rows: pa.Table, columns: list[Column], path: Path) -> None:
-    arro3.io.write_parquet(rows, path, max_row_group_size=GROUP_ROWS, bloom_filter_enabled=True,
-                           bloom_filter_ndv=GROUP_ROWS, bloom_filter_fpp=0.01, dictionary_enabled=False)
+    arro3.io.write_parquet(rows, path, max_row_group_size=GROUP_ROWS, dictionary_enabled=False,
+                           bloom_filter_enabled=True, bloom_filter_ndv=GROUP_ROWS,
+                           bloom_filter_fpp=0.01)
 
 
 _DUCKDB = pick("short", "whole", "id", "single", "real", "name", "day")
