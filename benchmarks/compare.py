@@ -1,0 +1,76 @@
+"""Contestants back to back in one run, and how many times faster each is than the first.
+
+Machines are noisy, so no single time means much: contestants take turns, round by round, and each
+is compared with the first one of its own round.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Times of several contestants at the same work.
+
+    Attributes
+    ----------
+    work : str
+    seconds : dict of str to list of float
+        For each contestant one time a round; the first contestant is the peer.
+    """
+
+    work: str
+    seconds: dict[str, list[float]]
+
+    @property
+    def peer(self) -> str:
+        """With whom the others are compared."""
+        return next(iter(self.seconds))
+
+    def ratios(self, name: str) -> list[float]:
+        """In each round, how many times faster than the peer."""
+        return [peer / own for peer, own in
+                zip(self.seconds[self.peer], self.seconds[name], strict=True)]
+
+    def to_json(self) -> dict:
+        """A plain dictionary."""
+        return {"work": self.work, "peer": self.peer, "seconds": self.seconds,
+                "ratios": {name: _spread(self.ratios(name)) for name in self.seconds}}
+
+
+def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: int,
+            show: Callable[[str], None] = print) -> Comparison:
+    """Let contestants take turns; each does its work once before, which is not counted."""
+    for contestant in contestants.values():
+        contestant()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds):
+        for name, contestant in contestants.items():
+            gc.collect()
+            start = time.perf_counter()
+            contestant()
+            seconds[name].append(time.perf_counter() - start)
+            show(f"{work}, round {number + 1}: {name} {seconds[name][-1]:.3f} s")
+    return Comparison(work, seconds)
+
+
+def table(comparisons: list[Comparison]) -> str:
+    """A Markdown table: median of the ratios with smallest and largest, median of the times."""
+    lines = ["| work | contestant | speed against | ratio (min to max) | median time |",
+             "|---|---|---|---|---|"]
+    for comparison in comparisons:
+        for name, times in comparison.seconds.items():
+            ratio = _spread(comparison.ratios(name))
+            lines.append(f"| {comparison.work} | {name} | {comparison.peer} "
+                         f"| {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f}) "
+                         f"| {statistics.median(times):.2f} s |")
+    return "\n".join(lines)
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
