@@ -21,7 +21,9 @@ _HOME = {
     "ParquetWriter": "secure_bloom.writer",
     "SplitBlockBloomFilter": "secure_bloom.sbbf",
     "UniformKey": "secure_bloom.encryption",
+    "VerifyResult": "secure_bloom.findings",
     "read_table": "secure_bloom.dataset",
+    "verify_file": "secure_bloom.verify",
     "write_table": "secure_bloom.writer",
 }
 

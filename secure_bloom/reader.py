@@ -42,7 +42,6 @@ from secure_bloom.probes import as_arrays
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
 _FIRST_READ = 64 * 1024  # enough for most footers
-_PAGE_BUFFER = 1024 * 1024  # with it pyarrow reads a column page by page, not whole
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,6 @@ class ParquetFile:
     def __init__(self, source, keys=None, *, filesystem=None):
         self._source = Source(source, filesystem)
         self._keys = key_retriever(keys)
-        self._opened: dict[str, pq.ParquetFile] = {}
         with located(file=self._source.name):
             self._content, self._magic = _read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
@@ -273,35 +271,17 @@ class ParquetFile:
         """Bytes as they stand in the file; fewer at its end."""
         return self._source.read_at(nbytes, offset)
 
-    def leaf_batches(self, row_group: int, column: LeafColumn, batch_rows: int, *,
-                     int96_unit: str = "ns") -> Iterator[pa.Array]:
-        """Rows of one leaf column of a row group, in portions; never the whole of it in memory.
+    def open_in_pyarrow(self, **options) -> pq.ParquetFile:
+        """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
 
         Parameters
         ----------
-        row_group : int
-        column : LeafColumn
-        batch_rows : int
-            Rows in a portion, at most.
-        int96_unit : str
-            Time unit of INT96 values. pyarrow wraps around those that do not fit ("ns" ends in
-            2262), and cuts off what is finer.
-
-        Yields
-        ------
-        pyarrow.Array
-            Of the top-level field, with no other leaf than this one.
+        **options
+            Those of :class:`pyarrow.parquet.ParquetFile`.
         """
-        with pyarrow_errors(self.name, self._keys):
-            try:
-                for batch in self._in_pyarrow(int96_unit).reader.iter_batches(
-                        batch_rows, row_groups=[row_group], column_indices=[column.ordinal],
-                        use_threads=False):
-                    yield batch.column(0)
-            except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read such a column") from error
-            except pa.ArrowInvalid as error:
-                raise FormatError("pyarrow cannot read the pages") from error
+        place, properties = self._for_pyarrow
+        file = self._source.file if "filesystem" in place else place["file"]
+        return pq.ParquetFile(file, decryption_properties=properties, **options)
 
     def close(self) -> None:
         """Close the file, if it was opened here."""
@@ -326,15 +306,6 @@ class ParquetFile:
             return place, decryption_properties(self._keys)
         file, properties = with_key_material(source, self._content, self._magic, self._keys)
         return {"file": file}, properties
-
-    def _in_pyarrow(self, int96_unit: str) -> pq.ParquetFile:
-        if int96_unit not in self._opened:
-            place, properties = self._for_pyarrow
-            file = place["file"] if self._source.path is None or properties else self._source.file
-            self._opened[int96_unit] = pq.ParquetFile(
-                file, decryption_properties=properties, buffer_size=_PAGE_BUFFER,
-                pre_buffer=False, coerce_int96_timestamp_unit=int96_unit)
-        return self._opened[int96_unit]
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):

@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.findings import FilterCheck, VerifyResult
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.reader import ParquetFile
+
+_SHOWN_FINDINGS = 20
 
 
 def inspect_file(file: ParquetFile) -> dict:
@@ -102,7 +105,7 @@ def _filter_cells(column: dict) -> list[str]:
     kind = "encrypted" if column["filters_encrypted"] else "plain"
     fpp = column["expected_fpp"]
     return [f"{column['filters']} {kind}", f"{column['filter_bytes']:,}",
-            "?" if fpp is None else f"{fpp:.2%}" if fpp >= 0.0001 else "< 0.01%"]
+            "?" if fpp is None else _rate([fpp])]
 
 
 def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
@@ -132,6 +135,44 @@ def render_probe(result: dict) -> str:
     if without:
         lines.append(f"  {without} row groups have no Bloom filter on this column")
     return "\n".join(lines)
+
+
+def render_verification(result: VerifyResult) -> str:
+    """A result of :func:`secure_bloom.verify_file` as text."""
+    if result.not_checked is not None:
+        return f"{result.file}\n  not checked: {result.not_checked}"
+    columns = list(dict.fromkeys(check.column for check in result.filters))
+    lines = [result.file]
+    if columns:
+        rows = [_verified_row(column, [check for check in result.filters if check.column == column])
+                for column in columns]
+        lines += ["", render_table(["column", "filters", "values checked", "false positives",
+                                    "promised", "not checked"], rows), ""]
+    elif not result.findings:
+        lines.append("  no Bloom filters")
+    errors = sum(finding.severity == "error" for finding in result.findings)
+    lines.append(f"  {errors} errors, {len(result.findings) - errors} warnings")
+    lines += [f"  {finding.text}" for finding in result.findings[:_SHOWN_FINDINGS]]
+    if len(result.findings) > _SHOWN_FINDINGS:
+        lines.append(f"  ... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json")
+    return "\n".join(lines)
+
+
+def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
+    """The filters of one column: sums, and the worst of the rates."""
+    values = [check.values for check in checks if check.values is not None]
+    measured = [check.measured_fpp for check in checks if check.measured_fpp is not None]
+    promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
+    reasons = [check.not_checked for check in checks if check.not_checked is not None]
+    kinds = {check.encrypted for check in checks}
+    kind = {True: " encrypted", False: " plain"}.get(*kinds, "") if len(kinds) == 1 else ""
+    return [column, f"{len(checks)}{kind}", f"{sum(values):,}" if values else "-",
+            _rate(measured), _rate(promised),
+            f"{len(reasons)}: {reasons[0]}" if reasons else ""]
+
+
+def _rate(rates: list[float]) -> str:
+    return "" if not rates else f"{max(rates):.2%}" if max(rates) >= 0.0001 else "< 0.01%"
 
 
 def render_table(header: list[str], rows: list[list[str]]) -> str:

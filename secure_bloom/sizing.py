@@ -43,7 +43,8 @@ def false_positive_deviation(num_blocks: int, ndv: int) -> float:
     """The standard deviation of that probability between filters of different values.
 
     In a block with i values a word has the share f of its bits set, and
-    E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are independent, nearly.
+    E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are taken as independent,
+    though their loads sum up to ndv; so this is too large, most of all with very few blocks.
 
     Parameters
     ----------

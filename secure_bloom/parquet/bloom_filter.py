@@ -8,7 +8,9 @@ The one rule: a filter is encrypted if, and only if, its column is, with the col
 
 from __future__ import annotations
 
-from secure_bloom.errors import AuthenticationError, FormatError, located
+from dataclasses import dataclass
+
+from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, located
 from secure_bloom.parquet.footer import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.parquet.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
@@ -59,6 +61,47 @@ def read_header(source, chunk: ColumnChunk, end: int) -> int | None:
     with located(**chunk.place):
         data = _filter_bytes(source, chunk, end, only_header=True)
         return None if data is None else _take_header(data, chunk)
+
+
+PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What stands somewhere in a file, as far as it can be told without a key.
+
+    Attributes
+    ----------
+    kind : str
+        ``PLAIN`` or ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: none.
+    length : int or None
+        Bytes of header and bitset; None where they do not say.
+    """
+
+    kind: str
+    length: int | None = None
+
+
+def find_layout(source, offset: int, end: int) -> Layout:
+    """Look at what stands at an offset; ``source`` and ``end`` as for :func:`read_filter`.
+
+    An encrypted header cannot be taken for a plaintext one: the length of its module ends with two
+    zeros, and there Thrift's structure ends before it is complete.
+    """
+    head = bytes(source.read_at(min(MAX_HEADER_SIZE, end - offset), offset))
+    try:
+        num_bytes, header_size = decode_header(head)
+        return Layout(PLAIN, header_size + num_bytes)
+    except UnsupportedError:
+        return Layout(PLAIN)
+    except FormatError:
+        header = module_length(head)
+    if header is None or header > min(_MAX_HEADER_MODULE, end - offset):
+        return Layout(UNKNOWN)
+    bitset = module_length(source.read_at(LENGTH_SIZE, offset + header))
+    if bitset is None or bitset > min(MAX_BYTES + OVERHEAD, end - offset - header):
+        return Layout(UNKNOWN)
+    return Layout(ENCRYPTED, header + bitset)
 
 
 def _filter_bytes(source, chunk, end, only_header=False) -> _FilterBytes | None:

@@ -348,9 +348,9 @@ class ColumnChunk:
         """
         meta = self._visible_metadata()
         # Some writers say 0 where there is no dictionary page.
-        starts = [start for field in (_DICTIONARY_PAGE, _DATA_PAGE) if (start := meta.get_int(field))]
-        length = meta.get_int(_COMPRESSED_SIZE)
-        return (min(starts), length) if starts and length else None
+        starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
+        start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
+        return (start, length) if start and length else None
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""

@@ -1,0 +1,29 @@
+"""The command ``secure-bloom``.
+
+Rules of its messages: results go to standard output; errors and progress to standard error, as
+``secure-bloom: error: what happened and what to do``. With ``--json`` the result is one JSON
+object. Keys never stand on the command line, only in keyring files.
+
+Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
+cases fail; verify: errors found); 2 wrong usage, or a column or value that does not fit; 3 a file
+cannot be read or is no valid Parquet; 4 a key is missing or refused; 5 something encrypted does not
+authenticate: a wrong key, or a changed file; 70 a fault of this program; 130 aborted.
+"""
+
+from __future__ import annotations
+
+import click
+
+from secure_bloom import __version__
+from secure_bloom.cli import demo, keyring, read, shared, validate, verify, write
+
+
+@click.group(cls=shared.Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="secure-bloom")
+def main() -> None:
+    """Encrypted Bloom filters for encrypted Parquet files."""
+
+
+for _command in (read.inspect, read.probe, verify.verify, write.write, keyring.keyring,
+                 validate.validate, demo.demo):
+    main.add_command(_command)

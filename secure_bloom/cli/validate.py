@@ -1,0 +1,55 @@
+"""The command ``validate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress
+
+
+@click.command()
+@click.argument("folder", required=False, metavar="[DIR]",
+                type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--layer", "layers", multiple=True, metavar="L",
+              help="Only the cases of this layer; may be repeated.")
+@click.option("--against", metavar="CMD", help="Validate another implementation: a program that "
+              "answers the cases over its standard input and output.")
+@click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Also write the results as JUnit XML.")
+@json_option
+@click.pass_context
+def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | None,
+             junit: str | None, as_json: bool) -> None:
+    """Run the test vectors of DIR, and say where an answer is not the expected one.
+
+    Without DIR: the folder vectors/ here, or of the sources that secure_bloom runs from.
+
+    Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
+    """
+    from secure_bloom import vectors
+    unknown = set(layers) - vectors.LAYERS.keys()
+    if unknown:
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "
+                                 f"{', '.join(vectors.LAYERS)}", param_hint="--layer")
+    cases = vectors.load_cases(folder or _vectors_folder(), layers)
+    with (vectors.ExternalProgram(against) if against else vectors.SecureBloom()) as program, \
+            progress("validating") as advance:
+        results = vectors.run_cases(cases, program, advance)
+    if junit is not None:
+        Path(junit).write_text(vectors.junit(results, program.name), encoding="utf-8")
+    if as_json:
+        print_json(vectors.summary(results, program.name))
+    else:
+        echo(vectors.render(results, program.name))
+    ctx.exit(BAD if any(result.result == vectors.FAILED for result in results) else 0)
+
+
+def _vectors_folder() -> Path:
+    places = [Path("vectors"), Path(__file__).parents[2] / "vectors"]
+    for place in places:
+        if (place / "files").is_dir():
+            return place
+    raise click.UsageError("there are no test vectors here: give DIR, the folder vectors/ of the "
+                           "secure_bloom sources")

@@ -1,0 +1,57 @@
+"""The command ``verify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from secure_bloom.cli.shared import (
+    BAD,
+    KEY,
+    UNREADABLE,
+    echo,
+    json_option,
+    keyring_option,
+    open_keyring,
+    print_json,
+    progress,
+)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@keyring_option
+@click.option("--column", "columns", multiple=True, metavar="NAME",
+              help="Dotted path of a leaf column to check; may be repeated. Default: all.")
+@json_option
+@click.pass_context
+def verify(ctx, files: tuple[str, ...], keyring: str | None, columns: tuple[str, ...],
+           as_json: bool) -> None:
+    """Check Bloom filters against the data of their Parquet files.
+
+    Does every filter open, is it encrypted where its column is, and in its place? Does it know
+    every value of its column? Is it wrong more often than its size promises?
+
+    Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
+    4: none found, but not everything was checked, for lack of a key; 2, 3: other errors.
+    """
+    from secure_bloom import report, verify_file
+    keys, results = open_keyring(keyring), []
+    for file in files:
+        with progress(f"verifying {Path(file).name}") as advance:
+            results.append(verify_file(file, keys, columns=columns or None, advance=advance))
+        if not as_json:
+            echo(report.render_verification(results[-1]))
+    if as_json:
+        print_json({"ok": all(result.ok for result in results),
+                    "files": [result.to_dict() for result in results]})
+    ctx.exit(_exit_code(results))
+
+
+def _exit_code(results) -> int:
+    if not all(result.ok for result in results):
+        return BAD
+    if any(result.missing_keys for result in results):
+        return KEY
+    return UNREADABLE if any(result.not_checked for result in results) else 0

@@ -1,0 +1,94 @@
+"""The command ``write``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from secure_bloom.cli.shared import (
+    echo,
+    json_option,
+    keyring_option,
+    open_file,
+    open_keyring,
+    print_json,
+    progress,
+)
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
+    keys: dict[str, list[str]] = {}
+    for option in options:
+        name, colon, columns = option.rpartition(":")
+        if not (name and colon and _names(columns)):
+            raise click.BadParameter("expected NAME:column,column", param_hint="--column-key")
+        keys.setdefault(name, []).extend(_names(columns))
+    return keys
+
+
+@click.command()
+@click.argument("source", metavar="IN", type=click.Path(exists=True, dir_okay=False))
+@click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
+@keyring_option
+@click.option("--footer-key", metavar="NAME", help="Master key of the footer.")
+@click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
+              help="Master key of sensitive columns; may be repeated.")
+@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, but signed.")
+@click.option("--bloom", metavar="col,col", help="Columns that get Bloom filters.")
+@click.option("--fpp", type=float, default=0.01, show_default=True,
+              help="False-positive probability of the filters.")
+@click.option("--row-group-size", type=click.IntRange(min=1), metavar="ROWS",
+              help="Rows in a row group. Default: 1,048,576, or as in a Parquet input.")
+@click.option("--compression", default="snappy", show_default=True)
+@click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes with "
+              "leading zeros.")
+@click.option("--plaintext", is_flag=True,
+              help="OUT may be without encryption, though IN is encrypted or a keyring given.")
+@json_option
+def write(source: str, target: str, keyring: str | None, footer_key: str | None,
+          column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
+          row_group_size: int | None, compression: str, text: str | None, plaintext: bool,
+          as_json: bool) -> None:
+    """Write a Parquet file with Bloom filters from a Parquet or CSV file.
+
+    Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
+    the whole file is encrypted with that key.
+    """
+    from secure_bloom import BloomFilterOptions, convert, report
+    kms = open_keyring(keyring)
+    encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
+                             plaintext)
+    filters = {column: BloomFilterOptions(fpp=fpp) for column in _names(bloom)}
+    with progress(f"writing {Path(target).name}") as advance:
+        convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
+                             kms=kms, row_group_size=row_group_size, text_columns=_names(text),
+                             allow_plaintext=plaintext, compression=compression, advance=advance)
+    with open_file(target, keyring if encryption else None) as parquet_file:
+        result = report.inspect_file(parquet_file)
+    if as_json:
+        print_json(result)
+    else:
+        echo(report.render_inspection(result))
+
+
+def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
+    if footer_key is None and not column_keys:
+        if plaintext_footer:
+            raise click.UsageError("--plaintext-footer needs --footer-key")
+        if kms is not None and not plaintext:
+            raise click.UsageError("a keyring, but no --footer-key: OUT would not be encrypted; "
+                                   "say --plaintext if that is meant")
+        return None
+    if footer_key is None or kms is None:
+        raise click.UsageError("encryption needs --keyring and --footer-key")
+    import pyarrow.parquet.encryption as pe
+    if column_keys:
+        return pe.EncryptionConfiguration(footer_key, column_keys=column_keys,
+                                          plaintext_footer=plaintext_footer)
+    return pe.EncryptionConfiguration(footer_key, uniform_encryption=True,
+                                      plaintext_footer=plaintext_footer)

@@ -1,0 +1,138 @@
+"""What a verification of Bloom filters says: findings, and a record for each filter."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+#: what can be found, and how bad it is
+KINDS = {
+    "footer": "error",  # it cannot be read
+    "authentication": "error",  # something encrypted is not what the key says
+    "place": "error",  # a filter lies outside the data
+    "overlap": "error",  # a filter shares bytes with pages or with another filter
+    "length": "error",  # bloom_filter_length is not the length of what stands there
+    "leak": "error",  # a plaintext filter on an encrypted column
+    "needless-encryption": "error",  # an encrypted filter on a plaintext column
+    "damaged": "error",  # a filter does not decode
+    "pages": "error",  # the column's data cannot be read
+    "false-negative": "error",  # a value of the column is missing in its filter
+    "over-full": "warning",  # a filter is too small for its values
+    "false-positives": "warning",  # a filter is wrong more often than its size and values explain
+}
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with a file.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    message : str
+        What happened and what to do; never a key or a value.
+    file : str
+    row_group : int or None
+    column : str or None
+        Dotted path.
+    """
+
+    kind: str
+    message: str
+    file: str
+    row_group: int | None = None
+    column: str | None = None
+
+    @property
+    def severity(self) -> str:
+        """``"error"`` or ``"warning"``."""
+        return KINDS[self.kind]
+
+    @property
+    def text(self) -> str:
+        """All of it but the file."""
+        places = ([] if self.row_group is None else [f"row group {self.row_group}"]) \
+            + ([] if self.column is None else [f"column {self.column}"])
+        where = f"{', '.join(places)}: " if places else ""
+        return f"{self.severity} ({self.kind}): {where}{self.message}"
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.text}"
+
+
+@dataclass(frozen=True)
+class FilterCheck:
+    """What was found out about one Bloom filter.
+
+    Attributes
+    ----------
+    row_group : int
+    column : str
+        Dotted path.
+    encrypted : bool or None
+        Whether the filter that stands there is; None where that cannot be told.
+    num_bytes : int or None
+        Bytes of the bitset.
+    values : int or None
+        Values of the column chunk that were looked for in the filter.
+    distinct : int or None
+        How many of them differ.
+    distinct_is_exact : bool
+        Whether that is counted, not estimated (to 0.4 %).
+    measured_fpp, promised_fpp : float or None
+        False positives among random probes, and what the filter's size promises for so many
+        distinct values.
+    not_checked : str or None
+        Why values were not looked for; the other figures may be missing then.
+    """
+
+    row_group: int
+    column: str
+    encrypted: bool | None = None
+    num_bytes: int | None = None
+    values: int | None = None
+    distinct: int | None = None
+    distinct_is_exact: bool = True
+    measured_fpp: float | None = None
+    promised_fpp: float | None = None
+    not_checked: str | None = None
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What :func:`secure_bloom.verify_file` found.
+
+    Attributes
+    ----------
+    file : str
+    findings : tuple of Finding
+    filters : tuple of FilterCheck
+        One for each filter, by row group and column, and for each column chunk of which it cannot
+        be known without its key whether it has one.
+    not_checked : str or None
+        Why nothing of the file could be checked.
+    missing_keys : bool
+        Whether something was not checked because a key was missing or refused.
+    """
+
+    file: str
+    findings: tuple[Finding, ...] = ()
+    filters: tuple[FilterCheck, ...] = ()
+    not_checked: str | None = None
+    missing_keys: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error among the findings. What was not checked may be wrong yet."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def to_dict(self) -> dict:
+        """The result for JSON."""
+        return {
+            "file": self.file,
+            "ok": self.ok,
+            "not_checked": self.not_checked,
+            "missing_keys": self.missing_keys,
+            "findings": [{"severity": finding.severity, **asdict(finding)}
+                         for finding in self.findings],
+            "filters": [asdict(check) for check in self.filters],
+        }
