@@ -19,6 +19,8 @@ from tests.peers.process import (
 from tests.peers.records import FilterRecord, Value
 
 SOURCE = Path(__file__).parent / "arrow_bloom.cc"
+# As the libraries are built: without the assertions in the headers, which would end the program.
+OPTIONS = ["-std=c++20", "-O1", "-DNDEBUG"]
 
 
 class ArrowCpp:
@@ -28,11 +30,13 @@ class ArrowCpp:
     """
 
     def __init__(self) -> None:
-        libraries = _libraries()
-        salt = f"{pyarrow.__version__} {libraries}"
-        self._process = LineProcess(
-            [str(cached_build([SOURCE], salt, lambda to: _compile(libraries, to)) / "arrow_bloom")]
+        found = libraries()
+        folder = cached_build(
+            [SOURCE],
+            salt(found),
+            lambda to: compile_program(found, [SOURCE], to / "arrow_bloom"),
         )
+        self._process = LineProcess([str(folder / "arrow_bloom")])
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +85,8 @@ class ArrowCpp:
         return rest.split(";")[:-1]
 
 
-def _libraries() -> list[Path]:
+def libraries() -> list[Path]:
+    """Arrow C++'s libraries, libparquet first."""
     for folder in map(Path, pyarrow.get_library_dirs()):
         found = [sorted(folder.glob(f"lib{name}.so.*")) for name in ("parquet", "arrow")]
         if all(found):
@@ -89,20 +94,23 @@ def _libraries() -> list[Path]:
     raise PeerUnavailable("this pyarrow has no Arrow C++ libraries beside it")
 
 
-def _compile(libraries: list[Path], to: Path) -> None:
-    compiler = find_tool("g++")
-    rpath = f"-Wl,-rpath,{libraries[0].parent}"
+def salt(libraries: Sequence[Path]) -> str:
+    """What else than its sources a program depends on."""
+    return f"{pyarrow.__version__} {libraries} {OPTIONS}"
+
+
+def compile_program(libraries: Sequence[Path], sources: Sequence[Path], to: Path) -> None:
+    """Compile and link a program with Arrow C++."""
     run_compiler(
         [
-            compiler,
-            "-std=c++20",
-            "-O1",
+            find_tool("g++"),
+            *OPTIONS,
             f"-I{pyarrow.get_include()}",
-            str(SOURCE),
+            *map(str, sources),
             "-o",
-            str(to / "arrow_bloom"),
+            str(to),
             *map(str, libraries),
-            rpath,
+            f"-Wl,-rpath,{libraries[0].parent}",
         ]
     )
 
