@@ -19,7 +19,9 @@ from secure_bloom.vectors import LAYERS, ExternalProgram, SecureBloom, load_case
 from secure_bloom.vectors.external import BadReply, Skipped
 from tests.peers.parquet_java import ParquetJava
 from tests.support import IMPLEMENTATIONS, use_implementation
+from vectors.builder import checks
 from vectors.builder.__main__ import SMALL, render
+from vectors.builder.differences import reason
 from vectors.builder.faulty_files import bad_files
 from vectors.builder.writers_java import by_java
 from vectors.builder.writers_ours import ours
@@ -134,6 +136,31 @@ def test_the_readme_tells_the_origin_of_every_file():
             assert case.origin.startswith(makers[prefix]), case.name
             unused.discard(prefix)
     assert not unused
+
+
+@pytest.mark.parametrize("peer", ["parquet-java", "Arrow C++"])
+def test_peers_differ_just_where_it_is_written(parquet_java, arrow_cpp, peer):
+    """Asks for both peers, so that it is skipped without the tools to build them."""
+    [(name, implementation)] = [item for item in checks.implementations().items()
+                                if item[0].startswith(peer)]
+    committed = json.loads((VECTORS / "differences.json").read_text(encoding="utf-8"))
+    if name not in {group["implementation"] for group in committed}:
+        pytest.skip(f"here is {name}, which differences.json does not know yet: make vectors")
+    with implementation as asked:
+        results = {name: run_cases(CASES, asked)}
+    differing = {result.case.name: checks.answer_of(result) for result in results[name]
+                 if result.result == "failed"}
+    assert differing == {case: answer for group in committed if group["implementation"] == name
+                         for case, answer in group["cases"].items()}
+    assert checks.checked_by(results).keys() \
+        == {case.name for case in CASES if name in case.checked_by}
+
+
+def test_every_difference_has_a_reason_in_the_readme():
+    committed = json.loads((VECTORS / "differences.json").read_text(encoding="utf-8"))
+    assert checks.table(committed) in (VECTORS / "README.md").read_text(encoding="utf-8")
+    assert all(reason(group["implementation"].rpartition(" ")[0], case) == group["why"]
+               for group in committed for case in group["cases"])
 
 
 # --- edited vectors ------------------------------------------------------------------------------

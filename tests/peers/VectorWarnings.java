@@ -11,6 +11,7 @@ import org.apache.logging.log4j.core.config.Property;
 /** What parquet-java says where it goes on without a filter: it logs, and gives null. */
 final class VectorWarnings extends AbstractAppender {
   private final List<String> messages = new ArrayList<>();
+  private final List<Logger> loggers = new ArrayList<>(); // log4j alone would forget them
 
   VectorWarnings() {
     super("warnings", null, null, true, Property.EMPTY_ARRAY);
@@ -19,7 +20,9 @@ final class VectorWarnings extends AbstractAppender {
 
   void listen(Class<?> type) {
     Configurator.setLevel(type.getName(), Level.WARN);
-    ((Logger) LogManager.getLogger(type)).addAppender(this);
+    Logger logger = (Logger) LogManager.getLogger(type);
+    logger.addAppender(this);
+    loggers.add(logger);
   }
 
   @Override

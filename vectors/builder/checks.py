@@ -17,7 +17,7 @@ from secure_bloom.vectors import (
 )
 from tests.peers import adapter
 from tests.peers.parquet_java import jars
-from vectors.builder.differences import reason
+from vectors.builder.differences import reason, unused
 
 
 def implementations() -> dict:
@@ -56,11 +56,11 @@ def checked_by(results: dict[str, list[CaseResult]]) -> dict[str, list[str]]:
 
 
 def _agrees(result: CaseResult) -> bool:
-    """Whether the answer is the expected one, or a refusal of the same under another word."""
+    """Whether the answer is the expected one, or a refusal under another word, there or before."""
     case = result.case
     return result.result == "passed" or (
         {result.outcome, case.outcome} <= case.description.refusals
-        and result.output == case.output)
+        and (result.output == case.output or result.output.get("at") == "footer"))
 
 
 def differences(results: dict[str, list[CaseResult]]) -> list[dict]:
@@ -69,14 +69,18 @@ def differences(results: dict[str, list[CaseResult]]) -> list[dict]:
     Raises
     ------
     LookupError
-        If nobody has written down why.
+        If nobody has written down why, or a reason explains nothing.
     """
-    groups = defaultdict(list)
+    groups, found = defaultdict(list), defaultdict(set)
     for name, own in results.items():
+        peer = name.rpartition(" ")[0]
         for result in own:
             if result.result == "failed":
-                peer = name.rpartition(" ")[0]
-                groups[name, reason(peer, result.case, answer_of(result))].append(result)
+                why = reason(peer, result.case.name)
+                groups[name, why].append(result)
+                found[peer].add(why)
+    if idle := unused(found):
+        raise LookupError(f"reasons for what does not happen: {'; '.join(idle)}")
     return [{"implementation": name, "why": why,
              "cases": {result.case.name: answer_of(result) for result in group}}
             for (name, why), group in groups.items()]

@@ -279,11 +279,13 @@ def _places() -> Iterator[Fault]:
                     at(lambda _: 4), outcome=outcome)
     for name, text, length in (
             ("0", "is 0", lambda _: 0), ("negative", "is -1", lambda _: -1),
-            ("past-footer", "reaches into the footer",
-             lambda good: good.footer().start - good.slice_of(SSN).start + 1),
             ("2-gib", "is 2 GiB - 1", lambda _: 2**31 - 1)):
         yield Fault(f"filter-length-{name}", f"bloom_filter_length {text}", modes, long(length),
                     outcome="malformed")
+    yield Fault("filter-length-past-footer", "bloom_filter_length reaches into the footer",
+                "columns stored", long(
+                    lambda good: good.footer().start - good.slice_of(SSN).start + 1),
+                outcome="malformed")
     for some, outcome in (("single uniform", "authentication_failed"), ("plain", "malformed")):
         yield Fault("filter-length-one-short", "bloom_filter_length is one byte too short", some,
                     long(lambda good: len(good.part(SSN)) - 1), outcome=outcome)
