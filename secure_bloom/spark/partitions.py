@@ -60,7 +60,9 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 def _date(day: int) -> str:
     text = str(np.datetime64(day, "D"))  # datetime.date ends at the year 9999
-    return text if text.startswith("-") or text.index("-") == 4 else f"+{text}"
+    year, rest = text.lstrip("-").split("-", 1)
+    sign = "-" if text.startswith("-") else "+" if len(year) > 4 else ""
+    return f"{sign}{year.zfill(4)}-{rest}"
 
 
 class Partitioner:

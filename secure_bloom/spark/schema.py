@@ -49,7 +49,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for column in schema:
         try:
             to_arrow_schema(StructType([column]), **_IN_UTC)
-        except PySparkException as error:
+        except (PySparkException, pa.ArrowException, ValueError) as error:
             raise UnsupportedError(
                 f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
                 "column", column=column.name) from error
