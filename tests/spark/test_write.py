@@ -143,32 +143,34 @@ def test_what_is_sensitive_stands_in_the_schema(spark, tmp_path, keyring):
 
 def test_columns_that_differ_in_case_only_are_told_apart_where_case_is_kept(spark, tmp_path,
                                                                             keyring):
+    folder = tmp_path / "t"
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         frame = spark.range(3).selectExpr("concat('low-', id) as a", "concat('up-', id) as A")
-        write(frame.withMetadata("A", {"secure_bloom.key": "pii"}), tmp_path,
+        write(frame.withMetadata("A", {"secure_bloom.key": "pii"}), folder,
               keyring=str(keyring.path), compression="none", bloom_filters='{"a": true}',
               **{"parquet.encryption.footer.key": "footer"})
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
-    for file in files(tmp_path, keyring):
-        raw = (tmp_path / file.name).read_bytes()
+    for file in files(folder, keyring):
+        raw = (folder / file.name).read_bytes()
         assert b"low-" in raw and b"up-" not in raw
         assert [info.column for info in file.bloom_filters] == ["a"]
 
 
 def test_encrypted_files_in_hive_folders(spark, tmp_path, keyring, encrypted):
-    write(people(spark).repartition(2, "city"), tmp_path, **encrypted, partition_by="city",
+    folder = tmp_path / "t"
+    write(people(spark).repartition(2, "city"), folder, **encrypted, partition_by="city",
           max_rows_per_file="4", **{f"{ENABLED}#ssn": "true"})
-    assert visible(tmp_path) == [f"city=city-{n}" for n in range(10)]
-    for folder in visible(tmp_path):
-        assert len(visible(tmp_path / folder)) == 3  # 10 rows
-        for file in files(tmp_path / folder, keyring):
+    assert visible(folder) == [f"city=city-{n}" for n in range(10)]
+    for part in visible(folder):
+        assert len(visible(folder / part)) == 3  # 10 rows
+        for file in files(folder / part, keyring):
             assert [info.encrypted for info in file.bloom_filters] == [True]
             assert file.schema.names == ["ssn", "id"]
-    found = read_table(tmp_path, keys=keyring, filters=[("ssn", "==", "ssn-77")])
+    found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-77")])
     assert found.to_pylist() == [{"ssn": "ssn-77", "id": 77, "city": "city-7"}]
-    assert read_table(tmp_path, keys=keyring).num_rows == 100
+    assert read_table(folder, keys=keyring).num_rows == 100
 
 
 def test_a_failing_partition_value_names_the_column(spark, tmp_path):
