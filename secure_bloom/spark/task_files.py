@@ -19,7 +19,8 @@ from secure_bloom.writer import ParquetWriter
 MAX_WAITING_BYTES = 128 * 1024 * 1024  # of Arrow data, in all folders together
 MAX_OPEN_FILES = 16
 _BYTES_PER_COLUMN = 256  # what the arrays of a small batch take besides their values
-_MANY_BATCHES = 64
+_MANY_BATCHES = 8
+_FEW_ROWS = 8 * 500  # in so many batches together
 
 
 @dataclass
@@ -30,6 +31,7 @@ class _Folder:
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
+    merged: int = 0  # how many of the waiting batches have been looked at, and stay as they are
     writer: ParquetWriter | None = None
     path: str = ""
     written_rows: int = 0
@@ -97,18 +99,24 @@ class TaskFiles:
         return room - folder.waiting_rows
 
     def _wait(self, folder: _Folder, batch: pa.RecordBatch) -> None:
-        size = batch.nbytes + _BYTES_PER_COLUMN * batch.num_columns
         folder.waiting.append(batch)
         folder.waiting_rows += batch.num_rows
+        self._count(folder, _size(batch))
+        tail = folder.waiting[folder.merged:]
+        if len(tail) == _MANY_BATCHES:
+            if sum(part.num_rows for part in tail) < _FEW_ROWS:
+                folder.waiting[folder.merged:] = [pa.concat_batches(tail)]
+                self._count(folder, _size(folder.waiting[-1]) - sum(map(_size, tail)))
+            folder.merged = len(folder.waiting)
+
+    def _count(self, folder: _Folder, size: int) -> None:
         folder.waiting_bytes += size
         self._waiting_bytes += size
 
     def _write_row_group(self, folder: _Folder) -> None:
         table = pa.Table.from_batches(folder.waiting, self._schema)
-        if len(folder.waiting) > _MANY_BATCHES:
-            table = table.combine_chunks()
-        self._waiting_bytes -= folder.waiting_bytes
-        folder.waiting, folder.waiting_rows, folder.waiting_bytes = [], 0, 0
+        self._count(folder, -folder.waiting_bytes)
+        folder.waiting, folder.waiting_rows, folder.merged = [], 0, 0
         if folder.writer is None:
             self._open(folder)
         folder.writer.write_table(table, table.num_rows)
@@ -136,3 +144,7 @@ class TaskFiles:
         if folder.writer is not None:
             self._close(folder)
         del self._folders[folder.name]
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    return batch.nbytes + _BYTES_PER_COLUMN * batch.num_columns

@@ -125,6 +125,18 @@ def test_a_row_group_that_is_filled_batch_by_batch(tmp_path):
     assert row_groups(tmp_path, names) == [[70, 30]]
 
 
+def test_small_batches_are_put_together(tmp_path):
+    job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
+    with TaskFiles(job, 0, SCHEMA, WriteOptions(),
+                   lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
+        for number in range(1000):
+            files.add("", pa.RecordBatch.from_pydict({"n": [number]}, SCHEMA))
+        assert len(files._folders[""].waiting) < 150
+        assert files._waiting_bytes < 60_000
+        job.commit(files.finish())
+    assert read_table(tmp_path)["n"].to_pylist() == list(range(1000))
+
+
 def test_when_too_much_waits_the_fullest_folder_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(task_files, "MAX_WAITING_BYTES", 10_000)
     batches = [("k=1", range(10)), ("k=2", range(700)), ("k=3", range(500)), ("k=2", range(5))]

@@ -1,5 +1,6 @@
 """Plaintext files beside those that Spark's own writer makes of the same rows."""
 
+import decimal
 import os
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
 
+from secure_bloom import ParquetFile, read_table
 from tests.spark.helpers import PLAINTEXT, uses_spark, write
 
 pytestmark = uses_spark
@@ -191,3 +193,22 @@ def test_an_empty_frame_with_partitions_shows_their_columns(spark, tmp_path):
     write(frame, tmp_path / "t", **PLAINTEXT, partition_by="k")
     assert shown(spark.read.parquet(str(tmp_path / "t")).select("id", "k")) == [
         "Row(id=0, k=0)", "Row(id=1, k=1)", "Row(id=2, k=0)", "Row(id=3, k=1)"]
+
+
+def test_filters_of_decimals_that_are_stored_as_integers(spark, tmp_path):
+    frame = spark.range(0, 1000, 1, 1).selectExpr(
+        "cast(id / 100 as decimal(9,2)) small", "cast(-id / 10 as decimal(18,1)) middle",
+        "cast(id / 1000 as decimal(38,3)) large")
+    write(frame, tmp_path / "t", **PLAINTEXT, row_group_size="10",
+          **{"parquet.bloom.filter.enabled": "true"})
+    own = spark.read.parquet(str(tmp_path / "t"))
+    for name, unit in (("small", 100), ("middle", -10), ("large", 1000)):
+        for number in (0, 1, 999):
+            value = decimal.Decimal(number) / unit
+            assert own.where(f"{name} = {value}BD").count() == 1
+            table = read_table(tmp_path / "t", filters=[(name, "==", value)])
+            assert table.num_rows == 1
+        assert read_table(tmp_path / "t", filters=[(name, "==", decimal.Decimal(5000))]) \
+            .num_rows == 0
+    file = ParquetFile(one_file(tmp_path / "t"))
+    assert len(file.prune([("small", "==", decimal.Decimal("5.55"))])) < 20  # of 100
