@@ -176,6 +176,11 @@ class ParquetWriter:
         self._check_open()
         self._writer.add_key_value_metadata(key_value_metadata)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes written so far; filters and footer come when the file is closed."""
+        return self._sink.position
+
     def close(self) -> None:
         """Write filters and footer, and make the file visible; nothing happens a second time."""
         if self._writer is None:
@@ -280,7 +285,7 @@ class _Sink:
 
     def __init__(self, write):
         self._write = write
-        self._position = 0
+        self.position = 0
         self._held: bytearray | None = None
 
     def write(self, data) -> int:
@@ -288,7 +293,7 @@ class _Sink:
             self._held += data
         elif self._write is not None:
             self._write(data)
-            self._position += len(data)
+            self.position += len(data)
         return len(data)
 
     def hold(self) -> None:
@@ -297,7 +302,7 @@ class _Sink:
     def release(self) -> tuple[bytes, int]:
         """What was held back, and the position where it belongs."""
         held, self._held, self._write = bytes(self._held), None, None
-        return held, self._position
+        return held, self.position
 
     def discard(self) -> None:
         self._held = self._write = None

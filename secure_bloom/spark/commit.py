@@ -82,15 +82,16 @@ class Job:
             return []
         return data_files(self.filesystem, self.folder)
 
-    def new_file(self, partition: int) -> str:
-        """A path in the staging folder that no other attempt has."""
-        self.filesystem.create_dir(self.staging, recursive=True)
-        return f"{self.staging}/part-{partition:05d}-{uuid.uuid4()}.parquet"
+    def new_file(self, partition: int, directory: str = "") -> str:
+        """A path in the staging folder, below ``directory``, that no other attempt has."""
+        folder = f"{self.staging}/{directory}".rstrip("/")
+        self.filesystem.create_dir(folder, recursive=True)
+        return f"{folder}/part-{partition:05d}-{uuid.uuid4()}.parquet"
 
     def staged(self, path: str, rows: int) -> StagedFile:
         """What the commit needs to know about a file that is complete."""
         info = self.filesystem.get_file_info(path)
-        return StagedFile(info.base_name, rows, info.size)
+        return StagedFile(path.removeprefix(f"{self.staging}/"), rows, info.size)
 
     def commit(self, files: list[StagedFile]) -> None:
         """Make these files visible; on overwrite, then delete those that were visible before.
@@ -146,6 +147,7 @@ class Job:
         try:
             for name in names:
                 published.append(f"{self.folder}/{name}")
+                self.filesystem.create_dir(published[-1].rpartition("/")[0], recursive=True)
                 self.filesystem.move(f"{self.staging}/{name}", published[-1])
             self._sync()
         except BaseException:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from inspect import signature
 
 import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from secure_bloom.errors import UnsupportedError
 
@@ -23,6 +35,9 @@ _SPARK_VERSION = b"org.apache.spark.version"
 _IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
+_PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType)
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark exchanges rows of this schema with a data source.
 
@@ -34,16 +49,90 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for column in schema:
         try:
             to_arrow_schema(StructType([column]), **_IN_UTC)
-        except PySparkException as error:
+        except (PySparkException, pa.ArrowException, ValueError) as error:
             raise UnsupportedError(
                 f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
                 "column", column=column.name) from error
     return to_arrow_schema(schema, **_IN_UTC)
 
 
+def stored_schema(schema: StructType) -> pa.Schema:
+    """The same with the types in which Spark stores its values in Parquet.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has a type that cannot be stored, or could not be read back by Spark.
+    """
+    for column in schema:
+        _check_storable(column.dataType, column.name)
+    return pa.schema([column.with_type(_stored(column.type)) for column in arrow_schema(schema)])
+
+
+def _check_storable(type_: DataType, path: str) -> None:
+    if type_.typeName() in ("geometry", "geography"):
+        raise UnsupportedError(f"pyarrow cannot store the type {type_.simpleString()}; store its "
+                               "bytes: st_asbinary(...)", column=path)
+    for name, child in _children(type_):
+        _check_storable(child.dataType, f"{path}.{name}")
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Spark passes times with nanoseconds and stores them with microseconds."""
+    if pa.types.is_time64(type_):
+        return pa.time64("us")
+    if pa.types.is_struct(type_):
+        return pa.struct([child.with_type(_stored(child.type)) for child in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(*(child.with_type(_stored(child.type))
+                         for child in (type_.key_field, type_.item_field)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
+    return type_
+
+
+def _children(type_: DataType) -> list[tuple[str, StructField]]:
+    """The fields right below a type, by their paths in the Parquet schema."""
+    if isinstance(type_, StructType):
+        return [(field.name, field) for field in type_]
+    if isinstance(type_, ArrayType):
+        return [("list.element", StructField("element", type_.elementType))]
+    if isinstance(type_, MapType):
+        return [("key_value.key", StructField("key", type_.keyType)),
+                ("key_value.value", StructField("value", type_.valueType))]
+    return []
+
+
+def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict]:
+    """The metadata of all fields that have some, by path in the Parquet schema."""
+    found = {}
+
+    def collect(field: StructField, path: tuple[str, ...]) -> None:
+        if field.metadata:
+            found[path] = field.metadata
+        for name, child in _children(field.dataType):
+            below = (name,) if isinstance(field.dataType, StructType) else name.split(".")
+            collect(child, (*path, *below))
+
+    for field in schema:
+        collect(field, (field.name,))
+    return found
+
+
+def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
+    """Raise UnsupportedError if the values of a column do not have one plain text."""
+    for name in names:
+        type_ = schema[name].dataType
+        if not isinstance(type_, _PARTITION_TYPES) or type_.simpleString().startswith(
+                "string collate"):
+            raise UnsupportedError(
+                f"partition_by cannot use the type {type_.simpleString()}; it can use boolean, "
+                "whole numbers, decimal, date and string: cast a copy of the column", column=name)
+
+
 def file_schema(schema: StructType) -> pa.Schema:
     """The same for files, with the metadata that lets Spark's own reader see the same schema."""
-    return arrow_schema(schema).with_metadata({
+    return stored_schema(schema).with_metadata({
         _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
 
 

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from secure_bloom.convert import row_groups
+from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.commit import Job, StagedFile
 from secure_bloom.spark.nested import without_hidden_nulls
-from secure_bloom.spark.options import locate, parse_write_options
-from secure_bloom.spark.schema import file_schema
+from secure_bloom.spark.options import OptionError, locate
+from secure_bloom.spark.partitions import Partitioner, folder_names
+from secure_bloom.spark.schema import (
+    check_partition_types,
+    field_metadata,
+    file_schema,
+    stored_schema,
+)
+from secure_bloom.spark.task_files import TaskFiles
+from secure_bloom.spark.write_options import parse_write_options
 from secure_bloom.writer import ParquetWriter
-
-_MAX_ROW_GROUP_BYTES = 128 * 1024 * 1024  # of Arrow data: bounds the memory of a task
 
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """What a task reports: its file, or None if it had no rows."""
+    """What a task reports: its files, none if it had no rows."""
 
-    file: StagedFile | None
+    files: list[StagedFile]
 
 
 class SecureParquetWriter(DataSourceArrowWriter):
@@ -45,47 +50,63 @@ class SecureParquetWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
-        self._schema = file_schema(schema)
-        self._options = parse_write_options(options, self._schema)
+        self._row_schema = stored_schema(schema)
+        self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
+        partition_by = self._options.partition_by
+        check_partition_types(schema, partition_by)
+        self._file_schema = file_schema(StructType(
+            [column for column in schema if column.name not in partition_by]))
         self._job = Job(*locate(options), overwrite)
         self._job.check_folder()
-        # A file without rows, to memory: opens the keyring and finds what pyarrow would refuse.
-        self._open(pa.BufferOutputStream()).close()
+        self._try()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task to a file in the job's staging folder."""
-        tables = row_groups(map(self._cast, iterator), self._schema, self._options.row_group_size,
-                            _MAX_ROW_GROUP_BYTES)
-        first = next(tables, None)
-        if first is None:
-            return TaskCommit(None)
-        return TaskCommit(self._write_file(TaskContext.get().partitionId(), first, tables))
+        """Write the rows of a task to files in the job's staging folder."""
+        partitioner = Partitioner(self._options.partition_by)
+        with self._task_files(TaskContext.get().partitionId()) as files:
+            for batch in iterator:
+                for folder, part in partitioner.split(self._cast(batch)):
+                    files.add(folder, part)
+            return TaskCommit(files.finish())
 
     def commit(self, messages: list[TaskCommit | None]) -> None:
         """Publish the files of the tasks; without any, one file that holds the schema."""
-        files = [message.file for message in messages if message is not None and message.file]
+        files = [file for message in messages if message is not None for file in message.files]
         if not files and (self._job.overwrite or not self._job.visible_files()):
-            files = [self._write_file(0, self._schema.empty_table())]
+            files = [self._write_empty_file()]
         self._job.commit(files)
 
     def abort(self, messages: list[TaskCommit | None]) -> None:
         """Remove what the tasks have written so far."""
         self._job.remove_staging()
 
+    def _try(self) -> None:
+        """Write a file without rows, to memory: opens the keyring, and pyarrow sees the options."""
+        try:
+            with self._open(pa.BufferOutputStream()) as writer:
+                writer.write_table(self._file_schema.empty_table())
+        except SecureBloomError:
+            raise
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise OptionError("pyarrow refuses these options for these columns: "
+                              f"{error}") from error
+
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Timestamps come in the zone of the session, text and binary perhaps as large variants.
         batch = without_hidden_nulls(batch)
-        return batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+        return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
-    def _write_file(self, partition: int, first: pa.Table,
-                    others: Iterable[pa.Table] = ()) -> StagedFile:
-        path = self._job.new_file(partition)
-        rows = 0
-        with self._open(path, filesystem=self._job.filesystem) as writer:
-            for table in chain([first], others):
-                writer.write_table(table, max(table.num_rows, 1))
-                rows += table.num_rows
-        return self._job.staged(path, rows)
+    def _task_files(self, partition: int) -> TaskFiles:
+        return TaskFiles(self._job, partition, self._file_schema, self._options,
+                         lambda path: self._open(path, filesystem=self._job.filesystem))
+
+    def _write_empty_file(self) -> StagedFile:
+        # Partition columns are only known from paths: that of null says no value.
+        folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
+                          for name in self._options.partition_by)
+        path = self._job.new_file(0, folder)
+        self._open(path, filesystem=self._job.filesystem).close()
+        return self._job.staged(path, 0)
 
     def _open(self, where, **place) -> ParquetWriter:
-        return ParquetWriter(where, self._schema, **place, **self._options.writer_arguments())
+        return ParquetWriter(where, self._file_schema, **place, **self._options.writer_arguments())

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, ParquetWriter
-from secure_bloom.spark.options import OptionError, check_names, locate, parse_write_options
+from secure_bloom.spark.options import OptionError, check_names, locate
+from secure_bloom.spark.write_options import parse_write_options
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("SSN", pa.string()), ("flag", pa.bool_()),
@@ -42,7 +43,7 @@ def test_defaults():
     options = plain()
     assert options.encryption is None
     assert options.bloom_filters == {}
-    assert options.compression == "snappy"
+    assert options.writer["compression"] == "snappy"
     assert options.row_group_size == 1024 * 1024
 
 
@@ -111,9 +112,10 @@ def test_filters_of_all_columns_that_can_have_one():
 @pytest.mark.parametrize("value, expected", [
     ("zstd", "zstd"), ("UNCOMPRESSED", "none"), ("none", "none"), ("lz4_raw", "lz4")])
 def test_compression(value, expected):
-    assert plain(compression=value).compression == expected
-    assert plain(**{"parquet.compression": value}).compression == expected
-    assert plain(compression=value, **{"parquet.compression": value}).compression == expected
+    assert plain(compression=value).writer["compression"] == expected
+    assert plain(**{"parquet.compression": value}).writer["compression"] == expected
+    both = plain(compression=value, **{"parquet.compression": value})
+    assert both.writer["compression"] == expected
 
 
 REFUSED = [
@@ -141,7 +143,7 @@ REFUSED = [
     ({**KEYS, COLUMNS: "arn:aws:kms: id"}, "its form is"),
     ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
     ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; there are: id, SSN"),
-    ({**KEYS, COLUMNS: "k: id; m: ID"}, "column id has two keys, k and m"),
+    ({**KEYS, COLUMNS: "k: id; m: ID"}, r"column id has two keys, k \(.*\) and m \(option"),
     ({**KEYS, COLUMNS: "k: address.zip; m: address"}, "column address.zip has two keys"),
     # values
     ({**KEYS, COLUMNS: "k: id", "parquet.encryption.algorithm": "AES"}, "AES_GCM_CTR_V1, not"),
@@ -168,10 +170,46 @@ REFUSED = [
     ({"plaintext": "true", f"{NDV}#id": "0"}, "at least 1"),
     ({"plaintext": "true", BYTES: "16"}, "32 to 134217728"),
     ({"plaintext": "true", BYTES: "1MB"}, "32 to 134217728"),
+    ({"plaintext": "true", FPP + "#id": "0.1", "bloom_filters": '{"id": true}'}, "no Bloom filter"),
+    ({"plaintext": "true", f"{ENABLED}#id": "true", "bloom_filters": '{"id": false}'},
+     "column id is also named"),
+    ({"plaintext": "true", "bloom_filters": "id, ssn"}, "no JSON object such as"),
+    ({"plaintext": "true", "bloom_filters": "[1]"}, "must be a JSON object"),
+    ({"plaintext": "true", "bloom_filters": '{"id": true, "id": false}'}, "given twice"),
+    ({"plaintext": "true", "bloom_filters": '{"id": true, "ID": true}'}, "named twice"),
+    ({"plaintext": "true", "bloom_filters": '{"nope": true}'}, "there is no column 'nope'"),
+    ({"plaintext": "true", "bloom_filters": '{"flag": true}'}, "cannot have a Bloom filter"),
+    ({"plaintext": "true", "bloom_filters": '{"id": 1}'}, "true, false, or an object"),
+    ({"plaintext": "true", "bloom_filters": '{"id": {"ftp": 1}}'}, "true, false, or an object"),
+    ({"plaintext": "true", "bloom_filters": '{"id": {"fpp": 1}}'}, "between 0 and 1"),
+    # files
+    ({"plaintext": "true", "max_rows_per_file": "0"}, "option max_rows_per_file: .*at least 1"),
+    ({"plaintext": "true", "max_bytes_per_file": "1MB"}, "option max_bytes_per_file: .*at least 1"),
+    ({"plaintext": "true", "maxrecordsperfile": "5", "max_rows_per_file": "6"},
+     "max_rows_per_file: it contradicts maxrecordsperfile"),
+    ({"plaintext": "true", "data_page_size": "0"}, "option data_page_size: .*1 to 2147483647"),
+    ({"plaintext": "true", "data_page_version": "3.0"}, "one of 1.0, 2.0"),
+    ({"plaintext": "true", "compression_level": "high"}, "whole number"),
+    ({"plaintext": "true", "use_dictionary": "nope"}, "there is no column 'nope'"),
+    ({"plaintext": "true", "write_statistics": "id,"}, "a name is missing"),
+    ({"plaintext": "true", "write_page_index": "1"}, "true or false"),
+    ({"plaintext": "true", "column_encoding": "NOPE"}, "one of PLAIN, DELTA"),
+    ({"plaintext": "true", "column_encoding": '{"id": "NOPE"}'}, "one of PLAIN, DELTA"),
+    ({"plaintext": "true", "column_encoding": '{"id": 1}'}, "JSON object"),
+    ({"plaintext": "true", "version": "1.0"}, "stored as Spark stores them"),
+    # partitions
+    ({"plaintext": "true", "partition_by": ""}, "a name is missing"),
+    ({"plaintext": "true", "partition_by": "id, id"}, "named twice"),
+    ({"plaintext": "true", "partition_by": "id, ID"}, "named twice"),
+    ({"plaintext": "true", "partition_by": "address.City"}, "no top-level column 'address.City'"),
+    ({"plaintext": "true", "partition_by": "id,SSN,flag,address,tags"}, "no column would be left"),
+    ({**KEYS, COLUMNS: "k: id", "partition_by": "id"}, r"column id is sensitive \(key k\)"),
+    ({**KEYS, COLUMNS: "k: ssn", "partition_by": "id", f"{ENABLED}#id": "true"}, "no column 'id'"),
+    ({"keyring": "k", UNIFORM: "f", "partition_by": "id"}, "names of folders: use column keys"),
     # names
-    ({"foo": "1"}, "option foo: unknown, and so refused; there are: compression, keyring"),
+    ({"foo": "1"}, "option foo: unknown, and so refused; there are: bloom_filters,"),
     ({"parquet.encryption.footerkey": "1"}, f"did you mean {FOOTER}"),
-    ({"parquet.page.size": "1"}, "option parquet.page.size: unknown"),
+    ({"parquet.block.size": "1"}, "option parquet.block.size: unknown"),
     ({f"{ENABLED}#": "true"}, "the column is missing after #"),
     ({f"{BYTES}#id": "64"}, "it is for the whole file"),
     ({NDV: "5"}, f"it is for one column: {NDV}#column"),
@@ -184,6 +222,104 @@ REFUSED = [
 def test_refused(options, message):
     with pytest.raises(OptionError, match=message):
         parse(**options)
+
+
+def test_filters_in_an_option_that_keeps_case():
+    filters = plain(TWINS, bloom_filters='{"A": {"fpp": 0.5, "ndv": 7}, "a": false}',
+                    **{ENABLED: "true", BYTES: "64"}).bloom_filters
+    assert filters == {"A": BloomFilterOptions(fpp=0.5, ndv=7, max_bytes=64)}
+
+
+def test_options_of_files():
+    options = plain(max_rows_per_file="10", max_bytes_per_file="1000", compression="zstd",
+                    compression_level="-3", use_dictionary="ssn, address", write_statistics="false",
+                    write_page_index="true", data_page_version="2.0", data_page_size="4096",
+                    column_encoding='{"ID": "delta_binary_packed"}')
+    assert (options.max_rows_per_file, options.max_bytes_per_file) == (10, 1000)
+    assert options.writer == {
+        "store_decimal_as_integer": True, "compression": "zstd", "compression_level": -3,
+        "use_dictionary": ["SSN", "address.City", "address.zip"], "write_statistics": False,
+        "write_page_index": True, "data_page_version": "2.0", "data_page_size": 4096,
+        "column_encoding": {"id": "DELTA_BINARY_PACKED"}}
+
+
+def test_names_that_spark_has_for_them():
+    options = plain(maxrecordsperfile="10", **{"parquet.enable.dictionary": "false",
+                                               "parquet.page.size": "100"})
+    assert options.max_rows_per_file == 10
+    assert options.writer["use_dictionary"] is False
+    assert options.writer["data_page_size"] == 100
+
+
+def test_partition_by():
+    assert plain(partition_by=" flag , ssn ").partition_by == ("flag", "SSN")
+    assert plain(TWINS, partition_by="A").partition_by == ("A",)
+    options = plain(partition_by="id", **{ENABLED: "true"})
+    assert "id" not in options.bloom_filters
+
+
+# --- what the schema says ------------------------------------------------------------------------
+
+KEY, FILTER = "secure_bloom.key", "secure_bloom.bloom_filter"
+
+
+def parse_marked(metadata, schema=SCHEMA, **options):
+    return parse_write_options(options, schema, metadata)
+
+
+def test_keys_from_the_schema():
+    metadata = {("SSN",): {KEY: "pii"}, ("address",): {KEY: " geo "}, ("id",): {"comment": "x"},
+                ("tags",): {KEY: "pii"}}
+    expected = {"pii": ["SSN", "tags.list.element"], "geo": ["address.City", "address.zip"]}
+    assert parse_marked(metadata, **KEYS).encryption["column_keys"] == expected
+    with_option = parse_marked(metadata, **KEYS, **{COLUMNS: "pii: ssn; m: id"}).encryption
+    assert with_option["column_keys"] == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
+                                          "geo": ["address.City", "address.zip"]}
+    one = parse_marked({("SSN",): {KEY: "pii"}}, keyring="k", **{UNIFORM: "pii"}).encryption
+    assert one["uniform_encryption"]
+
+
+def test_keys_from_the_schema_keep_case():
+    assert parse_marked({("a",): {KEY: "k"}}, TWINS, **KEYS).encryption["column_keys"] == {
+        "k": ["a"]}
+
+
+@pytest.mark.parametrize("metadata, options, message", [
+    ({("SSN",): {KEY: "pii"}}, {"plaintext": "true"},
+     f"option plaintext: it contradicts metadata {KEY} of column SSN"),
+    ({("SSN",): {KEY: "pii"}}, {}, f"option keyring: metadata {KEY} of column SSN needs it"),
+    ({("SSN",): {KEY: "pii"}}, {"keyring": "k"}, f"option {FOOTER}: missing"),
+    ({("SSN",): {KEY: "pii"}}, {**KEYS, COLUMNS: "k: ssn"},
+     rf"column SSN has two keys, k \(option {COLUMNS}\) and pii \(metadata {KEY}\)"),
+    ({("SSN",): {KEY: "pii"}}, {"keyring": "k", UNIFORM: "f"}, "column SSN has two keys, f .* pii"),
+    ({("address",): {KEY: "a"}, ("address", "zip"): {KEY: "b"}}, KEYS, "address.zip has two keys"),
+    ({("SSN",): {KEY: "pii"}}, {**KEYS, "partition_by": "ssn"}, "column SSN is sensitive"),
+    ({("SSN",): {KEY: "a:b"}}, KEYS, "master key a:b .* punctuation"),
+    ({("SSN",): {KEY: ""}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
+    ({("SSN",): {KEY: 5}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
+    ({("SSN",): {"secure_bloom.keys": "k"}}, {"plaintext": "true"}, "secure_bloom.keys is unknown"),
+    ({("SSN",): {FILTER: "true"}}, {"plaintext": "true"}, "must be true or false"),
+    ({("flag",): {FILTER: True}}, {"plaintext": "true"}, "column flag: .*cannot have a Bloom"),
+])
+def test_refused_because_of_the_schema(metadata, options, message):
+    with pytest.raises(OptionError, match=message):
+        parse_marked(metadata, **options)
+
+
+def test_filters_from_the_schema():
+    metadata = {("SSN",): {FILTER: True}, ("tags",): {FILTER: True}, ("id",): {FILTER: False}}
+    filters = parse_marked(metadata, plaintext="true", **{FPP: "0.1", f"{FPP}#ssn": "0.2"})
+    assert filters.bloom_filters == {"SSN": BloomFilterOptions(0.2),
+                                     "tags.list.element": BloomFilterOptions(0.1)}
+    more = parse_marked(metadata, plaintext="true", **{ENABLED: "true", f"{ENABLED}#ssn": "false"})
+    assert set(more.bloom_filters) == {"address.City", "address.zip", "tags.list.element"}
+    assert "id" in parse_marked(metadata, plaintext="true", bloom_filters='{"id": true}') \
+        .bloom_filters
+
+
+def test_two_columns_of_one_name():
+    with pytest.raises(OptionError, match="column a: there are two columns of this name"):
+        plain(pa.schema([("a", pa.int64()), ("a", pa.int64())]))
 
 
 def test_keys_in_options_are_refused_and_not_repeated():

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from secure_bloom import ParquetFile, read_table
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
@@ -106,6 +107,94 @@ def test_columns_that_differ_in_case_only_are_refused(spark, tmp_path):
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+def marked(spark, rows=100):
+    """Rows whose schema says what is sensitive: one column, and a field in a map of structs."""
+    secret = {"secure_bloom.key": "pii", "secure_bloom.bloom_filter": True}
+    frame = people(spark, rows).select(
+        "id", "city", F.col("ssn").alias("ssn", metadata=secret),
+        F.expr("map('home', named_struct('zip', city, 'phone', concat('phone-', id)))").alias("at"))
+    phone = T.StructType([T.StructField("zip", T.StringType()),
+                          T.StructField("phone", T.StringType(), True,
+                                        {"secure_bloom.key": "money"})])
+    schema = T.StructType([*list(frame.schema)[:3],
+                           T.StructField("at", T.MapType(T.StringType(), phone))])
+    return spark.createDataFrame(frame.collect(), schema)
+
+
+def test_what_is_sensitive_stands_in_the_schema(spark, tmp_path, keyring):
+    footer = {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer"}
+    write(marked(spark), tmp_path / "one", **footer, compression="none", use_dictionary="false")
+    for folder in ("one", "two"):
+        for file in files(tmp_path / folder, keyring):
+            raw = (tmp_path / folder / file.name).read_bytes()
+            assert b"city-" in raw and b"ssn-" not in raw and b"phone-" not in raw
+            assert [(info.column, info.encrypted) for info in file.bloom_filters] == [
+                ("ssn", True)]
+            assert {chunk.column.path for chunk in file.footer.row_groups[0]
+                    if chunk.encryption == "column key"} == {"ssn", "at.key_value.value.phone"}
+        if folder == "one":  # what is read back is as sensitive as before
+            back = read(spark, tmp_path / "one", keyring=footer["keyring"])
+            write(back, tmp_path / "two", **footer, compression="none", use_dictionary="false")
+    refused(back, tmp_path / "three", "plaintext: it contradicts metadata secure_bloom.key of "
+            "column ssn", **PLAINTEXT)
+    refused(back, tmp_path / "three", "option parquet.encryption.footer.key: missing",
+            keyring=footer["keyring"])
+
+
+def test_columns_that_differ_in_case_only_are_told_apart_where_case_is_kept(spark, tmp_path,
+                                                                            keyring):
+    folder = tmp_path / "t"
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = spark.range(3).selectExpr("concat('low-', id) as a", "concat('up-', id) as A")
+        write(frame.withMetadata("A", {"secure_bloom.key": "pii"}), folder,
+              keyring=str(keyring.path), compression="none", bloom_filters='{"a": true}',
+              **{"parquet.encryption.footer.key": "footer"})
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    for file in files(folder, keyring):
+        raw = (folder / file.name).read_bytes()
+        assert b"low-" in raw and b"up-" not in raw
+        assert [info.column for info in file.bloom_filters] == ["a"]
+
+
+def test_encrypted_files_in_hive_folders(spark, tmp_path, keyring, encrypted):
+    folder = tmp_path / "t"
+    write(people(spark).repartition(2, "city"), folder, **encrypted, partition_by="city",
+          max_rows_per_file="4", **{f"{ENABLED}#ssn": "true"})
+    assert visible(folder) == [f"city=city-{n}" for n in range(10)]
+    for part in visible(folder):
+        assert len(visible(folder / part)) == 3  # 10 rows
+        for file in files(folder / part, keyring):
+            assert [info.encrypted for info in file.bloom_filters] == [True]
+            assert file.schema.names == ["ssn", "id"]
+    found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-77")])
+    assert found.to_pylist() == [{"ssn": "ssn-77", "id": 77, "city": "city-7"}]
+    assert read_table(folder, keys=keyring).num_rows == 100
+
+
+def test_a_failing_partition_value_names_the_column(spark, tmp_path):
+    frame = people(spark, 4).withColumn("city", F.lit("__HIVE_DEFAULT_PARTITION__"))
+    with pytest.raises(Exception, match="column city: the text __HIVE_DEFAULT_PARTITION__"):
+        write(frame, tmp_path, **PLAINTEXT, partition_by="city")
+    assert visible(tmp_path) == []
+
+
+def test_options_of_pyarrow_reach_the_files(spark, tmp_path):
+    write(people(spark).coalesce(1), tmp_path, **PLAINTEXT, compression="zstd",
+          compression_level="9", use_dictionary="city", write_statistics="ssn",
+          column_encoding='{"ID": "DELTA_BINARY_PACKED"}', data_page_version="2.0",
+          write_page_index="true", row_group_size="30", maxRecordsPerFile="60")
+    metadata = [pq.read_metadata(tmp_path / name) for name in visible(tmp_path)]
+    assert sorted(one.num_rows for one in metadata) == [40, 60]
+    ssn, city, number = (metadata[0].row_group(0).column(i) for i in range(3))
+    assert "RLE_DICTIONARY" in city.encodings and "RLE_DICTIONARY" not in ssn.encodings
+    assert "DELTA_BINARY_PACKED" in number.encodings
+    assert ssn.is_stats_set and not city.is_stats_set
+    assert ssn.has_offset_index
+    assert spark.read.parquet(str(tmp_path)).count() == 100
+
+
 def test_a_folder_by_file_uri(spark, tmp_path):
     write(people(spark), f"file:{tmp_path}/with space", **PLAINTEXT)
     assert read_table(tmp_path / "with space").num_rows == 100
@@ -170,11 +259,18 @@ def test_without_encryption_options(spark, tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     ({"plaintext": "true", "nonsense": "1"}, "option nonsense: unknown"),
-    ({"plaintext": "true", "parquet.page.size": "1"}, "option parquet.page.size: unknown"),
+    ({"plaintext": "true", "parquet.block.size": "1"}, "option parquet.block.size: unknown"),
     ({"plaintext": "true", f"{ENABLED}#salary": "true"}, "there is no column 'salary'"),
     ({"plaintext": "true", f"{ENABLED}#minor": "true"}, "cannot have a Bloom filter"),
     ({"plaintext": "true", "row_group_size": "many"}, "option row_group_size"),
     ({"plaintext": "perhaps"}, "option plaintext"),
+    ({"plaintext": "true", "partition_by": "nope"}, "option partition_by: there is no top-level"),
+    ({"plaintext": "true", "column_encoding": '{"ssn": "PLAIN"}'},
+     "pyarrow refuses these options for these columns: To use 'column_encoding'"),
+    ({"plaintext": "true", "use_dictionary": "false", "column_encoding":
+      '{"ssn": "DELTA_BINARY_PACKED"}'}, "pyarrow refuses these options"),
+    ({"plaintext": "true", "compression": "gzip", "compression_level": "99"},
+     "pyarrow refuses these options"),
 ])
 def test_bad_options(spark, tmp_path, options, message):
     frame = people(spark).withColumn("minor", F.lit(True))

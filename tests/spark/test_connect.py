@@ -1,0 +1,56 @@
+"""Writing and reading through Spark Connect, which needs a Spark of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from secure_bloom import read_table
+from secure_bloom.keys import Keyring
+from tests.spark.helpers import QUICK_JVM, uses_spark
+
+pytest.importorskip("grpc")
+
+pytestmark = uses_spark
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+import secure_bloom.spark
+
+folder, keyring, jvm = sys.argv[1:]
+spark = (SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+         .config("spark.driver.host", "127.0.0.1")
+         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+assert "connect" in type(spark).__module__
+secure_bloom.spark.register(spark)
+frame = spark.range(0, 10, 1, 2).selectExpr("id", "concat('ssn-', id) ssn", "id % 2 as k")
+frame = frame.withMetadata("ssn", {"secure_bloom.key": "pii", "secure_bloom.bloom_filter": True})
+(frame.write.format("secure_parquet").option("keyring", keyring)
+    .option("parquet.encryption.footer.key", "footer").option("compression", "zstd")
+    .mode("append").save(folder))
+back = spark.read.format("secure_parquet").option("keyring", keyring).load(folder)
+assert sorted(back.collect()) == sorted(frame.collect())
+try:
+    frame.write.format("secure_parquet").option("plaintext", "true").mode("append").save(folder)
+except Exception as error:
+    assert "it contradicts metadata secure_bloom.key of column ssn" in str(error), error
+else:
+    raise AssertionError("sensitive rows were written in plaintext")
+spark.stop()
+"""
+
+
+def test_write_and_read(tmp_path):
+    keyring = Keyring.create(tmp_path / "keyring.json")
+    for name in ("footer", "pii"):
+        keyring.add(name)
+    folder = tmp_path / "people"
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), str(keyring.path), QUICK_JVM],
+        capture_output=True, text=True, timeout=300,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    assert result.returncode == 0, result.stderr
+    found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-7")])
+    assert found.to_pylist() == [{"id": 7, "ssn": "ssn-7", "k": 1}]
