@@ -1,12 +1,15 @@
 """The commit protocol, without Spark, on a local filesystem and on S3."""
 
 import contextlib
+import gc
 import logging
 import os
 import pickle
 import uuid
 from datetime import timedelta
 
+import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import FormatError
@@ -14,7 +17,7 @@ from secure_bloom.files import write_file
 from secure_bloom.folder import CommitRecord, data_files
 from secure_bloom.spark import commit, last_commit
 from secure_bloom.spark.commit import Batch, CommitError, Job
-from secure_bloom.writer import FilterTotals
+from secure_bloom.writer import FilterTotals, ParquetWriter
 from tests.spark.stores import Died, Faults, local_store, s3_store
 
 
@@ -385,3 +388,28 @@ def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, 
         if done:
             return
     pytest.fail("the commit never ended")
+
+
+# --- uploads -------------------------------------------------------------------------------------
+
+def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
+    filesystem, path = s3.filesystem_of(), f"bucket/{tmp_path.name}/a.parquet"
+    table = pa.table({"a": range(1000)})
+
+    def exists():
+        gc.collect()
+        return filesystem.get_file_info(path).type != pa_fs.FileType.NotFound
+
+    with contextlib.suppress(KeyboardInterrupt), \
+            ParquetWriter(path, table.schema, bloom_filters={"a": True},
+                          filesystem=filesystem) as writer:
+        writer.write_table(table)
+        raise KeyboardInterrupt
+    del writer
+    assert not exists()
+    with ParquetWriter(path, table.schema, bloom_filters={"a": True},
+                       filesystem=filesystem) as writer:
+        writer.write_table(table)
+        assert not exists()
+    assert exists()
+    assert writer.filter_totals.plain == 1
