@@ -12,6 +12,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom import predicates
 from secure_bloom.errors import FileError
 from secure_bloom.files import is_path, resolve
+from secure_bloom.folder import data_files
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.reader import ParquetFile, pyarrow_errors, to_table
 
@@ -23,8 +24,9 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
-        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``;
-        ``name=value`` folders become columns (Hive partitions).
+        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``,
+        except those of Spark jobs that have not committed; ``name=value`` folders become columns
+        (Hive partitions).
     keys, filesystem
         As for :class:`ParquetFile`.
     columns, filters
@@ -65,17 +67,6 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                 with pyarrow_errors(path, keys):
                     to_table([fragment], schema, columns, alternatives)
             raise
-
-
-def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
-    """The visible files below a folder, sorted."""
-    found = filesystem.get_file_info(pa_fs.FileSelector(folder, recursive=True))
-    return sorted(info.path for info in found if info.type == pa_fs.FileType.File
-                  and not _is_hidden(info.path.removeprefix(folder)))
-
-
-def _is_hidden(relative: str) -> bool:
-    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
 
 
 def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,

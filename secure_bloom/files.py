@@ -3,6 +3,7 @@
 A file that is being written is invisible, or at least incomplete, until :meth:`Output.commit`:
 
 - a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
+- S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
 - another filesystem: a hidden temporary name beside it, then the filesystem's move;
 - an open binary file: bytes are appended, the footer that makes them a Parquet file comes last.
 """
@@ -10,6 +11,7 @@ A file that is being written is invisible, or at least incomplete, until :meth:`
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import posixpath
 import secrets
@@ -37,6 +39,10 @@ def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
 def is_path(where) -> bool:
     """Whether this names a file rather than being one."""
     return isinstance(where, str | os.PathLike)
+
+
+#: filesystems where a file appears when it is closed, and never in part
+UPLOADS = ("s3", "gcs")
 
 
 class Source:
@@ -126,7 +132,20 @@ def open_output(where, filesystem=None) -> Output:
     filesystem, path = resolve(where, filesystem)
     if filesystem.type_name == "local":
         return _open_local(path)
+    if filesystem.type_name in UPLOADS:
+        return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
+
+
+def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a whole file; nobody sees a part of it."""
+    output = open_output(path, filesystem)
+    try:
+        output.write(data)
+        output.commit()
+    except BaseException:
+        output.abort()
+        raise
 
 
 def temporary_name(path: str) -> str:
@@ -152,6 +171,18 @@ def _open_local(path: str) -> Output:
             os.unlink(temporary)
 
     return Output(file, publish, drop)
+
+
+def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
+    stream: BinaryIO = filesystem.open_output_stream(path)
+
+    def drop() -> None:
+        # pyarrow cannot give an upload up: closing the stream, or deleting it, completes what was
+        # written so far. So it is kept for ever, with its last few megabytes.
+        if not stream.closed:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+
+    return Output(stream, stream.close, drop)
 
 
 def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:

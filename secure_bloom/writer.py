@@ -66,6 +66,15 @@ class BloomFilterOptions:
                              f"got {self.max_bytes}")
 
 
+@dataclass(frozen=True)
+class FilterTotals:
+    """How many filters were written, and how many bytes they take, headers included."""
+
+    encrypted: int = 0
+    plain: int = 0
+    bytes: int = 0
+
+
 def write_table(table: pa.Table, where, *, bloom_filters: Mapping[str, bool | BloomFilterOptions],
                 encryption=None, kms=None, row_group_size: int | None = None,
                 filesystem=None, **writer_options) -> None:
@@ -107,6 +116,11 @@ class ParquetWriter:
     **writer_options
         Those of :class:`pyarrow.parquet.ParquetWriter`.
 
+    Attributes
+    ----------
+    filter_totals : FilterTotals
+        What :meth:`close` has written.
+
     Raises
     ------
     ColumnError
@@ -127,6 +141,7 @@ class ParquetWriter:
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
         self.schema = schema
+        self.filter_totals = FilterTotals()
         self._plan = _plan(schema, bloom_filters, writer_options)
         properties, self._keys = encryption_properties(encryption, kms)
         self._output = open_output(where, filesystem)
@@ -239,7 +254,8 @@ class ParquetWriter:
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
                               f"{len(self._filters)} were expected")
         self._output.write(indexes)
-        position = start + len(indexes)
+        first = position = start + len(indexes)
+        encrypted = plain = 0
         for chunks, filters in zip(footer.row_groups, self._filters, strict=True):
             for ordinal in sorted(filters):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
@@ -248,7 +264,12 @@ class ParquetWriter:
                 length = sum(len(part) for part in parts)
                 chunks[ordinal].set_bloom_filter(position, length)
                 position += length
+                if chunks[ordinal].cipher is None:
+                    plain += 1
+                else:
+                    encrypted += 1
         self._output.write(footer.to_bytes())
+        self.filter_totals = FilterTotals(encrypted, plain, position - first)
 
     def _abort(self) -> None:
         output, self._output = self._output, None

@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 from secure_bloom.errors import MissingExtraError
+from secure_bloom.spark.commit import CommitSummary, read_summary
+from secure_bloom.spark.options import locate
 
-__all__ = ["register"]
+__all__ = ["last_commit", "register"]
 
 
 def register(spark) -> None:
@@ -35,3 +37,26 @@ def register(spark) -> None:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
     spark.dataSource.register(SecureParquet)
+
+
+def last_commit(path, filesystem=None) -> CommitSummary:
+    """What the last write to a folder published: files, rows, bytes and Bloom filters.
+
+    Needs no Spark.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder, as given to ``save``.
+    filesystem : pyarrow.fs.FileSystem, optional
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing has been committed, or a commit is running.
+    FormatError
+        If another program made the last write.
+    """
+    if filesystem is None:
+        filesystem, path = locate({"path": str(path)})
+    return read_summary(filesystem, str(path))

@@ -28,3 +28,8 @@ class SecureParquet(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""
         return SecureParquetWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool):
+        """See :class:`secure_bloom.spark.streaming.SecureParquetStreamWriter`."""
+        from secure_bloom.spark.streaming import SecureParquetStreamWriter  # PySpark 4.1
+        return SecureParquetStreamWriter(self.options, schema, overwrite)

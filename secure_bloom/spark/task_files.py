@@ -134,9 +134,9 @@ class TaskFiles:
 
     def _close(self, folder: _Folder) -> None:
         folder.writer.close()
-        folder.writer = None
-        self._staged.append(self._job.staged(folder.path, folder.written_rows))
-        folder.written_rows = 0
+        self._staged.append(self._job.staged(folder.path, folder.written_rows,
+                                             folder.writer.filter_totals))
+        folder.writer, folder.written_rows = None, 0
 
     def _finish(self, folder: _Folder) -> None:
         if folder.waiting:

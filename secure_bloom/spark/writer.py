@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.spark.commit import Job, StagedFile
+from secure_bloom.spark.commit import Batch, Job, StagedFile
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import OptionError, locate
 from secure_bloom.spark.partitions import Partitioner, folder_names
@@ -56,12 +56,13 @@ class SecureParquetWriter(DataSourceArrowWriter):
         check_partition_types(schema, partition_by)
         self._file_schema = file_schema(StructType(
             [column for column in schema if column.name not in partition_by]))
-        self._job = Job(*locate(options), overwrite)
-        self._job.check_folder()
+        self.job = Job(*locate(options), overwrite)
+        self.job.check_folder()
         self._try()
+        self.job.start()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task to files in the job's staging folder."""
+        """Write the rows of a task to files that the job hides."""
         partitioner = Partitioner(self._options.partition_by)
         with self._task_files(TaskContext.get().partitionId()) as files:
             for batch in iterator:
@@ -69,16 +70,16 @@ class SecureParquetWriter(DataSourceArrowWriter):
                     files.add(folder, part)
             return TaskCommit(files.finish())
 
-    def commit(self, messages: list[TaskCommit | None]) -> None:
+    def commit(self, messages: list[TaskCommit | None], batch: Batch | None = None) -> None:
         """Publish the files of the tasks; without any, one file that holds the schema."""
         files = [file for message in messages if message is not None for file in message.files]
-        if not files and (self._job.overwrite or not self._job.visible_files()):
+        if not files and (self.job.overwrite or not self.job.visible_files()):
             files = [self._write_empty_file()]
-        self._job.commit(files)
+        self.job.commit(files, batch)
 
     def abort(self, messages: list[TaskCommit | None]) -> None:
         """Remove what the tasks have written so far."""
-        self._job.remove_staging()
+        self.job.abort()
 
     def _try(self) -> None:
         """Write a file without rows, to memory: opens the keyring, and pyarrow sees the options."""
@@ -97,16 +98,16 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
     def _task_files(self, partition: int) -> TaskFiles:
-        return TaskFiles(self._job, partition, self._file_schema, self._options,
-                         lambda path: self._open(path, filesystem=self._job.filesystem))
+        return TaskFiles(self.job, partition, self._file_schema, self._options,
+                         lambda path: self._open(path, filesystem=self.job.filesystem))
 
     def _write_empty_file(self) -> StagedFile:
         # Partition columns are only known from paths: that of null says no value.
         folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
                           for name in self._options.partition_by)
-        path = self._job.new_file(0, folder)
-        self._open(path, filesystem=self._job.filesystem).close()
-        return self._job.staged(path, 0)
+        path = self.job.new_file(0, folder)
+        self._open(path, filesystem=self.job.filesystem).close()
+        return self.job.staged(path, 0)
 
     def _open(self, where, **place) -> ParquetWriter:
         return ParquetWriter(where, self._file_schema, **place, **self._options.writer_arguments())

@@ -5,10 +5,11 @@ import pytest
 
 from secure_bloom.keys import Keyring
 from tests.spark.helpers import QUICK_JVM
+from tests.spark.s3 import S3Server
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(s3):
     """One local Spark for all tests, in a time zone that is not UTC."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
@@ -38,3 +39,11 @@ def encrypted(keyring):
     """Options that encrypt column ssn with key pii."""
     return {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
             "parquet.encryption.column.keys": "pii: ssn"}
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """An S3 server, which must be there before Spark starts its workers."""
+    server = S3Server()
+    yield server
+    server.stop()

@@ -1,174 +1,415 @@
-"""The commit protocol, without Spark."""
+"""The commit protocol, without Spark, on a local filesystem and on S3."""
 
+import contextlib
+import gc
+import logging
 import os
 import pickle
-import time
-from pathlib import Path
+import uuid
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom.spark.commit import CommitError, Job
-from tests.spark.helpers import staged, visible
+from secure_bloom.errors import FormatError
+from secure_bloom.files import write_file
+from secure_bloom.folder import CommitRecord, data_files
+from secure_bloom.spark import commit, last_commit
+from secure_bloom.spark.commit import Batch, CommitError, Job
+from secure_bloom.writer import FilterTotals, ParquetWriter
+from tests.spark.stores import Died, Faults, local_store, s3_store
 
 
-def new_job(folder, overwrite=False, filesystem=None):
-    return Job(filesystem or pa_fs.LocalFileSystem(), str(folder), overwrite)
+@pytest.fixture(params=["local", "s3"])
+def store(request, tmp_path, monkeypatch):
+    if request.param == "local":
+        return local_store(tmp_path, monkeypatch)
+    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
 
 
-def stage(job, value, partition=0):
-    path = job.new_file(partition)
-    pq.write_table(pa.table({"a": [value]}), path)
-    return job.staged(path, 1)
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    return local_store(tmp_path, monkeypatch)
 
 
-def values(folder):
-    return sorted(pq.read_table(Path(folder) / name)["a"][0].as_py() for name in visible(folder))
+def everything_is_stale(monkeypatch):
+    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
 
 
-def has_marker(folder):
-    return (Path(folder) / "_SUCCESS").exists()
-
-
-def write(folder, *numbers, overwrite=False):
-    job = new_job(folder, overwrite)
-    job.commit([stage(job, number, partition) for partition, number in enumerate(numbers)])
-
-
-class FailingFileSystem(pa_fs.LocalFileSystem):
-    """Fails at one call of one method."""
-
-    def fail_at(self, method, call):
-        self.method, self.left = method, call
-        return self
-
-    def _count(self, method):
-        if method == self.method:
-            self.left -= 1
-            if self.left == 0:
-                raise OSError("the disk is gone")
-
-    def move(self, src, dest):
-        self._count("move")
-        super().move(src, dest)
-
-    def delete_file(self, path):
-        self._count("delete_file")
-        super().delete_file(path)
-
-
-def test_nothing_is_visible_before_the_commit(tmp_path):
-    job = new_job(tmp_path)
-    files = [stage(job, 1), stage(job, 2, partition=1)]
-    assert visible(tmp_path) == []
+def test_nothing_is_visible_before_the_commit(store):
+    job = store.job()
+    files = [store.stage(job, 1), store.stage(job, 2, partition=1)]
+    assert store.values() == []
     job.commit(files)
-    assert values(tmp_path) == [1, 2]
-    assert [name[:10] for name in visible(tmp_path)] == ["part-00000", "part-00001"]
-    assert has_marker(tmp_path)
-    assert staged(tmp_path) == []
+    assert store.values() == store.all_values() == [1, 2]
+    names = [name for name in store.names() if name[0] != "_"]
+    assert [name[:44] for name in names] == [f"part-0000{n}-{job.id}-" for n in (0, 1)]
+    assert store.has_success()
+    assert store.staged() == []
 
 
-def test_append_keeps_and_overwrite_replaces(tmp_path):
-    write(tmp_path, 1)
-    write(tmp_path, 2, 3)
-    assert values(tmp_path) == [1, 2, 3]
-    write(tmp_path, 4, overwrite=True)
-    assert values(tmp_path) == [4]
+def test_append_keeps_and_overwrite_replaces(store):
+    store.write(1)
+    store.write(2, 3)
+    assert store.values() == [1, 2, 3]
+    store.write(4, overwrite=True)
+    assert store.values() == store.all_values() == [4]
 
 
-def test_attempts_that_lost_are_not_published(tmp_path):
-    job = new_job(tmp_path)
-    stage(job, 1)
-    winner = stage(job, 1)
+def test_hive_folders(store):
+    store.write(1, directory="day=2024-01-01/city=x")
+    store.write(2, directory="_day=2")
+    assert store.values() == [1, 2]
+    store.write(3, directory="day=3", overwrite=True)
+    assert store.values() == store.all_values() == [3]
+    assert any(name.startswith("day=3/part-") for name in store.names())
+
+
+def test_attempts_that_lost_are_not_published(store):
+    job = store.job()
+    store.stage(job, 1)
+    winner = store.stage(job, 1)
     job.commit([winner])
-    assert values(tmp_path) == [1]
-    assert staged(tmp_path) == []
+    assert store.values() == store.all_values() == [1]
+    assert store.staged() == []
 
 
-def test_late_attempts_stay_hidden(tmp_path):
-    job = new_job(tmp_path)
-    job.commit([stage(job, 1)])
-    stage(job, 1)
-    assert values(tmp_path) == [1]
-    assert len(staged(tmp_path)) == 1
+@pytest.mark.parametrize("end", ["commit", "abort"])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_task_that_ends_after_its_job_stays_hidden(store, monkeypatch, end, known):
+    store.write(1)
+    job = store.job()
+    winner = store.stage(job, 2)
+    early = job.new_file(0)  # opened before the end, or only after it
+    if end == "commit":
+        job.commit([winner])
+    else:
+        job.abort()
+    path = early if known else job.new_file(0)
+    with contextlib.suppress(FileNotFoundError):  # its folder has been removed
+        write_file(store.filesystem, path, b"9")
+    expected = [1, 2] if end == "commit" else [1]
+    assert store.values() == expected
+    everything_is_stale(monkeypatch)
+    store.job().abort()  # the task may have died before it could remove the file
+    assert store.values() == store.all_values() == expected
+    assert store.staged() == []
 
 
-def test_a_job_goes_to_the_tasks_with_its_id(tmp_path):
-    job = new_job(tmp_path)
+def test_a_task_that_ends_after_its_job_removes_its_file_and_fails(store):
+    job = store.job()
+    job.commit([])
+    path = job.new_file(0)
+    write_file(store.filesystem, path, b"9")
+    with pytest.raises(CommitError, match="the job ended before this task"):
+        job.staged(path, 1)
+    assert store.all_values() == []
+
+
+def test_a_job_goes_to_the_tasks_with_its_id(store):
+    job = store.job()
     copy = pickle.loads(pickle.dumps(job))
     assert copy.staging == job.staging
-    job.commit([stage(copy, 1)])
-    assert values(tmp_path) == [1]
+    job.commit([store.stage(copy, 1)])
+    assert store.values() == [1]
 
 
-@pytest.mark.parametrize("change", [os.unlink, lambda path: os.truncate(path, 5)])
-def test_a_file_that_is_not_as_reported_stops_the_job(tmp_path, change):
-    write(tmp_path, 1)
-    job = new_job(tmp_path, overwrite=True)
-    files = [stage(job, 2), stage(job, 3)]
-    change(Path(job.staging) / files[1].name)
+@pytest.mark.parametrize("content", [None, b"12345"])
+def test_a_file_that_is_not_as_reported_stops_the_job(store, content):
+    store.write(1)
+    job = store.job(overwrite=True)
+    files = [store.stage(job, 2), store.stage(job, 3)]
+    path = f"{store.folder if job.in_place else job.staging}/{files[1].path}"
+    store.filesystem.delete_file(path)
+    if content:
+        write_file(store.filesystem, path, content)
     with pytest.raises(CommitError, match="missing or changed"):
         job.commit(files)
-    assert values(tmp_path) == [1]
-    assert has_marker(tmp_path)
+    assert store.values() == store.all_values() == [1]
+    assert store.has_success()
+
+
+def test_jobs_that_run_at_the_same_time(store):
+    first, second, third = store.job(), store.job(), store.job()
+    files = [store.stage(first, 1), store.stage(second, 2), store.stage(third, 3)]
+    second.commit([files[1]])
+    assert store.values() == [2]
+    third.abort()
+    first.commit([files[0]])
+    assert store.values() == store.all_values() == [1, 2]
+    assert store.staged() == []
+
+
+def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, monkeypatch):
+    dead = store.job()
+    store.stage(dead, 1)
+    running = store.job()
+    late = store.stage(running, 2)
+    store.write(3)
+    assert store.values() == [3]
+    with monkeypatch.context() as patch:
+        everything_is_stale(patch)
+        running.recover()
+    running.commit([late])
+    assert store.values() == store.all_values() == [2, 3]
+    assert store.staged() == []
+    with pytest.raises(CommitError, match="another job has removed"):
+        dead.commit([])
+
+
+def test_overwrite_deletes_nothing_but_parquet_files(store):
+    write_file(store.filesystem, f"{store.folder}/photo.jpg", b"")
+    with pytest.raises(CommitError, match=r"photo\.jpg: overwrite would delete this file"):
+        store.job(overwrite=True)
+    store.job()
+
+
+def test_a_file_is_no_folder(local, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CommitError, match="there is a file where the folder should be"):
+        local.below("file").job()
+
+
+def test_a_new_folder(local, tmp_path):
+    folder = local.below("a/b")
+    Job(folder.filesystem, folder.folder, True).check_folder()
+    assert not (tmp_path / "a").exists()
+    folder.write(1, overwrite=True)
+    assert folder.values() == [1]
+
+
+# --- the summary ---------------------------------------------------------------------------------
+
+def test_the_summary_is_logged_and_can_be_read(store, caplog):
+    caplog.set_level(logging.INFO, "secure_bloom.spark")
+    job = store.job()
+    path = job.new_file(0)
+    write_file(store.filesystem, path, b"12")
+    job.commit([job.staged(path, 10, FilterTotals(2, 1, 300)), store.stage(job, 3)])
+    summary = last_commit(store.folder, store.filesystem)
+    assert (summary.files, summary.rows, summary.bytes) == (2, 11, 3)
+    assert (summary.encrypted_filters, summary.plain_filters, summary.filter_bytes) == (2, 1, 300)
+    assert summary.job == job.id
+    [message] = [record.getMessage() for record in caplog.records]
+    assert '"rows": 11' in message
+
+
+def test_no_summary(local):
+    with pytest.raises(FileNotFoundError):
+        last_commit(local.folder)
+    for content in (b"", b"[]", b"{}"):
+        write_file(local.filesystem, f"{local.folder}/_SUCCESS", content)
+        with pytest.raises(FormatError, match="not the summary"):
+            last_commit(local.folder)
+
+
+# --- commit records ------------------------------------------------------------------------------
+
+def test_a_copy_without_staging_shows_everything(local):
+    local.stage(local.job(), 1)
+    job = local.job()
+    file = local.stage(job, 2)
+    os.rename(f"{job.staging}/{file.path}", f"{local.folder}/{file.path}")
+    assert local.values() == []
+    os.rename(f"{local.folder}/_staging", f"{local.folder}/../moved")
+    assert local.values() == [2]
+
+
+@pytest.mark.parametrize("record", [
+    b"", b"{", b"[]", b'{"version": 2, "files": []}', b'{"version": 1}',
+    b'{"version": 1, "files": [], "new": 1}',
+    CommitRecord(["../other/a.parquet"]).to_bytes(),
+    CommitRecord([], {"/etc/a.parquet": [1, 1]}).to_bytes(),
+    CommitRecord([], stream="../x", batch=1).to_bytes()])
+def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local, record):
+    local.write(1)
+    job = local.job()
+    write_file(local.filesystem, f"{job.staging}/committed", record)
+    before = local.names()
+    with pytest.raises(FormatError, match="cannot be understood"):
+        local.values()
+    with pytest.raises(FormatError, match="cannot be understood"):
+        Job(local.filesystem, local.folder, False).recover()
+    assert local.names() == before
+
+
+def test_a_new_file_with_the_name_of_a_replaced_one_is_visible_and_stays(local):
+    path = f"{local.folder}/people.parquet"
+    write_file(local.filesystem, path, b"1")
+    job = local.job(overwrite=True)
+    faults = Faults(error=Died)
+    job.filesystem = local.with_faults(faults)
+    files = [local.stage(job, 2)]
+    faults.watch = lambda: os.path.exists(f"{job.staging}/committed") and setattr(faults, "at", 0)
+    with pytest.raises(Died):
+        job.commit(files)
+    faults.watch, faults.at = None, None
+    assert (local.values(), local.all_values()) == ([2], [1, 2])
+    write_file(local.filesystem, path, b"33")
+    assert local.values() == [2, 33]
+    local.write(4)
+    assert local.values() == local.all_values() == [2, 4, 33]
+
+
+# --- faults at every operation -------------------------------------------------------------------
+
+def run_with(store, monkeypatch, overwrite, faults):
+    """Commit 3 and 4 to a folder with 1 and 2; whether it returned."""
+    store.write(1, 2, directory="d=1")
+    job = store.job(overwrite)
+    files = [store.stage(job, 3, directory="d=2"), store.stage(job, 4, 1)]
+    store.stage(job, 5, 1)  # an attempt that lost
+    job.filesystem = store.with_faults(faults)
+    try:
+        job.commit(files)
+    except (OSError, Died):
+        return False
+    finally:
+        monkeypatch.undo()
+    return True
+
+
+def number_of_operations(store, monkeypatch, overwrite):
+    faults = Faults()
+    assert run_with(store.below("count"), monkeypatch, overwrite, faults)
+    return faults.count
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_failure_while_publishing_takes_new_files_back(tmp_path, overwrite):
-    write(tmp_path, 1)
-    job = new_job(tmp_path, overwrite, FailingFileSystem().fail_at("move", 2))
-    with pytest.raises(OSError, match="the disk is gone"):
-        job.commit([stage(job, 2), stage(job, 3)])
-    job.remove_staging()
-    assert values(tmp_path) == [1]
-    assert staged(tmp_path) == []
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("error", [OSError, Died])
+def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, overwrite, after,
+                                                          error):
+    if "bucket" in store.folder and not (overwrite and after == (error is OSError)):
+        pytest.skip("the other combinations take a minute more, and go the same ways")
+    old, new = [1, 2], [3, 4] if overwrite else [1, 2, 3, 4]
+    outcomes = set()
+    for at in range(1, number_of_operations(store, monkeypatch, overwrite) + 1):
+        folder = store.below(f"{at}")
+        done = run_with(folder, monkeypatch, overwrite, Faults(at, after, error))
+        seen = folder.values()
+        outcomes.add((done, tuple(seen)))
+        assert seen in (old, new)
+        if done:
+            assert seen == new
+        elif error is OSError:
+            assert seen == folder.all_values() == old
+            assert folder.staged() == []
+        with monkeypatch.context() as patch:
+            everything_is_stale(patch)
+            folder.write(7)  # the next job
+            folder.job().abort()  # an attempt whose file was not there is waited for once
+        assert folder.values() == folder.all_values() == [*seen, 7]
+        assert folder.staged() == []
+        assert folder.has_success()
+    assert {done for done, _ in outcomes} == ({True, False} if error is OSError else {False})
+    assert {seen for _, seen in outcomes} == {tuple(old), tuple(new)}
 
 
-def test_a_failure_while_deleting_old_files_says_which_are_left(tmp_path):
-    write(tmp_path, 1, 2)
-    names = visible(tmp_path)
-    # the first deletion is that of _SUCCESS
-    job = new_job(tmp_path, True, FailingFileSystem().fail_at("delete_file", 2))
-    with pytest.raises(CommitError, match="rows may appear twice") as caught:
-        job.commit([stage(job, 3)])
-    assert names[0] in str(caught.value)
-    assert values(tmp_path) == [1, 3]
-    assert not has_marker(tmp_path)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_reader_at_any_moment_sees_all_or_nothing(store, monkeypatch, overwrite):
+    seen = []
+    faults = Faults(watch=lambda: seen.append(store.values()))
+    assert run_with(store, monkeypatch, overwrite, faults)
+    changes = [value for n, value in enumerate(seen) if n == 0 or seen[n - 1] != value]
+    assert changes == [[1, 2], [3, 4] if overwrite else [1, 2, 3, 4]]
 
 
-def test_staging_of_dead_jobs_is_removed_by_the_next_job_and_of_running_ones_is_not(tmp_path):
-    dead, running = new_job(tmp_path), new_job(tmp_path)
-    stage(dead, 1)
-    late = stage(running, 2)
-    two_days_ago = time.time() - 2 * 86400
-    for folder, _, names in os.walk(dead.staging):
-        for path in [folder, *(os.path.join(folder, name) for name in names)]:
-            os.utime(path, (two_days_ago, two_days_ago))
-    os.utime(running.staging, (two_days_ago, two_days_ago))  # its file is new
-    write(tmp_path, 3)
-    assert not os.path.exists(dead.staging)
-    running.commit([late])
-    assert values(tmp_path) == [2, 3]
+def test_a_commit_while_a_reader_lists_the_folder(store, monkeypatch):
+    outcomes = set()
+    for at in range(12):  # the operation of the reader before which the job commits
+        folder = store.below(f"{at}")
+        folder.write(1, 2)
+        job = folder.job(overwrite=True)
+        files = [folder.stage(job, 3), folder.stage(job, 4)]
+        old = data_files(folder.filesystem, folder.folder)
+        faults, commits = Faults(), [job]
+
+        def commit_once(faults=faults, commits=commits, files=files, at=at):
+            if faults.count == at and commits:
+                commits.pop().commit(files)
+
+        faults.watch = commit_once
+        seen = data_files(folder.with_faults(faults), folder.folder)
+        monkeypatch.undo()
+        if commits:  # the reader was done before
+            break
+        new = data_files(folder.filesystem, folder.folder)
+        assert seen in (old, new)
+        outcomes.add(seen == new)
+    assert True in outcomes
 
 
-def test_overwrite_deletes_nothing_but_parquet_files(tmp_path):
-    (tmp_path / "photo.jpg").write_bytes(b"")
-    with pytest.raises(CommitError, match=r"photo\.jpg: overwrite would delete this file"):
-        new_job(tmp_path, overwrite=True).check_folder()
-    new_job(tmp_path).check_folder()
+# --- batches of a stream -------------------------------------------------------------------------
+
+def commit_batch(store, number, *values, filesystem=None, stream="query"):
+    """The job runs on the store's filesystem, the commit on the other one."""
+    job = store.job()
+    files = [store.stage(job, value) for value in values]
+    job.filesystem = filesystem or job.filesystem
+    return job.commit(files, Batch(stream, number))
 
 
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(CommitError, match="there is a file where the folder should be"):
-        new_job(tmp_path / "file").check_folder()
+def test_a_batch_is_committed_once(store):
+    assert commit_batch(store, 0, 1).rows == 1
+    assert commit_batch(store, 1, 2).rows == 1
+    assert commit_batch(store, 1, 2) is None
+    assert commit_batch(store, 0, 1) is None
+    assert commit_batch(store, 0, 3, stream="other").rows == 1
+    assert store.values() == store.all_values() == [1, 2, 3]
+    assert store.staged() == []
+    assert [name for name in store.names() if name.startswith("_streams/")] == [
+        "_streams/other/0", "_streams/query/1"]
 
 
-def test_a_new_folder(tmp_path):
-    job = new_job(tmp_path / "a" / "b", overwrite=True)
-    job.check_folder()
-    assert not (tmp_path / "a").exists()
-    job.commit([stage(job, 1)])
-    assert values(tmp_path / "a" / "b") == [1]
+@pytest.mark.parametrize("after", [False, True])
+def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):
+    if "bucket" in store.folder and not after:
+        pytest.skip("it takes long, and goes the same ways")
+    for at in range(1, 100):
+        folder = store.below(f"{at}")
+        commit_batch(folder, 0, 1)
+        filesystem = folder.with_faults(Faults(at, after, Died))
+        try:
+            done = commit_batch(folder, 1, 2, filesystem=filesystem) is not None
+        except Died:
+            done = False
+        finally:
+            monkeypatch.undo()
+        commit_batch(folder, 1, 2)
+        assert folder.values() == [1, 2]
+        with monkeypatch.context() as patch:
+            everything_is_stale(patch)
+            assert commit_batch(folder, 1, 2) is None
+            folder.job().abort()
+        assert folder.values() == folder.all_values() == [1, 2]
+        assert folder.staged() == []
+        if done:
+            return
+    pytest.fail("the commit never ended")
+
+
+# --- uploads -------------------------------------------------------------------------------------
+
+def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
+    filesystem, path = s3.filesystem_of(), f"bucket/{tmp_path.name}/a.parquet"
+    table = pa.table({"a": range(1000)})
+
+    def exists():
+        gc.collect()
+        return filesystem.get_file_info(path).type != pa_fs.FileType.NotFound
+
+    with contextlib.suppress(KeyboardInterrupt), \
+            ParquetWriter(path, table.schema, bloom_filters={"a": True},
+                          filesystem=filesystem) as writer:
+        writer.write_table(table)
+        raise KeyboardInterrupt
+    del writer
+    assert not exists()
+    with ParquetWriter(path, table.schema, bloom_filters={"a": True},
+                       filesystem=filesystem) as writer:
+        writer.write_table(table)
+        assert not exists()
+    assert exists()
+    assert writer.filter_totals.plain == 1

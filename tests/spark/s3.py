@@ -1,0 +1,48 @@
+"""An S3 server for tests: moto's, in a process of its own; prints its port."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pyarrow.fs as pa_fs
+
+BUCKET = "bucket"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+               "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+class S3Server:
+    """Runs until ``stop``. Spark's workers get the credentials from the environment."""
+
+    def __init__(self):
+        self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL, text=True)
+        self.address = f"127.0.0.1:{int(self._process.stdout.readline())}"
+        os.environ.update(CREDENTIALS)
+        self.filesystem_of(pa_fs.S3FileSystem, allow_bucket_creation=True).create_dir(BUCKET)
+
+    def filesystem_of(self, cls=pa_fs.S3FileSystem, **options):
+        return cls(region="us-east-1", scheme="http", endpoint_override=self.address, **options)
+
+    def uri(self, path: str) -> str:
+        return (f"s3://{BUCKET}/{path}?region=us-east-1&scheme=http"
+                f"&endpoint_override={self.address}")
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def main():
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app),
+                         threaded=True)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
