@@ -13,11 +13,16 @@ from __future__ import annotations
 
 from secure_bloom.errors import MissingExtraError
 
-__all__ = ["register"]
+__all__ = ["enable_pushdown", "register"]
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
+
+    Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, reading skips
+    row groups as with :func:`enable_pushdown`.
 
     Parameters
     ----------
@@ -30,8 +35,36 @@ def register(spark) -> None:
         If PySpark is not installed, or older than 4.0.
     """
     try:
-        from secure_bloom.spark.source import SecureParquet
+        from secure_bloom.spark.source import SecureParquet as Source
+        if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
+            from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
-    spark.dataSource.register(SecureParquet)
+    spark.dataSource.register(Source)
+
+
+def enable_pushdown(spark) -> None:
+    """Let queries on ``secure_parquet`` skip what cannot match their conditions.
+
+    Sets ``spark.sql.python.filterPushdown.enabled`` for the session, and registers a variant of the
+    format. Spark refuses to read with that variant while the setting is off: to go back, switch it
+    off and call :func:`register`.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+
+    Raises
+    ------
+    MissingExtraError
+        If PySpark is not installed, or older than 4.1, which has no such setting.
+    """
+    try:
+        import secure_bloom.spark.pushdown  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"skipping by conditions needs PySpark 4.1 or newer ({error}): "
+                                'pip install "pyspark>=4.1"') from error
+    spark.conf.set(_PUSHDOWN, "true")
+    register(spark)
