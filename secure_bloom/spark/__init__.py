@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from secure_bloom.errors import MissingExtraError
 
-__all__ = ["enable_pushdown", "register"]
+__all__ = ["enable_pushdown", "load", "register"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -21,8 +21,8 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 def register(spark) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
 
-    Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, reading skips
-    row groups as with :func:`enable_pushdown`.
+    Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
+    :func:`enable_pushdown`.
 
     Parameters
     ----------
@@ -44,8 +44,17 @@ def register(spark) -> None:
     spark.dataSource.register(Source)
 
 
+def load(spark, path: str, filters: list[tuple], **options: str):
+    """See :func:`secure_bloom.spark.filters.load`."""
+    from secure_bloom.spark import filters as module
+    return module.load(spark, path, filters, **options)
+
+
 def enable_pushdown(spark) -> None:
-    """Let queries on ``secure_parquet`` skip what cannot match their conditions.
+    """Let DataFrames with option ``single_use`` skip what the conditions of their query rule out.
+
+    The option is needed because Spark (up to 4.3) applies the conditions of one query to others on
+    the same DataFrame, which would lose rows. :func:`load` has no such restriction.
 
     Sets ``spark.sql.python.filterPushdown.enabled`` for the session, and registers a variant of the
     format. Spark refuses to read with that variant while the setting is off: to go back, switch it

@@ -46,7 +46,8 @@ _MAX_BYTES = "parquet.bloom.filter.max.bytes"
 _KNOWN = ("path", "keyring", "plaintext", "row_group_size", "compression", "parquet.compression",
           *_ENCRYPTION, _ENABLED, _FPP, _MAX_BYTES)
 _KNOWN_FOR_COLUMN = (_ENABLED, _FPP, _NDV)
-_ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions")
+_ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
+                 "filters", "single_use")
 
 _NO_JAVA = "no Java class is used here: remove it, and name a keyring file in option keyring"
 _ADVICE = {

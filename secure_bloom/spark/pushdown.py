@@ -2,6 +2,11 @@
 
 Spark still applies every predicate to the rows itself: here they only serve to skip what cannot
 match.
+
+Spark up to 4.3 remembers one reader for each ``load()``, the one that got predicates last, and
+gives it to everything that uses the DataFrame: a query without conditions, or the other side of a
+union. These would lose rows. Nothing tells a reader who asks, so predicates are used only where the
+user says that there is one use: option ``single_use``.
 """
 
 from __future__ import annotations
@@ -24,8 +29,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.reader import ColumnPredicate, SecureParquetReader
+from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
 _COMPARISONS = {EqualTo: "==", EqualNullSafe: "<=>", LessThan: "<", LessThanOrEqual: "<=",
@@ -48,7 +54,9 @@ class PruningReader(SecureParquetReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Remember the predicates, and leave all of them to Spark as well."""
-        self._predicates = [predicate for one in filters for predicate in column_predicates(one)]
+        if self._folder.options.single_use:
+            self._predicates += [predicate for one in filters
+                                 for predicate in column_predicates(one)]
         return filters
 
 

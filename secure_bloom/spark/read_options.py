@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from secure_bloom.spark.filters import ColumnPredicate, parse_filters
 from secure_bloom.spark.options import OptionError, _boolean, _number
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -27,6 +28,10 @@ class ReadOptions:
         only others have are left out. None: likewise, but such a column is an error.
     split_bytes, open_cost_bytes, min_partitions : int
         See :func:`secure_bloom.spark.splits.divide`.
+    filters : tuple of ColumnPredicate
+        What holds for all rows that are wanted.
+    single_use : bool
+        Whether the DataFrame is used once, so that conditions that Spark hands over may be used.
     """
 
     columns: tuple[str, ...] | None = None
@@ -34,6 +39,8 @@ class ReadOptions:
     split_bytes: int = 128 * 2**20
     open_cost_bytes: int = 4 * 2**20
     min_partitions: int = 1
+    filters: tuple[ColumnPredicate, ...] = ()
+    single_use: bool = False
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -49,7 +56,9 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         split_bytes=_size(options, "split_bytes", ReadOptions.split_bytes, 1),
         open_cost_bytes=_size(options, "open_cost_bytes", ReadOptions.open_cost_bytes, 0),
         min_partitions=_number(options, "min_partitions", os.cpu_count() or 1,
-                               lambda number: number > 0, "at least 1"))
+                               lambda number: number > 0, "at least 1"),
+        filters=parse_filters(options.get("filters")),
+        single_use=_boolean(options, "single_use", False))
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -3,55 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
-from secure_bloom.errors import UnsupportedError, located
+from secure_bloom.errors import ColumnError, UnsupportedError, located
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.predicates import Predicate
 from secure_bloom.reader import ParquetFile, Pruned
 from secure_bloom.spark import partitions as hive
 from secure_bloom.spark.conform import conform, find_name
+from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
 from secure_bloom.spark.report import TaskReport, log
 from secure_bloom.spark.schema import arrow_schema
-from secure_bloom.spark.splits import FileRange, divide
+from secure_bloom.spark.splits import DataFile, FileRange, divide
 from secure_bloom.spark.values import same_values
 
 _BATCH_ROWS = 10_000  # as Spark's own batches have by default
 
 
-@dataclass(frozen=True)
-class ColumnPredicate:
-    """A predicate on a column of the DataFrame, or on a field of a struct.
+class ReadTask(InputPartition):
+    """The ranges of files that a task reads, and which columns are in the paths of these files.
 
-    A row for which it does not hold is not wanted by Spark, so a row group may be skipped if it
-    holds for none of its rows.
+    Whatever ``partitions`` finds out has to be here: Spark pickles the reader before it calls it.
+
+    Attributes
+    ----------
+    ranges : list of FileRange
+    places : dict of str to int
+        For each column of the schema that is a partition column, its place in the path.
     """
 
-    path: tuple[str, ...]
-    op: str
-    value: object = None
-
-    @property
-    def allows_null(self) -> bool:
-        """Whether it holds for null."""
-        return self.op == "is null" or (self.op == "<=>" and self.value is None)
-
-    def on(self, path: str) -> Predicate:
-        """The same on the column of a file."""
-        return Predicate(path, self.op, self.value)
-
-
-class ReadTask(InputPartition):
-    """The ranges of files that a task reads."""
-
-    def __init__(self, ranges: list[FileRange]):
+    def __init__(self, ranges: list[FileRange], places: dict[str, int]):
         super().__init__(None)
         self.ranges = ranges
+        self.places = places
 
 
 class SecureParquetReader(DataSourceReader):
@@ -74,8 +61,7 @@ class SecureParquetReader(DataSourceReader):
         self._schema = arrow_schema(schema)
         self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
                                        and folder.options.columns is None)
-        self._predicates: list[ColumnPredicate] = []
-        self._partition_columns: dict[str, int] = {}  # column of the schema -> place in the path
+        self._predicates = [self._located(predicate) for predicate in folder.options.filters]
         if folder.options.columns is not None:
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
@@ -85,11 +71,9 @@ class SecureParquetReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """What each task reads; files that partition values rule out are left out."""
         listing = self._folder.list()
-        for position, name in enumerate(listing.partition_columns):
-            found = find_name(name, self._schema.names)
-            if found is not None:
-                self._partition_columns[found] = position
-        files = [file for file in listing.files if self._may_match(file)]
+        places = {found: place for place, name in enumerate(listing.partition_columns)
+                  if (found := find_name(name, self._schema.names)) is not None}
+        files = [file for file in listing.files if self._may_match(file, places)]
         options = self._folder.options
         tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
         total, kept = (sum(file.size for file in some) for some in (listing.files, files))
@@ -98,55 +82,63 @@ class SecureParquetReader(DataSourceReader):
             {"tasks": len(tasks), "total_files": len(listing.files), "total_bytes": total,
              "skipped_by_partition_files": len(listing.files) - len(files),
              "skipped_by_partition_bytes": total - kept})
-        return [ReadTask(ranges) for ranges in tasks]
+        return [ReadTask(ranges, places) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, in batches as Spark has them."""
         report = TaskReport()
         try:
             for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
-                for batch in self._read_range(part, report):
+                for batch in self._read_range(part, partition.places, report):
                     report.rows_read += batch.num_rows
                     yield batch
         finally:
             report.log()
 
-    def _may_match(self, file) -> bool:
-        for predicate in self._predicates:
-            position = self._partition_columns.get(predicate.path[0])
-            if position is None:
-                continue
-            value = self._partition_scalar(file, predicate.path[0], position)
-            if not hive.may_hold(predicate.on(predicate.path[0]), value):
-                return False
-        return True
+    def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
+        """The same with the names of the schema: a dotted name may mean a field of a struct."""
+        [name] = predicate.path
+        found = find_name(name, self._schema.names)
+        path = (found,) if found else tuple(name.split("."))
+        first = find_name(path[0], self._schema.names)
+        if first is None:
+            raise ColumnError("option filters: there is no such column", column=name)
+        return ColumnPredicate((first, *path[1:]), predicate.op, predicate.value)
 
-    def _partition_scalar(self, file, column: str, position: int) -> pa.Scalar:
-        with located(file=file.path, column=column):
-            return hive.partition_scalar(file.partition[position], self._schema.field(column).type)
+    def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
+        values = self._partition_values(file, places)
+        return all(hive.may_hold(predicate.on(column), values[column])
+                   for predicate in self._predicates if (column := predicate.path[0]) in values)
 
-    def _read_range(self, part: FileRange, report: TaskReport) -> Iterator[pa.RecordBatch]:
+    def _partition_values(self, file: DataFile, places: dict[str, int]) -> dict[str, pa.Scalar]:
+        values = {}
+        for column, place in places.items():
+            with located(file=file.path, column=column):
+                values[column] = hive.partition_scalar(file.partition[place],
+                                                       self._schema.field(column).type)
+        return values
+
+    def _read_range(self, part: FileRange, places: dict[str, int],
+                    report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
         with self._folder.open(path) as file, located(file=path):
+            constants = self._partition_values(part.file, places)
+            names = self._names(file, constants)
             groups = part.row_groups(file.footer)
-            names = self._names(file)
             after_statistics, kept = self._prune(file, names, groups)
             report.add(file.footer, groups, after_statistics, kept)
-            constants = {name: self._partition_scalar(part.file, name, position)
-                         for name, position in self._partition_columns.items()}
             columns = [name for name in names.values() if name is not None]
             for batch in file.iter_batches(columns, kept, _BATCH_ROWS):
                 yield self._conform(batch, names, constants)
 
-    def _names(self, file: ParquetFile) -> dict[str, str | None]:
+    def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
         """For each column of the schema that is not in the path, its name in a file."""
         present = list(dict.fromkeys(leaf.parts[0] for leaf in file.columns))
         names = {name: find_name(name, present) for name in self._schema.names
-                 if name not in self._partition_columns}
+                 if name not in constants}
         if self._refuses_other_columns:
             for name in present:
-                if name not in names.values() and find_name(
-                        name, list(self._partition_columns)) is None:
+                if name not in names.values() and find_name(name, list(constants)) is None:
                     raise UnsupportedError(
                         "the first file, whose schema was taken, does not have this column; set "
                         "option mergeSchema to true (all columns of all files) or false (those of "
@@ -158,8 +150,8 @@ class SecureParquetReader(DataSourceReader):
         found = []
         for predicate in self._predicates:
             column = predicate.path[0]
-            if column in self._partition_columns:
-                continue
+            if column not in names:
+                continue  # in the path
             if names[column] is None and not predicate.allows_null:
                 return Pruned([], [])  # the file lacks the column: all rows are null
             leaf = names[column] and find_leaf(file, (names[column], *predicate.path[1:]))
@@ -168,10 +160,13 @@ class SecureParquetReader(DataSourceReader):
                 found.append(predicate.on(leaf.path))
         return file.pruned([found], groups) if found and groups else Pruned(groups, groups)
 
-    def _type_of(self, path: tuple[str, ...]):
+    def _type_of(self, path: tuple[str, ...]) -> DataType | None:
         type_ = self._types
         for name in path:
-            type_ = type_[name].dataType
+            found = find_name(name, type_.names) if isinstance(type_, StructType) else None
+            if found is None:
+                return None
+            type_ = type_[found].dataType
         return type_
 
     def _conform(self, batch: pa.RecordBatch, names: dict[str, str | None],
