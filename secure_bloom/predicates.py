@@ -1,8 +1,9 @@
 """Row filters in pyarrow's disjunctive normal form, and what a Bloom filter can say about them.
 
 A filter is a list of predicates ``(column, op, value)`` that are all to hold, or a list of such
-lists of which one is to hold. A Bloom filter answers ``=``, ``==`` and ``in``; every other
-predicate may hold anywhere, as far as it can tell.
+lists of which one is to hold. To pyarrow's operators come ``<=>``, equality for which null equals
+null, and ``is null`` and ``is not null``, whose value is None. A Bloom filter answers ``=``,
+``==``, ``<=>`` and ``in``; every other predicate may hold anywhere, as far as it can tell.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow.compute as pc
 
 from secure_bloom.probes import with_nanoseconds
 
-OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
+OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
+             "is not null")
 
 
 class Predicate(NamedTuple):
@@ -31,7 +33,7 @@ class Predicate(NamedTuple):
     @property
     def probes(self) -> list | None:
         """The values of which one must be present for the predicate to hold; None if unknown."""
-        if self.op in ("=", "=="):
+        if self.op in ("=", "==") or (self.op == "<=>" and self.value is not None):
             return [self.value]
         return list(self.value) if self.op == "in" else None
 
@@ -59,6 +61,8 @@ def _predicate(part) -> Predicate:
     column, op, value = part
     if op not in OPERATORS:
         raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
+    if op in ("is null", "is not null") and value is not None:
+        raise ValueError(f"the operator {op!r} takes None as its value")
     if op in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
@@ -127,5 +131,11 @@ def _comparison(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
             return field >= value
         case "in":
             return field.isin(value)
+        case "is null":
+            return field.is_null()
+        case "is not null":
+            return field.is_valid()
+        case "<=>":
+            return field.is_null() if value is None else (field == value) & field.is_valid()
         case _:
             return ~field.isin(value)

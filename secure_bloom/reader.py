@@ -5,10 +5,11 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from secure_bloom import predicates
+from secure_bloom import predicates, statistics
 from secure_bloom.encryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
     AuthenticationError,
@@ -42,6 +43,13 @@ from secure_bloom.probes import as_arrays
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
 _FIRST_READ = 64 * 1024  # enough for most footers
+
+
+class Pruned(NamedTuple):
+    """Row groups in which a filter may hold: as far as statistics tell, and in the end."""
+
+    by_statistics: list[int]
+    kept: list[int]
 
 
 @dataclass(frozen=True)
@@ -185,10 +193,14 @@ class ParquetFile:
             False: the value is certainly not there. True where a row group has no filter, or one
             of an unknown kind.
         """
+        return self._might_contain(column, values, range(self.num_row_groups))
+
+    def _might_contain(self, column: str, values, row_groups: Iterable[int]) -> np.ndarray:
+        """The same; the filters of other row groups are not read."""
         leaf = self._column(column)
         arrays = as_arrays(values)
         answers = np.ones((self.num_row_groups, sum(map(len, arrays))), dtype=bool)
-        for row_group in range(self.num_row_groups):
+        for row_group in row_groups:
             try:
                 filter_ = self._read_filter(row_group, leaf)
             except UnsupportedError:
@@ -198,19 +210,49 @@ class ParquetFile:
         return answers
 
     def prune(self, filters) -> list[int]:
-        """The row groups that may hold rows for these filters, as far as Bloom filters tell.
+        """The row groups that may hold rows for these filters.
+
+        Statistics are asked first, which costs nothing, then the Bloom filters of the row groups
+        that are left.
 
         Parameters
         ----------
         filters : list of tuple, or list of list of tuple
             pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one is
-            to hold. Predicates other than ``=``, ``==`` and ``in`` skip nothing.
+            to hold. The operators are those of :mod:`secure_bloom.predicates`.
         """
-        return predicates.surviving(predicates.normalize(filters), self.num_row_groups,
-                                    self.might_contain)
+        return self.pruned(predicates.normalize(filters)).kept
+
+    def pruned(self, alternatives: list[list[predicates.Predicate]],
+               row_groups: Iterable[int] | None = None, ignored: Collection[str] = ()) -> Pruned:
+        """What is left of some row groups for a normalized filter, step by step.
+
+        Predicates on the ``ignored`` columns rule nothing out.
+        """
+        groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
+        leaves = {leaf.path: leaf for leaf in self.columns if leaf.path not in ignored}
+
+        def may_hold(predicate: predicates.Predicate, group: int) -> bool:
+            leaf = leaves.get(predicate.column)
+            if leaf is None:
+                return True
+            with located(file=self.name):
+                found = self._footer.row_groups[group][leaf.ordinal].statistics
+            return statistics.may_hold(predicate, found, leaf)
+
+        def ask(column: str, values: list) -> np.ndarray:
+            if column in ignored:
+                return np.ones((self.num_row_groups, len(values)), dtype=bool)
+            return self._might_contain(column, values, by_statistics)
+
+        by_statistics = [group for group in groups
+                         if any(all(may_hold(predicate, group) for predicate in alternative)
+                                for alternative in alternatives)]
+        by_filters = predicates.surviving(alternatives, self.num_row_groups, ask)
+        return Pruned(by_statistics, sorted(set(by_statistics) & set(by_filters)))
 
     def read(self, columns: list[str] | None = None, filters=None) -> pa.Table:
-        """Read rows; row groups that the Bloom filters rule out are not touched.
+        """Read rows; row groups that statistics or Bloom filters rule out are not touched.
 
         Parameters
         ----------
@@ -231,6 +273,41 @@ class ParquetFile:
             for part in self.fragment_for(alternatives).split_by_row_group():
                 yield to_table([part], schema, columns, alternatives)
 
+    def iter_batches(self, columns: list[str] | None = None,
+                     row_groups: Iterable[int] | None = None,
+                     batch_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """The rows of some row groups in small batches, of which one at a time is decoded.
+
+        Parameters
+        ----------
+        columns : list of str, optional
+            Names of top-level columns. Default: all.
+        row_groups : iterable of int, optional
+            Default: all.
+        batch_rows : int
+            Rows of a batch, at most.
+
+        Notes
+        -----
+        INT96 timestamps come in microseconds, in which they fit for all years.
+        """
+        groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
+        if not groups:
+            return
+        place, properties = self._for_pyarrow
+        source = place["file"] if "filesystem" not in place \
+            else place["filesystem"].open_input_file(place["file"])
+        with pyarrow_errors(self.name, self._keys):
+            try:
+                file = pq.ParquetFile(source, decryption_properties=properties,
+                                      coerce_int96_timestamp_unit="us")
+                yield from file.iter_batches(batch_rows, groups, columns, use_threads=False)
+            except pa.ArrowInvalid as error:
+                raise FormatError("pyarrow cannot read the pages") from error
+            finally:
+                if "filesystem" in place:
+                    source.close()
+
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None,
                      partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment:
@@ -245,13 +322,9 @@ class ParquetFile:
         fragment = format_.make_fragment(**place, partition_expression=partition)
         if alternatives is None:
             return fragment
-        own = {leaf.path for leaf in self.columns} - set(partition_columns)
-
-        def ask(column: str, values) -> np.ndarray:
-            return self.might_contain(column, values) if column in own \
-                else np.ones((self.num_row_groups, len(values)), dtype=bool)
-
-        row_groups = predicates.surviving(alternatives, self.num_row_groups, ask)
+        own = {leaf.path for leaf in self.columns}
+        absent = {p.column for alternative in alternatives for p in alternative} - own
+        row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
         try:
             # Not an argument of make_fragment, which would mix up their order.
             return fragment.subset(row_group_ids=row_groups)

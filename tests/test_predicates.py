@@ -29,11 +29,12 @@ def test_filters_are_normalized(filters, expected):
     ([], TypeError), (None, TypeError), ("a == 1", TypeError), (("a", "==", 1), TypeError),
     (pc.field("a") == 1, TypeError), ([("a", "==")], TypeError), ([(1, "==", 1)], TypeError),
     ([("a", "==", 1), "b"], TypeError), ([[("a", "==", 1)], [("b",)]], TypeError),
-    ([("a", "===", 1)], ValueError), ([("a", "like", "x")], ValueError),
+    ([("a", "is null", 1)], ValueError), ([("a", "===", 1)], ValueError),
+    ([("a", "like", "x")], ValueError),
     ([("a", "in", "text")], TypeError), ([("a", "in", b"raw")], TypeError),
     ([("a", "in", 5)], TypeError), ([("a", "not in", None)], TypeError), ([[]], TypeError),
     ([[("a", "==", 1)], []], TypeError),
-], ids=range(17))
+], ids=range(18))
 def test_what_is_no_filter_is_refused(filters, error):
     with pytest.raises(error):
         normalize(filters)
@@ -42,7 +43,8 @@ def test_what_is_no_filter_is_refused(filters, error):
 @pytest.mark.parametrize("op", OPERATORS)
 def test_only_equality_has_probes(op):
     value = [1, 2] if "in" in op else 1
-    expected = {"=": [1], "==": [1], "in": [1, 2]}.get(op)
+    expected = {"=": [1], "==": [1], "<=>": [1], "in": [1, 2]}.get(op)
+    assert Predicate("a", "<=>", None).probes is None
     assert Predicate("a", op, value).probes == expected
 
 
@@ -136,7 +138,9 @@ TABLE = pa.table({"a": [1, 2, 3, None], "s": [{"x": "u"}, {"x": "v"}, None, {"x"
     ([("a", ">", 1), ("a", "<", 3)], [2]), ([[("a", "==", 1)], [("a", "==", 3)]], [1, 3]),
     ([("s.x", "==", "v")], [2]), ([("s.x", "==", pa.scalar(None, pa.large_string()))], []),
     ([("s.x", "in", ["v", pa.scalar(None, pa.large_string())])], [2, 3, None]),
-    ([("d.t", "==", 2)], [3, None]),
+    ([("d.t", "==", 2)], [3, None]), ([("a", "is null", None)], [None]),
+    ([("a", "is not null", None)], [1, 2, 3]), ([("a", "<=>", None)], [None]),
+    ([("a", "<=>", 2)], [2]), ([("s.x", "is null", None)], [3, None]),
 ])
 def test_expressions_select_rows(filters, rows):
     """Typed nulls of another width than the column's crash pyarrow 26 if they reach it."""

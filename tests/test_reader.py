@@ -139,7 +139,8 @@ PRUNED = [
     ([("a", "in", [5, 118, 700])], [0, 3]),
     ([("a", "in", [])], []),
     ([("a", "==", None)], [0, 1, 2, 3]),
-    ([("a", ">", 100)], [0, 1, 2, 3]),
+    ([("a", ">", 100)], [3]),
+    ([("a", "<", 30)], [0]),
     ([("city", "==", "city 4"), ("real", "==", 22.0)], [1]),
     ([("city", "==", "city 4"), ("a", ">=", 47)], [1]),
     ([("city", "==", "city 4"), ("a", "==", 5)], []),
@@ -164,6 +165,17 @@ def test_pruning_and_reading(opened, filters, row_groups):
     parts = list(opened.iter_tables(filters=filters))
     assert len(parts) == len(row_groups)
     assert pa.concat_tables([expected.slice(0, 0), *parts]).equals(expected)
+
+
+def test_batches(opened):
+    batches = list(opened.iter_batches(batch_rows=7))
+    assert max(batch.num_rows for batch in batches) <= 7
+    assert pa.Table.from_batches(batches).equals(TABLE)
+    some = pa.Table.from_batches(opened.iter_batches(["city"], [1, 3]))
+    assert some.equals(pa.concat_tables([TABLE.slice(30, 30), TABLE.slice(90, 30)])
+                       .select(["city"]).combine_chunks())
+    assert sum(batch.num_rows for batch in opened.iter_batches([])) == 120
+    assert list(opened.iter_batches(row_groups=[])) == []
 
 
 def test_reading_everything(opened):

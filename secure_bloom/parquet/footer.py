@@ -55,15 +55,17 @@ _COLUMN_CHUNK_LAYOUT = {3: _COLUMN_META_LAYOUT, 8: {1: {}, 2: {}}}
 _FILE_META_LAYOUT = {
     2: [SCHEMA_ELEMENT_LAYOUT],
     4: [{1: [_COLUMN_CHUNK_LAYOUT]}],
+    7: [{}],
     8: _ALGORITHM_LAYOUT,
 }
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
-_COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 7, 9, 11  # ColumnMetaData
-_BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
+_NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
+_STATISTICS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 14, 15  # likewise
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
-_ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # FileMetaData
+_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # FileMetaData
+_TYPE_ORDER = 1  # ColumnOrder
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,25 @@ class EncryptionAlgorithm:
             raise FormatError("the encryption algorithm is malformed")
         return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
                    bool(fields.get_bool(3)))
+
+
+@dataclass(frozen=True)
+class RawStatistics:
+    """What a footer says about the values of a column chunk; None where it says nothing.
+
+    Attributes
+    ----------
+    num_values : int or None
+        Values, nulls included.
+    null_count : int or None
+    minimum, maximum : bytes or None
+        In plain encoding. Bounds: no value is outside, but they need not be values themselves.
+    """
+
+    num_values: int | None = None
+    null_count: int | None = None
+    minimum: bytes | None = None
+    maximum: bytes | None = None
 
 
 class Footer:
@@ -160,6 +181,17 @@ class Footer:
     def row_group_num_rows(self, row_group: int) -> int:
         """Rows in a row group."""
         return _structs(self._file_meta, 4)[row_group].get_int(3) or 0
+
+    def row_group_num_bytes(self, row_group: int) -> int:
+        """Bytes of the pages of a row group as stored, as far as the footer says."""
+        group = _structs(self._file_meta, 4)[row_group]
+        return max(group.get_int(6) or group.get_int(2) or 0, 0)
+
+    def has_defined_order(self, column: LeafColumn) -> bool:
+        """Whether minimum and maximum of a column follow the order that its type defines."""
+        orders = _structs(self._file_meta, _COLUMN_ORDERS)
+        return column.ordinal < len(orders) \
+            and orders[column.ordinal].get(_TYPE_ORDER) is not None
 
     @property
     def footer_key_metadata(self) -> bytes | None:
@@ -351,6 +383,25 @@ class ColumnChunk:
         starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
         start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
         return (start, length) if start and length else None
+
+    @property
+    def statistics(self) -> RawStatistics:
+        """What the footer says about the values; empty without the column's key.
+
+        Only the fields whose order is defined: ``min`` and ``max`` of old writers are ignored.
+        """
+        try:
+            meta = self._metadata()
+        except KeyNotFoundError:
+            return RawStatistics()
+        with located(**self.place):
+            raw = meta.get(_STATISTICS)
+            if not isinstance(raw, bytes):
+                return RawStatistics(meta.get_int(_NUM_VALUES))
+            found, _ = thrift.decode(raw, {})
+            bounds = (found.get_binary(6), found.get_binary(5)) \
+                if self._footer.has_defined_order(self.column) else ()
+            return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""

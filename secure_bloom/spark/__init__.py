@@ -15,11 +15,16 @@ from secure_bloom.errors import MissingExtraError
 from secure_bloom.spark.commit import CommitSummary, read_summary
 from secure_bloom.spark.options import locate
 
-__all__ = ["last_commit", "register"]
+__all__ = ["enable_pushdown", "last_commit", "load", "register"]
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
+
+    Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
+    :func:`enable_pushdown`.
 
     Parameters
     ----------
@@ -32,11 +37,48 @@ def register(spark) -> None:
         If PySpark is not installed, or older than 4.0.
     """
     try:
-        from secure_bloom.spark.source import SecureParquet
+        from secure_bloom.spark.source import SecureParquet as Source
+        if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
+            from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
-    spark.dataSource.register(SecureParquet)
+    spark.dataSource.register(Source)
+
+
+def load(spark, path: str, filters: list[tuple], **options: str):
+    """See :func:`secure_bloom.spark.filters.load`."""
+    from secure_bloom.spark import filters as module
+    return module.load(spark, path, filters, **options)
+
+
+def enable_pushdown(spark) -> None:
+    """Let DataFrames with option ``single_use`` skip what the conditions of their query rule out.
+
+    The option is needed because Spark (up to 4.3) applies the conditions of one query to others on
+    the same DataFrame, which would lose rows. :func:`load` has no such restriction.
+
+    Sets ``spark.sql.python.filterPushdown.enabled`` for the session, and registers a variant of the
+    format. Spark refuses to read with that variant while the setting is off: to go back, switch it
+    off and call :func:`register`.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+
+    Raises
+    ------
+    MissingExtraError
+        If PySpark is not installed, or older than 4.1, which has no such setting.
+    """
+    try:
+        import secure_bloom.spark.pushdown  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"skipping by conditions needs PySpark 4.1 or newer ({error}): "
+                                'pip install "pyspark>=4.1"') from error
+    spark.conf.set(_PUSHDOWN, "true")
+    register(spark)
 
 
 def last_commit(path, filesystem=None) -> CommitSummary:

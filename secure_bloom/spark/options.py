@@ -61,6 +61,8 @@ _KNOWN = ("path", "keyring", PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES, BL
           PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER,
           *OTHER_NAMES)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
+_ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
+                 "filters", "single_use")
 
 _NO_JAVA = "no Java class is used here: remove it, and name a keyring file in option keyring"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
@@ -87,20 +89,28 @@ class OptionError(SecureBloomError, ValueError):
         super().__init__(f"option {option}: {message}" if option else message, **where)
 
 
-def check_names(options: Iterable[str]) -> None:
-    """Raise OptionError if there is an option that nobody would look at. Tells no values."""
+def check_names(options: Iterable[str], *, reading: bool = False) -> None:
+    """Raise OptionError if there is an option that nobody would look at. Tells no values.
+
+    The options of a write may also be given to a read, those of a read not to a write.
+    """
     for name in options:
         base, hash_, column = name.partition("#")
+        if name in _ONLY_READING:
+            if reading:
+                continue
+            raise OptionError("it is for reading only: remove it", option=name)
         if name in _KNOWN or (base in _KNOWN_FOR_COLUMN and column):
             continue
         if base in _KNOWN and hash_:
             raise OptionError("it is for the whole file, not for one column: remove the part from "
                               "# on" if column else "the column is missing after #", option=name)
-        raise OptionError(_ADVICE.get(base) or _similar(base), option=name)
+        raise OptionError(_ADVICE.get(base) or _similar(base, reading), option=name)
 
 
-def _similar(name: str) -> str:
-    known = sorted({*_KNOWN, *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path"})
+def _similar(name: str, reading: bool) -> str:
+    known = sorted({*_KNOWN, *(_ONLY_READING if reading else ()),
+                    *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path"})
     close = difflib.get_close_matches(name, known, n=1)
     return (f"unknown; did you mean {close[0]}?" if close
             else f"unknown, and so refused; there are: {', '.join(known)}")
@@ -150,7 +160,8 @@ def _without_file_scheme(path: str) -> str:
 
 # --- values --------------------------------------------------------------------------------------
 
-def boolean(options: Mapping[str, str], name: str, default: bool = False) -> bool:
+def boolean(options: Mapping[str, str], name: str,
+            default: bool | None = False) -> bool | None:
     """``true`` or ``false``."""
     if name not in options:
         return default

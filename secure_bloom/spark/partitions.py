@@ -1,116 +1,102 @@
-"""Hive folders: ``column=value``, as Spark names them. Nothing here needs Spark."""
+"""Hive partitions: the columns that stand in the names of folders, such as ``day=2024-01-31``."""
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt
+from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+)
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.predicates import Predicate
 
-NULL = "__HIVE_DEFAULT_PARTITION__"
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
-_ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
+
+def partition_values(relative: str) -> dict[str, str | None]:
+    """The partition columns in the path of a file below its folder, and their values as text."""
+    pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
+    return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in pairs}
 
 
-def escape(text: str) -> str:
-    """A name or value as Spark writes it in a path.
+def infer_type(values: Iterable[str | None]) -> DataType:
+    """The type that Spark infers for a partition column, except for timestamps: string.
 
-    Raises
-    ------
-    UnsupportedError
-        If no path can hold it.
+    What a timestamp without a zone means depends on the session, which nobody tells us.
     """
-    if "\0" in text:
-        raise UnsupportedError("a text with a NUL character cannot be the name of a folder")
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+    texts = {value for value in values if value is not None}
+    if not texts:
+        return StringType()
+    if all(map(_INTEGER.fullmatch, texts)):
+        widest = max((abs(int(text) + (int(text) < 0)) for text in texts), default=0)
+        if widest < 2**63:
+            return IntegerType() if widest < 2**31 else LongType()
+        return DecimalType(len(str(widest)), 0) if widest < 10**38 else DoubleType()
+    if all(map(_NUMBER.fullmatch, texts)):
+        return DoubleType()
+    return DateType() if all(map(_is_date, texts)) else StringType()
 
 
-def folder_names(name: str, values: pa.Array) -> list[str]:
-    """``name=value`` for each value; null and the empty text have a name of their own.
+def _is_date(text: str) -> bool:
+    try:
+        return bool(_DATE.fullmatch(text) and datetime.date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def partition_scalar(text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """A partition value as a value of its column.
 
     Raises
     ------
     UnsupportedError
-        If a value cannot be told from another, or stand in a path.
+        If the text is no value of this type.
     """
     try:
-        return [f"{escape(name)}={escape(text) if text else NULL}" for text in _texts(values)]
-    except UnsupportedError as error:
-        error.column = name
-        raise
+        if text is not None and pa.types.is_integer(type_) and _INTEGER.fullmatch(text):
+            return pa.scalar(int(text), type_)
+        return pa.array([text], pa.string()).cast(type_)[0]
+    except (pa.ArrowException, OverflowError):
+        raise UnsupportedError(f"a value in the path is no {type_}; say another type in "
+                               ".schema(...)") from None
 
 
-def _texts(values: pa.Array) -> list[str | None]:
-    type_ = values.type
-    if pa.types.is_date32(type_):
-        days = values.cast(pa.int32()).to_pylist()
-        return [None if day is None else _date(day) for day in days]
-    found = values.to_pylist()
-    if pa.types.is_boolean(type_):
-        return [None if value is None else str(value).lower() for value in found]
-    if pa.types.is_decimal(type_):
-        return [None if value is None else f"{value:f}" for value in found]
-    if NULL in found:
-        raise UnsupportedError(f"the text {NULL} means null in a folder's name; change the value")
-    return [None if value is None else str(value) for value in found]
+_COMPARE = {"=": eq, "==": eq, "<=>": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def _date(day: int) -> str:
-    text = str(np.datetime64(day, "D"))  # datetime.date ends at the year 9999
-    year, rest = text.lstrip("-").split("-", 1)
-    sign = "-" if text.startswith("-") else "+" if len(year) > 4 else ""
-    return f"{sign}{year.zfill(4)}-{rest}"
+def may_hold(predicate: Predicate, value: pa.Scalar) -> bool:
+    """Whether a predicate may hold for the rows of a partition."""
+    op, asked = predicate.op, predicate.value
+    if op in ("is null", "is not null") or (op == "<=>" and asked is None):
+        return value.is_valid == (op == "is not null")
+    if op not in (*_COMPARE, "in"):
+        return True
+    if not value.is_valid:
+        return False
+    own = value.as_py()
+    if op == "in":
+        return any(_holds(eq, own, one) for one in asked)
+    return _holds(_COMPARE[op], own, asked)
 
 
-class Partitioner:
-    """Divides rows by the values of some columns, which are then in the path only.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Top-level columns; without any, all rows go to folder "".
-    """
-
-    def __init__(self, names: tuple[str, ...]):
-        self._names = names
-
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of a batch by folder, in their order."""
-        if not batch.num_rows:
-            return
-        if not self._names:
-            yield "", batch
-            return
-        row_folders, folders = self._folders(batch)
-        rest = batch.drop_columns(list(self._names))
-        if len(folders) == 1:
-            yield folders[0], rest
-            return
-        order = np.argsort(row_folders, kind="stable")
-        ends = np.cumsum(np.bincount(row_folders, minlength=len(folders)))
-        for folder, start, end in zip(folders, [0, *ends[:-1]], ends, strict=True):
-            yield folder, rest.take(pa.array(order[start:end]))
-
-    def _folders(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
-        """For each row the number of its folder, and the folders."""
-        number = np.zeros(batch.num_rows, np.int64)
-        folders = [""]
-        for name in self._names:
-            encoded = batch.column(name).dictionary_encode(null_encoding="encode")
-            texts = folder_names(name, encoded.dictionary)
-            both = number * len(texts) + encoded.indices.to_numpy()
-            present, number = np.unique(both, return_inverse=True)
-            folders = [f"{folders[i // len(texts)]}/{texts[i % len(texts)]}".lstrip("/")
-                       for i in present.tolist()]
-        return _merge_same(number, folders)
-
-
-def _merge_same(number: np.ndarray, folders: list[str]) -> tuple[np.ndarray, list[str]]:
-    """Null and "" are two values with one folder."""
-    different = {folder: position for position, folder in enumerate(dict.fromkeys(folders))}
-    if len(different) < len(folders):
-        number = np.array([different[folder] for folder in folders])[number]
-    return number, list(different)
+def _holds(compare, own, asked) -> bool:
+    # Of other types nothing is certain: floats have NaN, timestamps have zones.
+    if type(own) is not type(asked) or type(own) not in (int, str, datetime.date, Decimal, bool):
+        return True
+    return compare(own, asked)

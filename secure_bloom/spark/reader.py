@@ -1,144 +1,197 @@
-"""Reading: one partition for each file, row group by row group."""
+"""Reading: the driver lists and divides, tasks open footers, skip row groups and read the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
-from secure_bloom.dataset import data_files
-from secure_bloom.errors import KeyNotFoundError, UnsupportedError, located
-from secure_bloom.keys import Keyring
-from secure_bloom.keys.retrieval import key_retriever
-from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.options import check_names, keyring_path, locate
-from secure_bloom.spark.schema import arrow_schema, spark_schema
+from secure_bloom.errors import ColumnError, UnsupportedError, located
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import ParquetFile, Pruned
+from secure_bloom.spark import partitions as hive
+from secure_bloom.spark.conform import conform, find_name
+from secure_bloom.spark.filters import ColumnPredicate
+from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.report import TaskReport, log
+from secure_bloom.spark.schema import arrow_schema
+from secure_bloom.spark.splits import DataFile, FileRange, divide
+from secure_bloom.spark.values import same_values
 
 _BATCH_ROWS = 10_000  # as Spark's own batches have by default
 
 
-class Folder:
-    """The files behind a path, and how to open them. Pickled without any key.
+class ReadTask(InputPartition):
+    """The ranges of files that a task reads, and which columns are in the paths of these files.
 
-    Parameters
+    Whatever ``partitions`` finds out has to be here: Spark pickles the reader before it calls it.
+
+    Attributes
     ----------
-    options : mapping of str to str
-        ``path`` and, for encrypted files, ``keyring``. The options for writing change nothing.
+    ranges : list of FileRange
+    places : dict of str to int
+        For each column of the schema that is a partition column, its place in the path.
     """
 
-    def __init__(self, options: Mapping[str, str]):
-        check_names(options)
-        self.filesystem, self.path = locate(options)
-        self._keyring = keyring_path(options)
-
-    def files(self) -> list[str]:
-        """The visible files, sorted; the path itself where it is a file.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is nothing at the path.
-        UnsupportedError
-            If there are Hive partitions, whose columns would be missing.
-        """
-        info = self.filesystem.get_file_info(self.path)
-        if info.type == pa_fs.FileType.NotFound:
-            raise FileNotFoundError(f"there is no folder {self.path}")
-        if info.type == pa_fs.FileType.File:
-            return [self.path]
-        files = data_files(self.filesystem, self.path)
-        for file in files:
-            if "=" in file.removeprefix(self.path).rpartition("/")[0]:
-                raise UnsupportedError("secure_parquet does not read Hive partitions; "
-                                       "secure_bloom.read_table does", file=file)
-        return files
-
-    def keys(self):
-        """The keyring, with a cache for the keys of several files; None if none was named."""
-        return key_retriever(Keyring(self._keyring)) if self._keyring else None
-
-    def open(self, path: str, keys) -> ParquetFile:
-        """One of the files."""
-        try:
-            return ParquetFile(path, keys, filesystem=self.filesystem)
-        except KeyNotFoundError as error:
-            if keys is not None:
-                raise
-            raise KeyNotFoundError("the file is encrypted; name the keyring file in option keyring",
-                                   file=path) from error
-
-
-def folder_schema(folder: Folder) -> StructType:
-    """The columns of all files of a folder.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no file.
-    UnsupportedError
-        If a column has different types in two files.
-    """
-    fields: dict[str, StructField] = {}
-    keys = folder.keys()
-    for path in folder.files():
-        with located(file=path), folder.open(path, keys) as file:
-            for field in spark_schema(file.schema):
-                known = fields.setdefault(field.name, field)
-                if known.dataType != field.dataType:
-                    raise UnsupportedError(
-                        f"here the type is {field.dataType.simpleString()}, in other files "
-                        f"{known.dataType.simpleString()}; say which to use: .schema(...) before "
-                        ".load", column=field.name)
-    if not fields:
-        raise FileNotFoundError(f"there are no Parquet files in {folder.path}")
-    return StructType(list(fields.values()))
+    def __init__(self, ranges: list[FileRange], places: dict[str, int]):
+        super().__init__(None)
+        self.ranges = ranges
+        self.places = places
 
 
 class SecureParquetReader(DataSourceReader):
     """Reads a folder as rows of a schema.
 
     Columns are found by name, first exactly, then without case; those that a file lacks are null.
+    Partition columns come from the path, even where a file has a column of that name.
+
+    Parameters
+    ----------
+    folder : Folder
+    schema : pyspark.sql.types.StructType
+    is_inferred : bool
+        Whether the schema is that of the first file, so that others may have more columns.
     """
 
-    def __init__(self, folder: Folder, schema: StructType):
+    def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False):
         self._folder = folder
+        self._types = schema
         self._schema = arrow_schema(schema)
+        self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
+                                       and folder.options.columns is None)
+        self._predicates = [self._located(predicate) for predicate in folder.options.filters]
+        if folder.options.columns is not None:
+            for name in schema.names:
+                if find_name(name, list(folder.options.columns)) is None:
+                    raise UnsupportedError("it is in .schema(...), but not in option columns: "
+                                           "leave one of the two away", column=name)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each file."""
-        return [InputPartition(path) for path in self._folder.files()]
+        """What each task reads; files that partition values rule out are left out."""
+        listing = self._folder.list()
+        places = {found: place for place, name in enumerate(listing.partition_columns)
+                  if (found := find_name(name, self._schema.names)) is not None}
+        files = [file for file in listing.files if self._may_match(file, places)]
+        options = self._folder.options
+        tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
+        total, kept = (sum(file.size for file in some) for some in (listing.files, files))
+        log(f"{len(tasks)} tasks read {len(files)} files, {kept} bytes, of {len(listing.files)} "
+            f"files, {total} bytes; the others are skipped by partition values",
+            {"tasks": len(tasks), "total_files": len(listing.files), "total_bytes": total,
+             "skipped_by_partition_files": len(listing.files) - len(files),
+             "skipped_by_partition_bytes": total - kept})
+        return [ReadTask(ranges, places) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, one row group in memory at a time."""
-        if getattr(partition, "value", None) is None:
-            return  # Spark's own partition where there are no files
-        with self._folder.open(partition.value, self._folder.keys()) as file:
-            names = self._names(file.schema.names)
-            columns = [name for name in names if name is not None]
-            for table in file.iter_tables(columns):
-                with located(file=file.name):
-                    table = self._conform(table, names)
-                yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+        """The rows of a task, in batches as Spark has them."""
+        report = TaskReport()
+        try:
+            for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
+                for batch in self._read_range(part, partition.places, report):
+                    report.rows_read += batch.num_rows
+                    yield batch
+        finally:
+            report.log()
 
-    def _names(self, present: list[str]) -> list[str | None]:
-        """For each column of the schema, its name in a file."""
-        without_case = {name.lower(): name for name in reversed(present)}
-        return [name if name in present else without_case.get(name.lower())
-                for name in self._schema.names]
+    def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
+        """The same with the names of the schema: a dotted name may mean a field of a struct."""
+        [name] = predicate.path
+        found = find_name(name, self._schema.names)
+        path = (found,) if found else tuple(name.split("."))
+        first = find_name(path[0], self._schema.names)
+        if first is None:
+            raise ColumnError("option filters: there is no such column", column=name)
+        return ColumnPredicate((first, *path[1:]), predicate.op, predicate.value)
 
-    def _conform(self, table: pa.Table, names: list[str | None]) -> pa.Table:
-        columns = []
-        for field, name in zip(self._schema, names, strict=True):
-            if name is None:
-                columns.append(pa.nulls(table.num_rows, field.type))
-                continue
-            try:
-                columns.append(table[name].cast(field.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise UnsupportedError(f"the values of type {table[name].type} cannot be read as "
-                                       f"{field.type}; say another type in .schema(...)",
-                                       column=name) from error
-        return pa.table(columns, schema=self._schema)
+    def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
+        values = self._partition_values(file, places)
+        return all(hive.may_hold(predicate.on(column), values[column])
+                   for predicate in self._predicates if (column := predicate.path[0]) in values)
+
+    def _partition_values(self, file: DataFile, places: dict[str, int]) -> dict[str, pa.Scalar]:
+        values = {}
+        for column, place in places.items():
+            with located(file=file.path, column=column):
+                values[column] = hive.partition_scalar(file.partition[place],
+                                                       self._schema.field(column).type)
+        return values
+
+    def _read_range(self, part: FileRange, places: dict[str, int],
+                    report: TaskReport) -> Iterator[pa.RecordBatch]:
+        path = part.file.path
+        with self._folder.open(path) as file, located(file=path):
+            constants = self._partition_values(part.file, places)
+            names = self._names(file, constants)
+            groups = part.row_groups(file.footer)
+            after_statistics, kept = self._prune(file, names, groups)
+            report.add(file.footer, groups, after_statistics, kept)
+            columns = [name for name in names.values() if name is not None]
+            for batch in file.iter_batches(columns, kept, _BATCH_ROWS):
+                yield self._conform(batch, names, constants)
+
+    def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
+        """For each column of the schema that is not in the path, its name in a file."""
+        present = list(dict.fromkeys(leaf.parts[0] for leaf in file.columns))
+        names = {name: find_name(name, present) for name in self._schema.names
+                 if name not in constants}
+        if self._refuses_other_columns:
+            for name in present:
+                if name not in names.values() and find_name(name, list(constants)) is None:
+                    raise UnsupportedError(
+                        "the first file, whose schema was taken, does not have this column; set "
+                        "option mergeSchema to true (all columns of all files) or false (those of "
+                        "the first file only), or name columns in .schema(...)", column=name)
+        return names
+
+    def _prune(self, file: ParquetFile, names: dict[str, str | None],
+               groups: list[int]) -> Pruned:
+        found = []
+        for predicate in self._predicates:
+            column = predicate.path[0]
+            if column not in names:
+                continue  # in the path
+            if names[column] is None and not predicate.allows_null:
+                return Pruned([], [])  # the file lacks the column: all rows are null
+            leaf = names[column] and find_leaf(file, (names[column], *predicate.path[1:]))
+            if leaf and (predicate.op in ("is null", "is not null")
+                         or same_values(self._type_of(predicate.path), leaf.type)):
+                found.append(predicate.on(leaf.path))
+        return file.pruned([found], groups) if found and groups else Pruned(groups, groups)
+
+    def _type_of(self, path: tuple[str, ...]) -> DataType | None:
+        type_ = self._types
+        for name in path:
+            found = find_name(name, type_.names) if isinstance(type_, StructType) else None
+            if found is None:
+                return None
+            type_ = type_[found].dataType
+        return type_
+
+    def _conform(self, batch: pa.RecordBatch, names: dict[str, str | None],
+                 constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
+        arrays = []
+        for field in self._schema:
+            name = names.get(field.name)
+            if field.name in constants:
+                arrays.append(pa.repeat(constants[field.name], batch.num_rows))
+            elif name is None:
+                arrays.append(pa.nulls(batch.num_rows, field.type))
+            else:
+                with located(column=name):
+                    arrays.append(conform(batch.column(name), field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def find_leaf(file: ParquetFile, path: tuple[str, ...]) -> LeafColumn | None:
+    """The only leaf column with this path, by its exact name or without case; not of lists."""
+    for same in (lambda name: name, str.lower):
+        found = [leaf for leaf in file.columns
+                 if tuple(map(same, leaf.parts)) == tuple(map(same, path))]
+        if found:
+            break
+    if len(found) != 1 or found[0].is_repeated:
+        return None
+    several = sum(leaf.path == found[0].path for leaf in file.columns) > 1
+    return None if several else found[0]

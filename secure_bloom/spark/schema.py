@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from inspect import signature
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ from pyspark.sql.types import (
 )
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.hashing import is_list, plain_type
+from secure_bloom.parquet.schema import LeafColumn
 
 # Spark's own writer leaves both in its files. The first tells Spark's reader the types that
 # Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.
@@ -136,8 +138,10 @@ def file_schema(schema: StructType) -> pa.Schema:
         _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
+def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> StructType:
     """The Spark schema of a file; every column may be null, as in all of Spark's file sources.
+
+    With its leaf columns, INT96 timestamps are points in time, as for Spark.
 
     Raises
     ------
@@ -147,6 +151,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
     remembered = (schema.metadata or {}).get(_ROW_METADATA)
     if remembered is not None:
         return StructType.fromJson(json.loads(remembered)).toNullable()
+    leaves = iter(leaves)
+    schema = pa.schema([column.with_type(_for_spark(column.type, leaves)) for column in schema])
     for column in schema:
         try:
             from_arrow_schema(pa.schema([column]))
@@ -154,3 +160,18 @@ def spark_schema(schema: pa.Schema) -> StructType:
             raise UnsupportedError(f"Spark has no type for {column.type}; say which to use: "
                                    ".schema(...) before .load", column=column.name) from error
     return from_arrow_schema(schema).toNullable()
+
+
+def _for_spark(type_: pa.DataType, leaves: Iterator[LeafColumn]) -> pa.DataType:
+    """The type without dictionaries, and with INT96 as what it is."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_for_spark(field.type, leaves)) for field in type_])
+    if pa.types.is_map(type_):
+        key = type_.key_field.with_type(_for_spark(type_.key_type, leaves))
+        return pa.map_(key, type_.item_field.with_type(_for_spark(type_.item_type, leaves)))
+    if is_list(type_):
+        return pa.list_(type_.value_field.with_type(_for_spark(type_.value_type, leaves)))
+    leaf = next(leaves, None)
+    if leaf is not None and leaf.type.physical_type == "INT96":
+        return pa.timestamp("us", "UTC")
+    return plain_type(type_)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from secure_bloom.spark.reader import Folder, SecureParquetReader, folder_schema
+from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.writer import SecureParquetWriter
 
 
 class SecureParquet(DataSource):
     """Parquet files, encrypted, with Bloom filters that are encrypted where their columns are."""
+
+    is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
     @classmethod
     def name(cls) -> str:
@@ -19,11 +22,12 @@ class SecureParquet(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the files in the folder."""
-        return folder_schema(Folder(self.options))
+        self.is_inferred = True
+        return Folder(self.options).schema()
 
     def reader(self, schema: StructType) -> SecureParquetReader:
         """See :class:`SecureParquetReader`."""
-        return SecureParquetReader(Folder(self.options), schema)
+        return SecureParquetReader(Folder(self.options), schema, self.is_inferred)
 
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.commit import Batch, Job, StagedFile
+from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import OptionError, locate
-from secure_bloom.spark.partitions import Partitioner, folder_names
 from secure_bloom.spark.schema import (
     check_partition_types,
     field_metadata,

@@ -99,13 +99,6 @@ def test_files_of_others(spark, tmp_path):
     assert rows(read(spark, tmp_path / "one.parquet")) == rows(frame)
 
 
-def test_files_that_gained_a_column(spark, tmp_path):
-    write(people(spark, 1).select("id"), tmp_path / "t", **PLAINTEXT)
-    write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
-    frame = read(spark, tmp_path / "t").select("id", "ssn")
-    assert rows(frame) == ["Row(id=0, ssn='ssn-0')", "Row(id=0, ssn=None)"]
-
-
 def test_a_schema_of_the_users_own(spark, tmp_path):
     write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
     source = spark.read.format("secure_parquet").schema("ID int, other string")
@@ -116,16 +109,6 @@ def failure(read):
     with pytest.raises(Exception) as caught:
         read()
     return str(caught.value)
-
-
-def test_types_that_contradict(spark, tmp_path):
-    write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
-    write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
-    assert "say which to use: .schema(...)" in failure(lambda: read(spark, tmp_path / "t"))
-    texts = spark.read.format("secure_parquet").schema("id string").load(str(tmp_path / "t"))
-    assert rows(texts) == ["Row(id='0')", "Row(id='0')"]
-    dates = spark.read.format("secure_parquet").schema("id date").load(str(tmp_path / "t"))
-    assert "cannot be read as" in failure(dates.collect)
 
 
 def test_types_that_spark_does_not_have(spark, tmp_path):
@@ -160,11 +143,6 @@ def test_nothing_to_read(spark, tmp_path):
     assert "there are no Parquet files" in failure(lambda: read(spark, tmp_path / "empty"))
     source = spark.read.format("secure_parquet").schema("id int")
     assert source.load(str(tmp_path / "empty")).collect() == []
-
-
-def test_hive_partitions_are_refused_because_columns_would_be_missing(spark, tmp_path):
-    people(spark).write.partitionBy("city").parquet(str(tmp_path / "t"))
-    assert "does not read Hive partitions" in failure(lambda: read(spark, tmp_path / "t"))
 
 
 def test_bad_option(spark, tmp_path):

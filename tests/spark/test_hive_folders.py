@@ -13,7 +13,7 @@ from secure_bloom.dataset import read_table
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark import task_files
 from secure_bloom.spark.commit import Job
-from secure_bloom.spark.partitions import Partitioner, escape, folder_names
+from secure_bloom.spark.hive_folders import Partitioner, escape, folder_names
 from secure_bloom.spark.task_files import TaskFiles
 from secure_bloom.spark.write_options import WriteOptions
 from tests.spark.helpers import staged, visible

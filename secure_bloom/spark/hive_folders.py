@@ -1,0 +1,116 @@
+"""Hive folders: ``column=value``, as Spark names them. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import UnsupportedError
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
+
+
+def escape(text: str) -> str:
+    """A name or value as Spark writes it in a path.
+
+    Raises
+    ------
+    UnsupportedError
+        If no path can hold it.
+    """
+    if "\0" in text:
+        raise UnsupportedError("a text with a NUL character cannot be the name of a folder")
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def folder_names(name: str, values: pa.Array) -> list[str]:
+    """``name=value`` for each value; null and the empty text have a name of their own.
+
+    Raises
+    ------
+    UnsupportedError
+        If a value cannot be told from another, or stand in a path.
+    """
+    try:
+        return [f"{escape(name)}={escape(text) if text else NULL}" for text in _texts(values)]
+    except UnsupportedError as error:
+        error.column = name
+        raise
+
+
+def _texts(values: pa.Array) -> list[str | None]:
+    type_ = values.type
+    if pa.types.is_date32(type_):
+        days = values.cast(pa.int32()).to_pylist()
+        return [None if day is None else _date(day) for day in days]
+    found = values.to_pylist()
+    if pa.types.is_boolean(type_):
+        return [None if value is None else str(value).lower() for value in found]
+    if pa.types.is_decimal(type_):
+        return [None if value is None else f"{value:f}" for value in found]
+    if NULL in found:
+        raise UnsupportedError(f"the text {NULL} means null in a folder's name; change the value")
+    return [None if value is None else str(value) for value in found]
+
+
+def _date(day: int) -> str:
+    text = str(np.datetime64(day, "D"))  # datetime.date ends at the year 9999
+    year, rest = text.lstrip("-").split("-", 1)
+    sign = "-" if text.startswith("-") else "+" if len(year) > 4 else ""
+    return f"{sign}{year.zfill(4)}-{rest}"
+
+
+class Partitioner:
+    """Divides rows by the values of some columns, which are then in the path only.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Top-level columns; without any, all rows go to folder "".
+    """
+
+    def __init__(self, names: tuple[str, ...]):
+        self._names = names
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of a batch by folder, in their order."""
+        if not batch.num_rows:
+            return
+        if not self._names:
+            yield "", batch
+            return
+        row_folders, folders = self._folders(batch)
+        rest = batch.drop_columns(list(self._names))
+        if len(folders) == 1:
+            yield folders[0], rest
+            return
+        order = np.argsort(row_folders, kind="stable")
+        ends = np.cumsum(np.bincount(row_folders, minlength=len(folders)))
+        for folder, start, end in zip(folders, [0, *ends[:-1]], ends, strict=True):
+            yield folder, rest.take(pa.array(order[start:end]))
+
+    def _folders(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
+        """For each row the number of its folder, and the folders."""
+        number = np.zeros(batch.num_rows, np.int64)
+        folders = [""]
+        for name in self._names:
+            encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+            texts = folder_names(name, encoded.dictionary)
+            both = number * len(texts) + encoded.indices.to_numpy()
+            present, number = np.unique(both, return_inverse=True)
+            folders = [f"{folders[i // len(texts)]}/{texts[i % len(texts)]}".lstrip("/")
+                       for i in present.tolist()]
+        return _merge_same(number, folders)
+
+
+def _merge_same(number: np.ndarray, folders: list[str]) -> tuple[np.ndarray, list[str]]:
+    """Null and "" are two values with one folder."""
+    different = {folder: position for position, folder in enumerate(dict.fromkeys(folders))}
+    if len(different) < len(folders):
+        number = np.array([different[folder] for folder in folders])[number]
+    return number, list(different)

@@ -1,0 +1,74 @@
+"""What a task has read and skipped, for the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from secure_bloom.parquet.footer import Footer
+
+logger = logging.getLogger("secure_bloom.spark")
+
+
+def log(message: str, numbers: dict[str, int]) -> None:
+    """A line of level INFO; Spark's worker logs also hold the numbers, in column ``context``."""
+    if "PYSPARK_SPARK_SESSION_UUID" in os.environ and logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)  # Spark collects logs: somebody wants to see them
+    logger.info(message, extra={"context": {name: str(value) for name, value in numbers.items()}})
+
+
+@dataclass
+class Amount:
+    """Parts of files."""
+
+    files: int = 0
+    row_groups: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def add(self, footer: Footer, row_groups: Iterable[int], files: int) -> None:
+        """Count row groups of a file."""
+        for group in row_groups:
+            self.row_groups += 1
+            self.rows += footer.row_group_num_rows(group)
+            self.bytes += footer.row_group_num_bytes(group)
+        self.files += files
+
+    def __str__(self) -> str:
+        return (f"{self.files} files, {self.row_groups} row groups, {self.rows} rows, "
+                f"{self.bytes} bytes")
+
+
+@dataclass
+class TaskReport:
+    """What there was for a task, and what it skipped for which reason.
+
+    A file counts as skipped where nothing of it, as far as it belongs to the task, was read; by
+    filters, if they ruled out what statistics had left.
+    """
+
+    total: Amount = field(default_factory=Amount)
+    by_statistics: Amount = field(default_factory=Amount)
+    by_filters: Amount = field(default_factory=Amount)
+    rows_read: int = 0
+
+    def add(self, footer: Footer, row_groups: list[int], after_statistics: list[int],
+            kept: list[int]) -> None:
+        """Count the row groups of a range: all, those that statistics left, those to be read."""
+        self.total.add(footer, row_groups, 1)
+        self.by_statistics.add(footer, set(row_groups) - set(after_statistics),
+                               bool(row_groups) and not after_statistics)
+        self.by_filters.add(footer, set(after_statistics) - set(kept),
+                            bool(after_statistics) and not kept)
+
+    def log(self) -> None:
+        """Write the line."""
+        parts = {"total": self.total, "skipped_by_statistics": self.by_statistics,
+                 "skipped_by_filters": self.by_filters}
+        numbers = {f"{name}_{what}": value for name, amount in parts.items()
+                   for what, value in vars(amount).items()}
+        log(f"read {self.rows_read} rows; there were {self.total}; skipped by statistics "
+            f"{self.by_statistics}; skipped by Bloom filters {self.by_filters}",
+            numbers | {"rows_read": self.rows_read})

@@ -1,0 +1,85 @@
+"""How files are divided among tasks: large ones are cut into ranges, small ones are put together.
+
+As in Spark and parquet-java, a range is cut without opening the file, and a row group belongs to
+the range that holds its middle. So every row group is read by one task, wherever the cuts are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from secure_bloom.parquet.footer import Footer
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a folder.
+
+    Attributes
+    ----------
+    path : str
+    size : int
+        In bytes.
+    partition : tuple of (str or None)
+        Its values of the partition columns, as text.
+    """
+
+    path: str
+    size: int
+    partition: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """The row groups of a file whose middle is at ``start`` or later, and before ``end``."""
+
+    file: DataFile
+    start: int
+    end: int
+
+    def row_groups(self, footer: Footer) -> list[int]:
+        """The row groups of this range.
+
+        Their sizes come from the footer, and what is beyond the ends belongs to the last range: a
+        file whose footer is wrong about sizes is divided badly, but completely.
+        """
+        found, position = [], 0
+        for number in range(len(footer.row_groups)):
+            size = footer.row_group_num_bytes(number)
+            middle = position + size // 2
+            position += size
+            if self.start <= middle and (middle < self.end or self.end >= self.file.size):
+                found.append(number)
+        return found
+
+
+def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,
+           min_partitions: int) -> list[list[FileRange]]:
+    """The work of each task, by Spark's rule.
+
+    Parameters
+    ----------
+    files : iterable of DataFile
+    split_bytes : int
+        What a task reads at most, as long as row groups allow.
+    open_cost_bytes : int
+        What opening a file costs, expressed in bytes that could be read in the same time.
+    min_partitions : int
+        Tasks become smaller, down to the cost of opening a file, until there are so many.
+    """
+    files = list(files)
+    total = sum(file.size + open_cost_bytes for file in files)
+    limit = max(1, min(split_bytes, max(open_cost_bytes, total // max(min_partitions, 1))))
+    ranges = [FileRange(file, start, min(start + limit, file.size))
+              for file in files for start in range(0, max(file.size, 1), limit)]
+    ranges.sort(key=lambda part: part.start - part.end)
+    tasks: list[list[FileRange]] = []
+    room = 0
+    for part in ranges:
+        if not tasks or part.end - part.start > room:
+            tasks.append([])
+            room = limit
+        tasks[-1].append(part)
+        room -= part.end - part.start + open_cost_bytes
+    return tasks

@@ -1,0 +1,225 @@
+"""Folders as teams have them: partitions, files that differ, files of other writers."""
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as T
+
+import secure_bloom
+from secure_bloom.keys import Keyring
+from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.reader import SecureParquetReader
+from tests.peers import examples as java_examples
+from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
+
+pytestmark = uses_spark
+
+
+def rows(frame):
+    return sorted(map(str, frame.collect()))
+
+
+def failure(action) -> str:
+    with pytest.raises(Exception) as caught:
+        action()
+    return str(caught.value)
+
+
+def put(folder, name, **columns):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), folder / name)
+
+
+# --- schemas that differ -------------------------------------------------------------------------
+
+@pytest.fixture
+def grown(tmp_path):
+    """The second file has a column more, and wider numbers."""
+    put(tmp_path, "a.parquet", id=pa.array([1], pa.int32()), x=pa.array([0.5], pa.float32()))
+    put(tmp_path, "b.parquet", x=[1.5], ID=[2], extra=["e"])
+    return tmp_path
+
+
+def test_a_column_that_the_first_file_lacks_is_not_left_out_silently(spark, grown):
+    assert read(spark, grown).schema.names == ["id", "x"]
+    message = failure(read(spark, grown).where("id = 1").collect)
+    assert "b.parquet, column extra" in message and "set option mergeSchema to true" in message
+
+
+def test_merge_schema(spark, grown):
+    merged = read(spark, grown, mergeSchema="true")
+    assert merged.schema.simpleString() == "struct<id:bigint,x:double,extra:string>"
+    assert rows(merged) == ["Row(id=1, x=0.5, extra=None)", "Row(id=2, x=1.5, extra='e')"]
+    # the first file's columns, as Spark; a double is no float, so it is not rounded silently
+    assert "b.parquet, column x" in failure(read(spark, grown, mergeSchema="false").collect)
+    assert rows(read(spark, grown, columns="id, id")) == ["Row(id=1)", "Row(id=2)"]
+
+
+def test_types_that_contradict(spark, tmp_path):
+    write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
+    write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
+    message = failure(lambda: read(spark, tmp_path / "t", mergeSchema="true"))
+    assert "say which to use: .schema(...)" in message and "column id" in message
+    texts = spark.read.format("secure_parquet").schema("id string").load(str(tmp_path / "t"))
+    assert rows(texts) == ["Row(id='0')", "Row(id='0')"]
+    dates = spark.read.format("secure_parquet").schema("id date").load(str(tmp_path / "t"))
+    assert "cannot be read as" in failure(dates.collect)
+
+
+def test_nested_fields_by_name(spark, tmp_path):
+    put(tmp_path, "a.parquet", s=[{"A": 1, "b": "x"}, None], l=[[{"Q": 1}], []],
+        m=pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())))
+    frame = spark.read.format("secure_parquet").schema(
+        "s struct<b:string,a:bigint,c:int>, l array<struct<q:bigint,r:int>>, "
+        "m map<string,bigint>").load(str(tmp_path))
+    assert rows(frame) == ["Row(s=None, l=[], m=None)",
+                           "Row(s=Row(b='x', a=1, c=None), l=[Row(q=1, r=None)], m={'k': 1})"]
+
+
+def test_names_that_differ_in_case_only(spark, tmp_path):
+    put(tmp_path, "a.parquet", id=[1], ID=[2])
+    source = spark.read.format("secure_parquet")
+    assert "may mean id or ID" in failure(source.schema("Id int").load(str(tmp_path)).collect)
+    assert rows(source.schema("ID int").load(str(tmp_path))) == ["Row(ID=2)"]
+
+
+def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
+    write(people(spark, 2), tmp_path / "t", **encrypted,
+          **{"parquet.encryption.plaintext.footer": "true"})
+    assert rows(read(spark, tmp_path / "t", columns='["city"]')) == ["Row(city='city-0')",
+                                                                    "Row(city='city-1')"]
+    assert "there is no such column" in failure(lambda: read(spark, tmp_path / "t", columns="x"))
+    with_schema = spark.read.format("secure_parquet").schema("id long").option("columns", "city")
+    assert "not in option columns" in failure(with_schema.load(str(tmp_path / "t")).collect)
+
+
+@pytest.mark.parametrize("option", [{"columns": ""}, {"columns": "[1]"}, {"split_bytes": "many"},
+                                    {"min_partitions": "0"}, {"mergeSchema": "1"},
+                                    {"single_use": "once"}, {"filters": "id = 5"}])
+def test_bad_options(spark, tmp_path, option):
+    put(tmp_path, "a.parquet", id=[1])
+    assert f"option {next(iter(option)).lower()}: " in failure(
+        lambda: read(spark, tmp_path, **option))
+
+
+def test_options_of_reading_are_none_of_writing(spark, tmp_path):
+    assert "reading only" in failure(
+        lambda: write(people(spark), tmp_path / "t", **PLAINTEXT, columns="id"))
+
+
+# --- partitions ----------------------------------------------------------------------------------
+
+def test_partitions_as_spark_writes_them(spark, tmp_path):
+    data = spark.range(6).selectExpr(
+        "id", "id % 2 as odd", "if(id = 5, null, concat('a/b=', id % 3)) as text",
+        "date_add(date'2024-01-31', cast(id as int)) as day")
+    data.write.partitionBy("odd", "text", "day").parquet(str(tmp_path / "t"))
+    own = spark.read.parquet(str(tmp_path / "t"))
+    ours = read(spark, tmp_path / "t")
+    assert ours.schema == own.schema
+    assert ours.schema.simpleString() == "struct<id:bigint,odd:int,text:string,day:date>"
+    assert rows(ours) == rows(own)
+    chosen = read(spark, tmp_path / "t", columns="day,id")
+    assert rows(chosen) == rows(own.select("day", "id"))
+    typed = spark.read.format("secure_parquet").schema("ODD string, id long")
+    assert rows(typed.load(str(tmp_path / "t")).where("ODD = '1'")) == [
+        f"Row(ODD='1', id={number})" for number in (1, 3, 5)]
+
+
+def test_values_in_paths_win_and_must_fit(spark, tmp_path):
+    put(tmp_path, "P=1/a.parquet", p=["file"], q=[1])
+    put(tmp_path, "P=x/a.parquet", p=["file"], q=[2])
+    assert rows(read(spark, tmp_path)) == ["Row(p='1', q=1)", "Row(p='x', q=2)"]
+    typed = spark.read.format("secure_parquet").schema("p int").load(str(tmp_path))
+    assert "P=x/a.parquet, column p" in failure(typed.collect)
+    put(tmp_path, "b.parquet", q=[3])
+    assert "partition columns" in failure(lambda: read(spark, tmp_path))
+
+
+# --- other writers -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+def test_files_of_sparks_own_writer(spark, tmp_path, timestamps):
+    spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
+    try:
+        data = spark.sql("select timestamp'1500-01-01 00:00:00' as a, array(timestamp"
+                         "'9999-01-01 00:00:00.001') as b, cast(1.5 as decimal(20,3)) as c")
+        data.write.parquet(str(tmp_path / "t"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    assert read(spark, tmp_path / "t").schema == data.schema.toNullable()
+    assert rows(read(spark, tmp_path / "t")) == rows(data)
+
+
+@pytest.mark.parametrize("mode", ["plain", "tools", "tools uniform", "tools plaintext footer"])
+def test_files_of_parquet_java(spark, tmp_path, parquet_java, mode):
+    keys = java_examples.MODES[mode]
+    (tmp_path / "t").mkdir()
+    java_examples.write(parquet_java, tmp_path / "t" / "a.parquet", keys)
+    keyring = Keyring.create(tmp_path / "keyring.json")
+    for name, key in java_examples.MASTER_KEYS.items():
+        keyring.add(name, key)
+    frame = read(spark, tmp_path / "t", keyring=str(keyring.path))
+    assert dict(frame.dtypes)["moment"] == "timestamp"
+    found = frame.orderBy("id").collect()
+    assert [row.id for row in found] == [row["id"] for row in java_examples.ROWS]
+    assert [row.name and row.name.encode() for row in found] == [
+        row["name"] for row in java_examples.ROWS]
+    one = secure_bloom.spark.load(spark, str(tmp_path / "t"), [("name", "=", "näme 5")],
+                                  keyring=str(keyring.path))
+    assert [row.id for row in one.collect()] == [2**62 + 5]
+
+
+def test_types_of_other_writers(spark, tmp_path):
+    put(tmp_path, "a.parquet", d=pa.array(["x", None]).dictionary_encode(),
+        large=pa.array(["x", "y"], pa.large_string()),
+        ns=pa.array([1000, None], pa.timestamp("ns")))
+    frame = read(spark, tmp_path)
+    assert frame.schema.simpleString() == "struct<d:string,large:string,ns:timestamp_ntz>"
+    assert frame.collect()[0] == ("x", "x", datetime.datetime(1970, 1, 1, 0, 0, 0, 1))
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+def reader(folder, **options) -> SecureParquetReader:
+    folder = Folder({"path": str(folder), **options})
+    return SecureParquetReader(folder, folder.schema(), True)
+
+
+def test_row_groups_of_one_file_go_to_several_tasks(tmp_path):
+    pq.write_table(pa.table({"id": range(50_000)}), tmp_path / "a.parquet", row_group_size=5_000)
+    parts = reader(tmp_path, split_bytes="60k")
+    tasks = parts.partitions()
+    assert len(tasks) > 3
+    batches = [[batch for batch in parts.read(task)] for task in tasks]
+    assert max(batch.num_rows for found in batches for batch in found) <= 10_000
+    assert sorted(value for found in batches for batch in found
+                  for value in batch["id"].to_pylist()) == list(range(50_000))
+    assert sum(map(bool, batches)) > 3
+
+
+def test_small_files_share_tasks(tmp_path):
+    for number in range(200):
+        put(tmp_path, f"{number}.parquet", id=[number])
+    parts = reader(tmp_path, min_partitions="2")
+    assert len(parts.partitions()) < 10
+    assert sum(batch.num_rows for task in parts.partitions() for batch in parts.read(task)) == 200
+
+
+def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path):
+    options = {"path": str(tmp_path), "keyring": str(keyring.path)}
+    keys = Folder(options).keys()
+    assert Folder(options).keys() is keys
+    keyring.add("another")
+    assert Folder(options).keys() is not keys
+
+
+def test_merging_needs_no_order():
+    from secure_bloom.spark.conform import wider
+    assert wider(T.DecimalType(5, 2), T.LongType()) == T.DecimalType(21, 2)
+    assert wider(T.DecimalType(38, 30), T.LongType()) is None
+    assert wider(T.ByteType(), T.ShortType()) == wider(T.ShortType(), T.ByteType()) == T.ShortType()
+    assert wider(T.NullType(), T.DateType()) == T.DateType()
+    assert wider(T.LongType(), T.DoubleType()) is wider(T.DateType(), T.TimestampType()) is None

@@ -1,0 +1,145 @@
+"""Statistics of row groups: what they rule out, and that they never rule out a row."""
+
+import datetime
+import io
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_bloom import ParquetFile
+from tests.support import MODES, encrypted_arrow_file, encryptions, examples
+
+UTC = datetime.UTC
+OPS = ["==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null", "!="]
+
+
+def opened(array, rows=2, mode="plain", **options) -> ParquetFile:
+    encryption, kms, keys = encryptions("c")[mode]
+    table = pa.table({"c": array})
+    file, _ = encrypted_arrow_file(table, encryption, kms, row_group_size=rows, **options)
+    return ParquetFile(file, keys)
+
+
+INTS = [1, 5, None, 7, None, None, -3, 0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("predicate", "row_groups"), [
+    (("c", "==", 5), [0]), (("c", "==", 3), [0]), (("c", "==", 6), []), (("c", "==", -1), [3]),
+    (("c", "in", [7, 0]), [1, 3]), (("c", "in", []), []), (("c", "in", [None]), [0, 1, 2, 3]),
+    (("c", "<", 1), [3]), (("c", "<=", 1), [0, 3]), (("c", ">", 5), [1]), (("c", ">=", 5), [0, 1]),
+    (("c", "is null", None), [1, 2]), (("c", "<=>", None), [1, 2]), (("c", "<=>", 7), [1]),
+    (("c", "is not null", None), [0, 1, 3]), (("c", "!=", 7), [0, 1, 3]),
+    (("c", "not in", [7]), [0, 1, 2, 3]), (("c", "==", None), [0, 1, 2, 3]),
+    (("c", "==", "5"), [0, 1, 3]), (("c", "<", 10**30), [0, 1, 3]), (("c", "==", True), [0, 1, 3]),
+])
+def test_row_groups(mode, predicate, row_groups):
+    assert opened(pa.array(INTS), mode=mode).prune([predicate]) == row_groups
+
+
+def test_without_the_key_of_a_column_nothing_is_ruled_out():
+    encryption, kms, _ = encryptions("c")["plaintext footer"]
+    file, _ = encrypted_arrow_file(pa.table({"c": [1]}), encryption, kms)
+    assert ParquetFile(file).prune([("c", ">", 5)]) == [0]
+
+
+def test_without_statistics_nothing_is_ruled_out():
+    assert opened(pa.array(INTS), write_statistics=False).prune([("c", ">", 50)]) == [0, 1, 2, 3]
+
+
+def test_lists_and_structs():
+    table = pa.table({"l": [[1, 2], [], None], "s": [{"x": 5}, None, {"x": None}]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=1)
+    file = ParquetFile(sink.getvalue())
+    assert file.prune([("l.list.element", "==", 2)]) == [0]
+    assert file.prune([("l.list.element", "is null", None)]) == [0, 1, 2]
+    assert file.prune([("s.x", "is null", None)]) == [1, 2]
+    assert file.prune([("s.x", "is not null", None)]) == [0]
+
+
+@pytest.mark.parametrize(("values", "type_", "probe"), [
+    ([0.0], pa.float64(), -0.0), ([-0.0], pa.float32(), 0.0),
+    ([0.1], pa.float32(), 0.1), ([0.3], pa.float32(), 0.3),
+    ([2**63 + 1], pa.uint64(), 2**63 + 1), ([200], pa.uint8(), 200),
+    ([b"\xff"], pa.binary(), b"\xff"), (["\U0001f600"], pa.string(), "\U0001f600"),
+    (["Ä"], pa.large_string(), "Ä"), ([b"\xff\x00"], pa.binary(2), b"\xff\x00"),
+    ([Decimal("-1.50")], pa.decimal128(5, 2), Decimal("-1.5")),
+    ([Decimal("1" * 38)], pa.decimal128(38, 0), Decimal("1" * 38)),
+    ([datetime.date(1, 1, 1)], pa.date32(), datetime.date(1, 1, 1)),
+    ([datetime.datetime(1500, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"),
+     datetime.datetime(1499, 12, 31, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=-1)))),
+    ([datetime.datetime(2024, 1, 1)], pa.timestamp("ms"), datetime.datetime(2024, 1, 1)),
+    ([datetime.time(1, 2)], pa.time64("us"), datetime.time(1, 2)),
+])
+def test_a_value_that_is_there_is_found_and_others_are_not(values, type_, probe):
+    file = opened(pa.array(values, type_))
+    for op in ("==", "<=", ">=", "<=>"):
+        assert file.prune([("c", op, probe)]) == [0]
+    assert file.prune([("c", "is null", None)]) == []
+
+
+def test_nan_is_greater_than_every_number():
+    file = opened(pa.array([1.0, math.nan]))
+    assert file.prune([("c", ">", 5.0)]) == file.prune([("c", ">=", math.nan)]) == [0]
+    assert file.prune([("c", "==", math.nan)]) == file.prune([("c", "<", math.nan)]) == [0]
+    assert file.prune([("c", "<", 1.0)]) == [0]  # strict only as far as rounding allows
+    assert file.prune([("c", "<", 0.5)]) == file.prune([("c", "==", 5.0)]) == []
+
+
+def test_a_probe_that_was_rounded_to_a_narrower_float():
+    for text in ("0.1", "0.3", "1e-50", "3.4e38"):
+        stored = pa.scalar(float(text), pa.float32()).as_py()
+        file = opened(pa.array([stored], pa.float32()))
+        for op in ("<", "<=", ">", ">="):
+            assert file.prune([("c", op, float(text))]) == [0]
+
+
+def matches(value, op, probe) -> bool:
+    """As Spark has it: NaN equals NaN and is greater than every other number."""
+    if op in ("is null", "is not null"):
+        return (value is None) == (op == "is null")
+    if value is None or probe is None:
+        return op == "<=>" and value is probe
+    if op == "in":
+        return any(matches(value, "==", one) for one in probe)
+    key, other = (((x != x, 0 if x != x else x) if isinstance(x, float) else x)
+                  for x in (value, probe))
+    return {"==": key == other, "<=>": key == other, "!=": key != other, "<": key < other,
+            "<=": key <= other, ">": key > other, ">=": key >= other}[op]
+
+
+DOMAINS = {
+    pa.int32(): st.integers(-3, 3), pa.int64(): st.sampled_from([-2**63, -1, 0, 2**63 - 1]),
+    pa.float64(): st.sampled_from([0.0, -0.0, 1.5, -2.0, math.nan, math.inf, -math.inf]),
+    pa.float32(): st.sampled_from([0.0, -0.0, 1.5, math.nan, -math.inf]),
+    pa.string(): st.sampled_from(["", "a", "B", "ä", "\U0001f600", "\ue000"]),
+    pa.decimal128(38, 3): st.sampled_from([Decimal(text) for text in (
+        "0", "-1.5", "1.005", "9" * 35 + ".999", "-" + "9" * 35 + ".999")]),
+    pa.decimal128(7, 2): st.sampled_from([Decimal("0.00"), Decimal("-1.50"), Decimal("12345.67")]),
+    pa.date32(): st.dates(),
+    pa.timestamp("us", "UTC"): st.datetimes(timezones=st.just(UTC)),
+    pa.timestamp("ms"): st.sampled_from([datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000),
+                                         datetime.datetime(2024, 1, 1)]),
+}
+
+
+@pytest.mark.parametrize("type_", DOMAINS, ids=str)
+@given(data=st.data())
+@examples(60)
+def test_no_row_that_matches_is_skipped(type_, data):
+    one = st.none() | DOMAINS[type_]
+    values = data.draw(st.lists(one, min_size=1, max_size=6))
+    op = data.draw(st.sampled_from(OPS))
+    probe = {"in": st.lists(DOMAINS[type_], max_size=3), "is null": st.none(),
+             "is not null": st.none()}.get(op, DOMAINS[type_])
+    probe = data.draw(probe)
+    kept = opened(pa.array(values, type_)).prune([("c", op, probe)])
+    for number in range(0, len(values), 2):
+        if any(matches(value, op, probe) for value in values[number:number + 2]):
+            assert number // 2 in kept
