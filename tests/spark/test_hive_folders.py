@@ -84,6 +84,7 @@ SCHEMA = pa.schema([("n", pa.int64())])
 def write(folder, batches, **options):
     """The files' paths below the folder, in the order in which they were closed."""
     job = Job(pa_fs.LocalFileSystem(), str(folder), False)
+    job.start()
     with TaskFiles(job, 3, SCHEMA, WriteOptions(**options),
                    lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
         for name, values in batches:
@@ -91,7 +92,7 @@ def write(folder, batches, **options):
         files = files.finish()
     job.commit(files)
     assert sum(file.rows for file in files) == sum(len(values) for _, values in batches)
-    return [file.name for file in files]
+    return [file.path for file in files]
 
 
 def row_groups(folder, names):
@@ -127,6 +128,7 @@ def test_a_row_group_that_is_filled_batch_by_batch(tmp_path):
 
 def test_small_batches_are_put_together(tmp_path):
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
+    job.start()
     with TaskFiles(job, 0, SCHEMA, WriteOptions(),
                    lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
         for number in range(1000):
@@ -149,6 +151,7 @@ def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypa
     monkeypatch.setattr(task_files, "MAX_WAITING_BYTES", 20_000)
     monkeypatch.setattr(task_files, "MAX_OPEN_FILES", 3)
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
+    job.start()
     opened = []
 
     def open_writer(path):
@@ -168,9 +171,10 @@ def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypa
 
 def test_an_exception_leaves_no_file(tmp_path):
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
+    job.start()
     with pytest.raises(KeyError), TaskFiles(
             job, 0, SCHEMA, WriteOptions(row_group_size=2),
             lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
         files.add("k=1", pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, SCHEMA))
         raise KeyError
-    assert staged(tmp_path) == [] and visible(tmp_path) == []
+    assert staged(tmp_path) == ["started"] and visible(tmp_path) == []
