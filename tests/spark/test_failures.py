@@ -1,9 +1,13 @@
 """Jobs that fail, and tasks that are tried again, with a real Spark."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 
+import pyspark
 import pytest
 from pyspark.sql import functions as F
 
@@ -44,35 +48,143 @@ def test_a_failed_job_leaves_old_data_as_it_was(spark, tmp_path, mode):
     assert read(spark, tmp_path).count() == 15
 
 
-RETRY = """
-import sys
+# What goes wrong in the first attempt of the last task, or in the commit.
+DRIVER = """
+import os, signal, sys, time
 from pyspark import TaskContext
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import SparkSession
 import secure_bloom.spark
+from secure_bloom.spark import source, writer
 
-folder = sys.argv[1]
-spark = (SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1").config("spark.log.level", "OFF")
-         .config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate())
-secure_bloom.spark.register(spark)
+folder, keyring, fault, master, *settings = sys.argv[1:]
+builder = (SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+           .config("spark.log.level", "OFF"))
+for setting in settings:
+    builder = builder.config(*setting.split("=", 1))
+spark = builder.getOrCreate()
 
-@F.udf("bigint")
-def fail_once(number):
-    if number in (11_999, 23_999) and TaskContext.get().attemptNumber() == 0:
-        raise ValueError("the first attempt fails at its last row")
-    return number
+class Job(writer.Job):
+    def _write_record(self, record):
+        raise OSError("no space left on device")
 
-frame = spark.range(0, 24_000, 1, 2).withColumn("id", fail_once("id"))
-(frame.write.format("secure_parquet").option("plaintext", "true").option("row_group_size", "1000")
-    .mode("append").save(folder))
+class Writer(writer.SecureParquetWriter):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        if fault == "commit":
+            self.job.__class__ = Job
+
+    def write(self, iterator):
+        return super().write(self.disturbed(iterator))
+
+    def disturbed(self, iterator):
+        task = TaskContext.get()
+        for number, batch in enumerate(iterator):
+            if number == 2 and task.partitionId() == 1 and task.attemptNumber() == 0:
+                if fault == "error": raise ValueError("the first attempt fails")
+                if fault == "killed": os.kill(os.getpid(), signal.SIGKILL)
+                if fault == "slow": time.sleep(150)
+            yield batch
+
+class Source(source.SecureParquet):
+    def writer(self, schema, overwrite):
+        return Writer(self.options, schema, overwrite)
+
+spark.dataSource.register(Source)
+frame = spark.range(0, 60_000, 1, 2).selectExpr("id", "concat('secret-', id) as ssn")
+(frame.write.format("secure_parquet").option("keyring", keyring).option("row_group_size", "1000")
+    .option("parquet.encryption.footer.key", "footer")
+    .option("parquet.encryption.column.keys", "pii: ssn")
+    .option("parquet.bloom.filter.enabled#ssn", "true").mode("append").save(folder))
 """
 
 
-def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path):
+def run_driver(folder, keyring, fault, master, *settings) -> subprocess.CompletedProcess:
+    """Write 60,000 rows in two tasks with a Spark of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", DRIVER, str(folder), str(keyring.path), fault, master,
+         "spark.driver.host=127.0.0.1", f"spark.driver.extraJavaOptions={QUICK_JVM}", *settings],
+        capture_output=True, text=True, timeout=300, env=_environment())
+
+
+def _environment(**more: str) -> dict[str, str]:
+    return os.environ | {"PYSPARK_PYTHON": sys.executable,
+                         "PYTHONPATH": os.pathsep.join(sys.path)} | more
+
+
+def assert_all_rows_once(folder, keyring):
+    assert len(visible(folder)) == 2
+    table = read_table(folder, keys=keyring)
+    assert sorted(table["id"].to_pylist()) == list(range(60_000))
+    assert set(table["ssn"].to_pylist()) == {f"secret-{i}" for i in range(60_000)}
+
+
+def assert_no_plaintext(folder):
+    """Of the sensitive column, in any file, visible or not."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    assert paths
+    assert not [path for path in paths if b"secret-" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("fault", ["error", "killed"])
+def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path, keyring, fault):
     # Retries are a property of the master, so this needs a Spark of its own.
-    result = subprocess.run([sys.executable, "-c", RETRY, str(tmp_path), QUICK_JVM],
-                            capture_output=True, text=True, timeout=300,
-                            env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    folder = tmp_path / "people"
+    result = run_driver(folder, keyring, fault, "local[2,3]")
     assert result.returncode == 0, result.stderr
-    assert len(visible(tmp_path)) == 2
-    assert sorted(read_table(tmp_path)["id"].to_pylist()) == list(range(24_000))
+    assert_all_rows_once(folder, keyring)
+    assert_no_plaintext(folder)
+
+
+def test_a_commit_that_fails_leaves_nothing(tmp_path, keyring):
+    folder = tmp_path / "people"
+    result = run_driver(folder, keyring, "commit", "local[2,3]")
+    assert result.returncode == 1 and "no space left" in result.stderr
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+    assert run_driver(folder, keyring, "none", "local[2,3]").returncode == 0
+    assert_all_rows_once(folder, keyring)
+    assert_no_plaintext(folder)
+
+
+# --- speculation ---------------------------------------------------------------------------------
+
+@pytest.fixture
+def cluster(tmp_path):
+    """The address of a standalone master with two workers, which are on hosts of their own."""
+    home = os.path.dirname(pyspark.__file__)
+    processes = []
+    env = _environment(SPARK_HOME=home, SPARK_LOCAL_DIRS=str(tmp_path / "local"))
+
+    def start(name, *arguments):
+        log = open(tmp_path / f"{len(processes)}.log", "w")  # noqa: SIM115 - closed at the end
+        processes.append((subprocess.Popen(
+            [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+            env=env, stdout=log, stderr=log, start_new_session=True), log))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    for host in ("127.0.0.2", "127.0.0.3"):
+        start("worker.Worker", "--host", host, "--webui-port", "0", "--cores", "2",
+              "--memory", "1g", "--work-dir", str(tmp_path / host), url)
+    try:
+        yield url
+    finally:
+        for process, log in reversed(processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            log.close()
+
+
+def test_a_task_that_is_also_run_elsewhere_writes_its_rows_once(tmp_path, keyring, cluster):
+    folder = tmp_path / "people"
+    start = time.monotonic()
+    result = run_driver(folder, keyring, "slow", cluster, "spark.executor.memory=512m",
+                        "spark.executor.cores=1", "spark.speculation=true",
+                        "spark.speculation.interval=200ms", "spark.speculation.quantile=0.5",
+                        "spark.speculation.multiplier=1.01", "spark.speculation.minTaskRuntime=1s",
+                        "spark.speculation.efficiency.enabled=false")
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - start < 150  # so the copy won
+    assert_all_rows_once(folder, keyring)
+    assert_no_plaintext(folder)
