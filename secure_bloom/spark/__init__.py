@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from secure_bloom.errors import MissingExtraError
-from secure_bloom.spark.commit import CommitSummary, read_summary
 from secure_bloom.spark.options import locate
+from secure_bloom.spark.summary import CommitSummary, read_summary
 
 __all__ = ["enable_pushdown", "last_commit", "load", "register"]
 

@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import UPLOADS, sync_folder, write_file
 from secure_bloom.folder import (
     COMMITTED,
@@ -43,6 +43,7 @@ from secure_bloom.folder import (
     signature,
     visible_files,
 )
+from secure_bloom.spark.summary import CommitSummary, StagedFile
 from secure_bloom.writer import FilterTotals
 
 STREAMS = "_streams"
@@ -57,75 +58,11 @@ class CommitError(SecureBloomError):
 
 
 @dataclass(frozen=True)
-class StagedFile:
-    """A complete file that is not visible yet; its path is relative to the folder."""
-
-    path: str
-    rows: int
-    size: int
-    encrypted_filters: int = 0
-    plain_filters: int = 0
-    filter_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class CommitSummary:
-    """What a commit made visible.
-
-    Attributes
-    ----------
-    job, time : str
-        Id, and time of the commit in ISO format, UTC.
-    files, rows, bytes : int
-    encrypted_filters, plain_filters, filter_bytes : int
-        Bloom filters in these files, and their size.
-    """
-
-    job: str
-    time: str
-    files: int
-    rows: int
-    bytes: int
-    encrypted_filters: int
-    plain_filters: int
-    filter_bytes: int
-
-    @classmethod
-    def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:
-        """The sums over the files of a job that commits now."""
-        def total(name):
-            return sum(getattr(file, name) for file in files)
-        return cls(job, datetime.now(UTC).isoformat(timespec="seconds"), len(files), total("rows"),
-                   total("size"), total("encrypted_filters"), total("plain_filters"),
-                   total("filter_bytes"))
-
-
-@dataclass(frozen=True)
 class Batch:
     """A batch of a streaming query, by the query's id; it is committed once."""
 
     stream: str
     id: int
-
-
-def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
-    """The summary of the last commit to a folder, from its ``_SUCCESS``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none: nothing was committed, or a commit is running.
-    FormatError
-        If another program wrote it.
-    """
-    path = f"{folder.rstrip('/')}/{SUCCESS}"
-    with filesystem.open_input_stream(path) as stream:
-        data = stream.read()
-    try:
-        return CommitSummary(**json.loads(data))
-    except (ValueError, TypeError):
-        raise FormatError("this is not the summary of a commit of secure_parquet",
-                          file=path) from None
 
 
 class Job:

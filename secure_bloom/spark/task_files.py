@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from secure_bloom.spark.commit import Job, StagedFile
+from secure_bloom.spark.commit import Job
+from secure_bloom.spark.summary import StagedFile
 from secure_bloom.spark.write_options import WriteOptions
 from secure_bloom.writer import ParquetWriter
 

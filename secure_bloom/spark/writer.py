@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.spark.commit import Batch, Job, StagedFile
+from secure_bloom.spark.commit import Batch, Job
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import OptionError, locate
@@ -21,6 +21,7 @@ from secure_bloom.spark.schema import (
     file_schema,
     stored_schema,
 )
+from secure_bloom.spark.summary import StagedFile
 from secure_bloom.spark.task_files import TaskFiles
 from secure_bloom.spark.write_options import parse_write_options
 from secure_bloom.writer import ParquetWriter
