@@ -76,7 +76,7 @@ class FilterCheck:
         Values of the column chunk that were looked for in the filter.
     distinct : int or None
         How many of them differ.
-    distinct_is_exact : bool
+    distinct_is_exact : bool or None
         Whether that is counted, not estimated (to 0.4 %).
     measured_fpp, promised_fpp : float or None
         False positives among random probes, and what the filter's size promises for so many
@@ -91,7 +91,7 @@ class FilterCheck:
     num_bytes: int | None = None
     values: int | None = None
     distinct: int | None = None
-    distinct_is_exact: bool = True
+    distinct_is_exact: bool | None = None
     measured_fpp: float | None = None
     promised_fpp: float | None = None
     not_checked: str | None = None

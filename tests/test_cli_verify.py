@@ -135,3 +135,11 @@ def test_progress_is_shown_on_a_terminal(folder):
     assert done.returncode == 0
     assert "verifying full.parquet" in shown and "100%" in shown
     assert b"verifying" not in done.stdout
+
+
+def test_a_missing_file_does_not_hide_the_others(folder):
+    result = run(folder / "none.parquet", folder / "good.parquet", "--column", "city", "--json")
+    missing, good = json.loads(result.stdout)["files"]
+    assert result.exit_code == 3
+    assert "none.parquet" in missing["not_checked"]
+    assert good["ok"] and good["filters"]

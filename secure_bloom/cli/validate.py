@@ -33,16 +33,19 @@ def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | N
     if unknown:
         raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "
                                  f"{', '.join(vectors.LAYERS)}", param_hint="--layer")
+    if against is not None and not against.strip():
+        raise click.BadParameter("it is empty; leave it away to validate secure_bloom",
+                                 param_hint="--against")
     cases = vectors.load_cases(folder or _vectors_folder(), layers)
     with (vectors.ExternalProgram(against) if against else vectors.SecureBloom()) as program, \
             progress("validating") as advance:
         results = vectors.run_cases(cases, program, advance)
-    if junit is not None:
-        Path(junit).write_text(vectors.junit(results, program.name), encoding="utf-8")
     if as_json:
         print_json(vectors.summary(results, program.name))
     else:
         echo(vectors.render(results, program.name))
+    if junit is not None:
+        Path(junit).write_text(vectors.junit(results, program.name), encoding="utf-8")
     ctx.exit(BAD if any(result.result == vectors.FAILED for result in results) else 0)
 
 

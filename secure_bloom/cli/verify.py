@@ -37,10 +37,15 @@ def verify(ctx, files: tuple[str, ...], keyring: str | None, columns: tuple[str,
     4: none found, but not everything was checked, for lack of a key; 2, 3: other errors.
     """
     from secure_bloom import report, verify_file
+    from secure_bloom.findings import VerifyResult
     keys, results = open_keyring(keyring), []
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:
-            results.append(verify_file(file, keys, columns=columns or None, advance=advance))
+            try:
+                result = verify_file(file, keys, columns=columns or None, advance=advance)
+            except OSError as error:  # the other files are verified all the same
+                result = VerifyResult(file, not_checked=str(error))
+            results.append(result)
         if not as_json:
             echo(report.render_verification(results[-1]))
     if as_json:

@@ -173,6 +173,8 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
         raise FormatError("there are no test vectors here; give the folder vectors/ of the "
                           "secure_bloom sources", file=str(folder))
     _check_names(cases, folder)
+    if not layers:
+        _check_complete(cases, folder)
     return cases
 
 
@@ -262,12 +264,22 @@ _KINDS = {
     "object": lambda value: isinstance(value, dict),
     "list": lambda value: isinstance(value, list),
     "list-of-text": lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    "list-of-bool": lambda value: isinstance(value, list) and all(v in (True, False)
+    "list-of-bool": lambda value: isinstance(value, list) and all(isinstance(v, bool)
                                                                   for v in value),
     "list-of-bytes": lambda value: isinstance(value, list) and all(v is None or _is_bytes(v)
                                                                    for v in value),
     "map-of-bytes": lambda value: isinstance(value, dict) and all(map(_is_bytes, value.values())),
 }
+
+
+def _check_complete(cases: list[Case], folder: Path) -> None:
+    """Nothing may lie beside the vectors unread: a layer of another name, or a file without one."""
+    names = {f"{layer}.json" for layer in LAYERS} | {"differences.json"}
+    unread = [path for path in folder.glob("*.json") if path.name not in names]
+    named = {case.path for case in cases if case.layer == "files"}
+    unread += [path for path in (folder / "files").glob("*.parquet") if path not in named]
+    if unread:
+        raise FormatError("no test vector says what this file is for", file=str(min(unread)))
 
 
 def _check_names(cases: list[Case], folder: Path) -> None:

@@ -5,6 +5,7 @@ One line a case, tab-separated; ``vectors/README.md``, "Running", describes it.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from threading import Thread
 from secure_bloom.vectors.cases import Case
 
 TIMEOUT = 60.0  #: seconds that a program has for an answer
+_TIME_TO_END = 5.0  # seconds, when there are no more cases
 
 
 class Skipped(Exception):
@@ -57,6 +59,8 @@ class ExternalProgram:
             raise
         outcome, *fields = reply.split("\t")
         values = dict(field.partition("=")[::2] for field in fields)
+        if len(values) != len(fields):
+            raise BadReply("a field occurs twice")
         if outcome == "skip":
             raise Skipped(values.get("reason", ""))
         kinds = case.description.outcomes.get(outcome)
@@ -139,7 +143,8 @@ def _with_probes(case: Case, output: dict) -> dict:
         answered.setdefault(place, []).append({**probe, "answer": _TRUTH.get(answer)})
     filters = []
     for text in output["filters"]:
-        row_group, column, protection, num_bytes, digest = text.split(":")
+        place, protection, num_bytes, digest = text.rsplit(":", 3)
+        row_group, column = place.split(":", 1)
         filters.append({"row_group": int(row_group), "column": column,
                         "encrypted": {"encrypted": True, "plain": False}[protection],
                         "num_bytes": int(num_bytes), "sha256": digest,
@@ -166,6 +171,8 @@ class _LineProcess:
         self._replies.put("")
 
     def ask(self, line: str, timeout: float) -> str:
+        if not self._replies.empty() and self._process.poll() is None:
+            raise BadReply("the program wrote more than one line for the case before")
         try:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
@@ -184,7 +191,12 @@ class _LineProcess:
         return self._log.read()[-1000:].decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
+        """End its input, and with it the program; one that goes on is killed."""
+        with contextlib.suppress(OSError):  # it died before it had read everything
+            self._process.stdin.close()
+        try:
+            self._process.wait(_TIME_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._log.close()

@@ -77,8 +77,8 @@ def _hash(physical_type, plain, type_length=0, logical_type=None, value=None) ->
     if value is not None:
         column_type = ColumnType(physical_type, type_length,
                                  _arrow_type(physical_type, type_length, logical_type))
-        in_words = _hash_value(value, column_type)
-        result = result if in_words == result else in_words  # two ways, one answer
+        if _hash_value(value, column_type) != result:
+            return "error", {"message": "plain and value are not the same"}
     return "hashed", {"hash": f"{result:016x}"}
 
 
@@ -253,9 +253,9 @@ def _decode(data) -> Answer:
 
 
 def _aad(aad_prefix, aad_file_unique, module_type, **ordinals) -> Answer:
-    file_aad = bytes.fromhex(aad_prefix + aad_file_unique)
+    file_aad, module_type = bytes.fromhex(aad_prefix + aad_file_unique), ModuleType(module_type)
     try:
-        aad = module_aad(file_aad, ModuleType(module_type), **ordinals)
+        aad = module_aad(file_aad, module_type, **ordinals)
     except ValueError:
         return "invalid_ordinal", {}
     return "built", {"aad": aad.hex()}

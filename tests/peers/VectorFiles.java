@@ -48,10 +48,11 @@ final class VectorFiles {
       return answer;
     }
     System.err.println("with data keys: " + answer + "\nwith master keys: " + other);
-    if (answer.startsWith("read\t") && other.startsWith("read\t")) {
-      return VectorAdapter.reply("error", "message", "the two ways give different filters");
+    if (answer.startsWith("read\t") || other.startsWith("read\t")) {
+      return VectorAdapter.reply(
+          "error", "message", "data keys and master keys give different filters");
     }
-    return answer.startsWith("read\t") ? other : answer; // a refusal, of the data keys if both
+    return answer; // both refuse
   }
 
   private String answer(JsonNode keys) {

@@ -188,8 +188,8 @@ string ReadFile(const Request& request) {
   string other = tools ? WithMasterKeys(request) : answer;
   if (other == answer) return answer;
   std::cerr << "with data keys: " << answer << "\nwith master keys: " << other << std::endl;
-  if (IsRead(answer) && IsRead(other)) {
-    return Reply("error").With("message", "the two ways give different filters");
+  if (IsRead(answer) || IsRead(other)) {
+    return Reply("error").With("message", "data keys and master keys give different filters");
   }
-  return IsRead(answer) ? other : answer;  // a refusal, of the data keys if both
+  return answer;  // both refuse
 }
