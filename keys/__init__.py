@@ -3,8 +3,10 @@
 Imported as ``secure_bloom.keys``.
 """
 
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.keys.kms import InMemoryKms, KmsClient
 from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.keys.wrapping import KeyEncryptionKeys
 
-__all__ = ["ExplicitKeys", "InMemoryKms", "Keyring", "KmsClient"]
+__all__ = ["CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys", "Keyring", "KmsClient"]

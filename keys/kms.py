@@ -19,12 +19,17 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
 
 KEY_SIZES = (16, 24, 32)
+MAX_INVOCATIONS = 2**32  #: encryptions that one key may make with random nonces (NIST SP 800-38D)
 _NONCE_SIZE = 12
 _TAG_SIZE = 16
 
 
 class KmsClient(ABC):
-    """Wraps and unwraps keys with master keys that it knows by name."""
+    """Wraps and unwraps keys with master keys that it knows by name.
+
+    A client of a KMS with several instances may have the attributes ``kms_instance_id`` and
+    ``kms_instance_url``, texts that are written into the key material of footer keys.
+    """
 
     @abstractmethod
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:

@@ -1,18 +1,23 @@
-"""Key material "PKMT1": the JSON in a file's key metadata that says how to get a data key.
+"""Key material "PKMT1": the JSON that says how to get a data key.
 
 As parquet-java and pyarrow write it (their "key tools"). A data key is wrapped either by the KMS
 itself (single wrapping) or by a key-encryption key, the KEK, which the KMS has wrapped (double
 wrapping); a KEK wraps with AES-GCM, its raw id as additional authenticated data.
 
     keyMaterialType     "PKMT1"
-    internalStorage     true: what follows is here; false: in a file beside the Parquet file
-    keyReference        external storage only: name of the entry in that file
     isFooterKey         whether this is for the footer
     kmsInstanceID, kmsInstanceURL   footer only
     masterKeyID         name of the master key
     wrappedDEK          the data key, wrapped
     doubleWrapping      whether a KEK stands between
     keyEncryptionKeyID, wrappedKEK  double wrapping only; the id is base64
+
+It stands in the key metadata of the file itself, with ``internalStorage`` true. Or it stands in a
+file beside it (external storage, see :mod:`secure_bloom.keys.external`); then the key metadata is
+
+    keyMaterialType     "PKMT1"
+    internalStorage     false
+    keyReference        name of the entry in that file
 """
 
 from __future__ import annotations
@@ -22,14 +27,15 @@ import binascii
 import json
 from dataclasses import dataclass
 
-from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import KeyRetrievalError
 
 MATERIAL_TYPE = "PKMT1"
+DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
 
 
 @dataclass(frozen=True)
 class KeyMaterial:
-    """Parsed key material with internal storage.
+    """Parsed key material.
 
     Attributes
     ----------
@@ -41,6 +47,8 @@ class KeyMaterial:
     wrapped_kek : str or None
         The KEK as the KMS has wrapped it.
     is_footer_key : bool
+    kms_instance_id, kms_instance_url : str
+        Which KMS holds the master keys; only footer keys say it.
     """
 
     master_key_id: str
@@ -48,22 +56,21 @@ class KeyMaterial:
     kek_id: bytes | None = None
     wrapped_kek: str | None = None
     is_footer_key: bool = False
+    kms_instance_id: str = DEFAULT_INSTANCE
+    kms_instance_url: str = DEFAULT_INSTANCE
 
     @classmethod
-    def parse(cls, key_metadata: bytes) -> KeyMaterial:
-        """Parse key metadata.
+    def parse(cls, text: bytes | str) -> KeyMaterial:
+        """Parse key material, from key metadata or from an external file.
 
         Raises
         ------
         KeyRetrievalError
-            If the bytes are no such JSON.
-        UnsupportedError
-            If the material is stored outside the file.
+            If it is no such JSON, or only refers to an external file.
         """
-        fields = _load(key_metadata)
+        fields = _load(text)
         if not _get(fields, "internalStorage", bool, True):
-            raise UnsupportedError("the key material is stored in a file beside the Parquet file, "
-                                   "which this version cannot read; pass ExplicitKeys")
+            raise KeyRetrievalError("key material: it only names an entry of an external file")
         double = _get(fields, "doubleWrapping", bool)
         try:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
@@ -75,14 +82,19 @@ class KeyMaterial:
             wrapped_dek=_get(fields, "wrappedDEK", str),
             kek_id=kek_id,
             wrapped_kek=_get(fields, "wrappedKEK", str) if double else None,
-            is_footer_key=_get(fields, "isFooterKey", bool, False))
+            is_footer_key=_get(fields, "isFooterKey", bool, False),
+            kms_instance_id=_get(fields, "kmsInstanceID", str, DEFAULT_INSTANCE),
+            kms_instance_url=_get(fields, "kmsInstanceURL", str, DEFAULT_INSTANCE))
 
-    def serialize(self) -> bytes:
+    def serialize(self, *, external: bool = False) -> bytes:
         """The JSON, UTF-8, with the fields in the order that parquet-java writes them."""
-        fields: dict = {"keyMaterialType": MATERIAL_TYPE, "internalStorage": True,
-                        "isFooterKey": self.is_footer_key}
+        fields: dict = {"keyMaterialType": MATERIAL_TYPE}
+        if not external:
+            fields["internalStorage"] = True
+        fields["isFooterKey"] = self.is_footer_key
         if self.is_footer_key:
-            fields |= {"kmsInstanceID": "DEFAULT", "kmsInstanceURL": "DEFAULT"}
+            fields |= {"kmsInstanceID": self.kms_instance_id,
+                       "kmsInstanceURL": self.kms_instance_url}
         fields |= {"masterKeyID": self.master_key_id, "wrappedDEK": self.wrapped_dek,
                    "doubleWrapping": self.kek_id is not None}
         if self.kek_id is not None:
@@ -91,9 +103,29 @@ class KeyMaterial:
         return json.dumps(fields).encode()
 
 
-def _load(key_metadata: bytes) -> dict:
+def key_reference(key_metadata: bytes) -> str | None:
+    """The entry of the external file that key metadata refers to; None where it is internal.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If the key metadata is no key material.
+    """
+    fields = _load(key_metadata)
+    if _get(fields, "internalStorage", bool, True):
+        return None
+    return _get(fields, "keyReference", str)
+
+
+def refer_to(name: str) -> bytes:
+    """Key metadata that refers to an entry of the external file."""
+    return json.dumps({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
+                       "keyReference": name}).encode()
+
+
+def _load(text: bytes | str) -> dict:
     try:
-        fields = json.loads(key_metadata)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("keyMaterialType") != MATERIAL_TYPE:

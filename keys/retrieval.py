@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from threading import Lock
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
-from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.material import KeyMaterial, key_reference
 
 
 class KeyRetriever(Protocol):
@@ -91,23 +91,32 @@ def _hint(key_metadata: bytes | None) -> str:
     return f" (the file names key id {text!r})" if len(text) <= 64 and text.isprintable() else ""
 
 
-class KmsKeys:
-    """Data keys unwrapped through a KMS; every distinct key is unwrapped once.
+def _no_path() -> Mapping[str, str]:
+    raise KeyNotFoundError("the key material is in a file beside the Parquet file; open the "
+                           "Parquet file by its path")
 
-    Also a KMS client itself: ``unwrap_key`` goes through the same cache. Safe under threads.
+
+class KmsKeys:
+    """The data keys of one file, unwrapped through a KMS.
 
     Parameters
     ----------
     kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
+    read_external : callable, optional
+        Gives the key material beside the file by name, for files that keep it there.
+
+    Attributes
+    ----------
+    kms : CachedKms
     """
 
     aad_prefix: bytes | None = None
     has_footer_key = True
 
-    def __init__(self, kms):
-        self._kms = kms
-        self._unwrapped: dict[tuple[str, str], bytes] = {}
-        self._lock = Lock()
+    def __init__(self, kms, read_external: Callable[[], Mapping[str, str]] = _no_path):
+        self.kms = cached(kms)
+        self._read_external = read_external
+        self._external: Mapping[str, str] | None = None
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -117,48 +126,46 @@ class KmsKeys:
         """See :class:`KeyRetriever`."""
         return self._data_key(key_metadata)
 
-    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """Wrap through the KMS, and remember the key so that it need not be unwrapped again."""
-        wrapped = self._kms.wrap_key(key_bytes, master_key_identifier)
-        wrapped = wrapped.decode("ascii") if isinstance(wrapped, bytes) else wrapped
-        with self._lock:
-            self._unwrapped[wrapped, master_key_identifier] = key_bytes
-        return wrapped
+    def material(self, key_metadata: bytes) -> KeyMaterial:
+        """The key material that key metadata holds or refers to.
 
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """Unwrap through the KMS, or from memory."""
-        with self._lock:
-            known = (wrapped_key, master_key_identifier)
-            if known not in self._unwrapped:
-                key = bytes(self._kms.unwrap_key(*known))
-                if len(key) not in KEY_SIZES:
-                    raise KeyUnwrapError(f"the KMS returned a key of {len(key)} bytes for master "
-                                         f"key {master_key_identifier!r}; AES has 16, 24 or 32")
-                self._unwrapped[known] = key
-            return self._unwrapped[known]
+        Raises
+        ------
+        KeyRetrievalError
+            If there is none.
+        """
+        name = key_reference(key_metadata)
+        if name is None:
+            return KeyMaterial.parse(key_metadata)
+        if self._external is None:
+            self._external = self._read_external()
+        if name not in self._external:
+            raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
+        return KeyMaterial.parse(self._external[name])
 
     def _data_key(self, key_metadata: bytes | None) -> bytes:
         if key_metadata is None:
             raise KeyNotFoundError("the file holds no key metadata, so a KMS cannot open it; it "
                                    "was written with explicit keys: pass ExplicitKeys")
-        material = KeyMaterial.parse(key_metadata)
+        material = self.material(key_metadata)
         if material.kek_id is None:
-            return self.unwrap_key(material.wrapped_dek, material.master_key_id)
-        kek = self.unwrap_key(material.wrapped_kek, material.master_key_id)
+            return self.kms.unwrap_key(material.wrapped_dek, material.master_key_id)
+        kek = self.kms.unwrap_key(material.wrapped_kek, material.master_key_id)
         key = unwrap_locally(kek, material.wrapped_dek, material.kek_id)
         if len(key) not in KEY_SIZES:
             raise KeyUnwrapError(f"the key material holds a key of {len(key)} bytes")
         return key
 
     def __repr__(self) -> str:
-        return f"<KmsKeys through {type(self._kms).__name__}>"
+        return f"<KmsKeys through {self.kms!r}>"
 
 
-def key_retriever(keys) -> KeyRetriever | None:
+def key_retriever(keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
+        -> KeyRetriever | None:
     """What the ``keys`` argument of a reader means: a KMS client, explicit keys, or nothing."""
     if keys is None or (hasattr(keys, "footer_key") and hasattr(keys, "column_key")):
         return keys
     if hasattr(keys, "unwrap_key"):
-        return KmsKeys(keys)
+        return KmsKeys(keys, read_external)
     raise TypeError("keys must be a KmsClient or ExplicitKeys, "
                     f"not {type(keys).__name__}")

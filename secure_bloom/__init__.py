@@ -16,6 +16,7 @@ import importlib
 _HOME = {
     "BloomFilterInfo": "secure_bloom.reader",
     "BloomFilterOptions": "secure_bloom.writer",
+    "EncryptionConfiguration": "secure_bloom.encryption",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
     "ParquetFile": "secure_bloom.reader",
     "ParquetWriter": "secure_bloom.writer",

@@ -13,7 +13,7 @@ from secure_bloom import predicates
 from secure_bloom.errors import FileError
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
-from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.keys.cache import cached
 from secure_bloom.reader import ParquetFile, pyarrow_errors, to_table
 
 
@@ -35,7 +35,7 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     if not is_path(source):
         return ParquetFile(source, keys).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
-    keys = key_retriever(keys)  # one cache of unwrapped keys for all files
+    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
     return _read_folder(filesystem, path, keys, columns, filters)

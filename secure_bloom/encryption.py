@@ -1,27 +1,30 @@
-"""How encryption is asked for, and the bridge to pyarrow's encryption properties.
+"""How encryption is asked for, and what it means for a file that is written.
 
-pyarrow encrypts and decrypts pages; secure_bloom needs the same keys for filters and footers. So
-pyarrow gets a KMS client that remembers what passes through it, and no key is fetched twice.
+pyarrow encrypts and decrypts pages; secure_bloom needs the same keys for filters and footers, and
+decides how they are wrapped and where the key material goes.
 """
 
 from __future__ import annotations
 
-import base64
-import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
 
-import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.errors import KeyRetrievalError, UnsupportedError
-from secure_bloom.files import Source
-from secure_bloom.keys.kms import check_key
-from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever, KmsKeys
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer
-from secure_bloom.parquet.modules import ModuleCipher
+from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys import external
+from secure_bloom.keys.cache import LIFETIME, cached
+from secure_bloom.keys.kms import check_key, unwrap_locally
+from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, refer_to
+from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
+from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
+from secure_bloom.parquet.footer import Footer
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
+_NO_PLAINTEXT_FOOTER = ("pyarrow writes no plaintext footer with uniform_encryption; use "
+                        "column_keys, or UniformKey(plaintext_footer=True)")
 
 
 @dataclass(frozen=True)
@@ -55,162 +58,266 @@ class UniformKey:
         check_key(self.footer_key, "footer_key")
         if self.aad_prefix is not None and not isinstance(self.aad_prefix, bytes):
             raise TypeError(f"aad_prefix must be bytes, not {type(self.aad_prefix).__name__}")
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, "
-                             f"not {self.algorithm!r}")
+        _check_algorithm(self.algorithm)
 
 
-def encryption_properties(encryption, kms) -> tuple[pe.FileEncryptionProperties | None,
-                                                    KeyRetriever | None]:
-    """New encryption properties for one file, and the keys that they will use.
+@dataclass(frozen=True)
+class EncryptionConfiguration:
+    """Which master keys encrypt what. As pyarrow's class of this name, but names may be any text.
 
-    Properties must never serve two files: the files would share key and file id, and modules
-    could be swapped between them unseen.
+    Parameters
+    ----------
+    footer_key : str
+        Name of the master key for the footer.
+    column_keys : mapping of str to sequence of str, optional
+        Dotted paths of leaf columns, by the name of their master key.
+    uniform_encryption : bool
+        Encrypt every column with the footer key.
+    plaintext_footer : bool
+        Leave the footer readable, signed with the footer key.
+    encryption_algorithm : str
+        ``AES_GCM_V1``, or ``AES_GCM_CTR_V1`` (pages without authentication; filters have it).
+    double_wrapping : bool
+        Put a key-encryption key between data keys and master keys, which saves calls to the KMS.
+    data_key_length_bits : int
+        128, 192 or 256.
+    internal_key_material : bool
+        False: the key material goes to a file beside the Parquet file.
+    cache_lifetime : float or timedelta
+        Seconds for which a key-encryption key serves new files.
     """
-    if encryption is None or isinstance(encryption, UniformKey):
-        if kms is not None:
-            raise TypeError("kms is for an EncryptionConfiguration, which was not given; the file "
-                            "would not be encrypted with its keys")
-        if encryption is None:
-            return None, None
-        properties = pe.create_encryption_properties(
-            encryption.footer_key, aad_prefix=encryption.aad_prefix,
-            store_aad_prefix=encryption.store_aad_prefix,
-            encryption_algorithm=encryption.algorithm,
-            plaintext_footer=encryption.plaintext_footer)
-        return properties, ExplicitKeys(encryption.footer_key, aad_prefix=encryption.aad_prefix)
-    if not isinstance(encryption, pe.EncryptionConfiguration):
-        raise TypeError("encryption must be a pyarrow EncryptionConfiguration or a UniformKey, "
+
+    footer_key: str
+    column_keys: Mapping[str, Sequence[str]] | None = None
+    _: KW_ONLY
+    uniform_encryption: bool = False
+    plaintext_footer: bool = False
+    encryption_algorithm: str = "AES_GCM_V1"
+    double_wrapping: bool = True
+    data_key_length_bits: int = 128
+    internal_key_material: bool = True
+    cache_lifetime: float | timedelta = LIFETIME
+
+    def __post_init__(self):
+        _check_algorithm(self.encryption_algorithm)
+        if self.data_key_length_bits not in (128, 192, 256):
+            raise ValueError("data_key_length_bits must be 128, 192 or 256, "
+                             f"not {self.data_key_length_bits!r}")
+        if bool(self.column_keys) == self.uniform_encryption:
+            raise ValueError("give either column_keys or uniform_encryption=True")
+        if self.uniform_encryption and self.plaintext_footer:
+            raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
+        _check_columns(self.column_keys or {})
+
+
+def _check_algorithm(algorithm: str) -> None:
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, not {algorithm!r}")
+
+
+def _check_columns(column_keys: Mapping[str, Sequence[str]]) -> None:
+    seen: set[str] = set()
+    for name, columns in column_keys.items():
+        if isinstance(columns, str) or not columns:
+            raise ValueError(f"column_keys[{name!r}] must be a list of column paths")
+        for column in columns:
+            if column in seen:
+                raise ValueError(f"column {column!r} has two keys")
+            if any(character in column for character in ":;,") or column != column.strip():
+                raise UnsupportedError("pyarrow cannot give this column a key of its own, because "
+                                       "of the punctuation or the spaces in its name; rename it, "
+                                       "or use uniform_encryption", column=column)
+            seen.add(column)
+
+
+class FileEncryption:
+    """The encryption of one file that is written. Here: none, or keys given outright.
+
+    Must never serve two files: they would share key and file id, and modules could be swapped
+    between them unseen.
+
+    Attributes
+    ----------
+    properties : pyarrow.parquet.encryption.FileEncryptionProperties or None
+        For pyarrow, which encrypts the pages.
+    keys : KeyRetriever or None
+        For the footer as pyarrow writes it.
+    external_material : dict of str to str
+        Key material that belongs into a file beside this one, by name.
+    """
+
+    def __init__(self, properties: pe.FileEncryptionProperties | None = None,
+                 keys: KeyRetriever | None = None):
+        self.properties = properties
+        self.keys = keys
+        self.external_material: dict[str, str] = {}
+
+    def write_key_metadata(self, footer: Footer) -> None:
+        """Put the key metadata into the footer, after everything that needs its keys."""
+
+
+def file_encryption(encryption, kms) -> FileEncryption:
+    """New encryption for one file.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration, of secure_bloom or pyarrow, or UniformKey, or None
+    kms : KmsClient or KeyEncryptionKeys or None
+    """
+    if isinstance(encryption, EncryptionConfiguration):
+        return _KmsEncryption(encryption, _writing_kms(kms, encryption),
+                              *_under_aliases(encryption))
+    if isinstance(encryption, pe.EncryptionConfiguration):
+        _check_pyarrow(encryption)
+        return _KmsEncryption(encryption, _writing_kms(kms, encryption), encryption, {})
+    if encryption is not None and not isinstance(encryption, UniformKey):
+        raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
-    _check_configuration(encryption, kms)
-    keys = KmsKeys(kms)
-    properties = _factory(keys).file_encryption_properties(pe.KmsConnectionConfig(), encryption)
-    return properties, keys
+    if kms is not None:
+        raise TypeError("kms is for an EncryptionConfiguration, which was not given; the file "
+                        "would not be encrypted with its keys")
+    if encryption is None:
+        return FileEncryption()
+    properties = pe.create_encryption_properties(
+        encryption.footer_key, aad_prefix=encryption.aad_prefix,
+        store_aad_prefix=encryption.store_aad_prefix,
+        encryption_algorithm=encryption.algorithm, plaintext_footer=encryption.plaintext_footer)
+    return FileEncryption(properties,
+                          ExplicitKeys(encryption.footer_key, aad_prefix=encryption.aad_prefix))
 
 
-def _check_configuration(encryption: pe.EncryptionConfiguration, kms) -> None:
+class _KmsEncryption(FileEncryption):
+    """Encryption with keys that a KMS wraps.
+
+    pyarrow makes keys and asks for them to be wrapped; it gets numbers in return, and
+    :meth:`write_key_metadata` puts the real key material in their place. So key-encryption keys may
+    come from elsewhere, and names of master keys may have any form. The KMS is asked when this is
+    made, before anything is written.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration, of secure_bloom or pyarrow
+    kms : CachedKms or KeyEncryptionKeys
+    configuration : pyarrow.parquet.encryption.EncryptionConfiguration
+        What pyarrow is told.
+    master_keys : mapping of str to str
+        Real names for the master keys that pyarrow is told; for others they are the same.
+    """
+
+    aad_prefix: bytes | None = None
+    has_footer_key = True
+
+    def __init__(self, encryption, kms, configuration: pe.EncryptionConfiguration,
+                 master_keys: Mapping[str, str]):
+        super().__init__(keys=self)
+        self._encryption, self._kms, self._master_keys = encryption, kms, master_keys
+        self._numbers = KeysByNumber()
+        self._wrapped: dict[str, str] = {}  # by number, with single wrapping
+        self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
+        self.properties = crypto_factory(self).file_encryption_properties(
+            pe.KmsConnectionConfig(), configuration)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """What pyarrow calls with each key that it has made."""
+        number = self._numbers.add(key_bytes)
+        name = self._name(master_key_identifier)
+        if not self._encryption.double_wrapping:
+            self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
+        elif name not in self._keks:
+            self._keks[name] = self._kms.key_encryption_key(
+                name, self._encryption.data_key_length_bits // 8, self._lifetime())
+        return number
+
+    def footer_key(self, key_metadata: bytes | None) -> bytes:
+        """See :class:`KeyRetriever`."""
+        return self._data_key(KeyMaterial.parse(key_metadata))
+
+    def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
+        """See :class:`KeyRetriever`."""
+        return self._data_key(KeyMaterial.parse(key_metadata))
+
+    def write_key_metadata(self, footer: Footer) -> None:
+        """See :class:`FileEncryption`."""
+        final: dict[bytes, bytes] = {}  # the chunks of a column have the same
+
+        def finish(key_metadata: bytes) -> bytes:
+            if key_metadata not in final:
+                final[key_metadata] = self._store(self._material(KeyMaterial.parse(key_metadata)))
+            return final[key_metadata]
+
+        footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
+        for chunks in footer.row_groups:
+            for chunk in chunks:
+                if chunk.encryption == "column key":
+                    chunk.set_key_metadata(finish(chunk.key_metadata))
+
+    def _material(self, told: KeyMaterial) -> KeyMaterial:
+        """The real key material for what pyarrow was told."""
+        name, instance = self._name(told.master_key_id), {}
+        if told.is_footer_key:
+            instance = {key: getattr(self._kms, key, DEFAULT_INSTANCE)
+                        for key in ("kms_instance_id", "kms_instance_url")}
+        if not self._encryption.double_wrapping:
+            return KeyMaterial(name, self._wrapped[told.wrapped_dek],
+                               is_footer_key=told.is_footer_key, **instance)
+        kek = self._keks[name]
+        return KeyMaterial(name, kek.wrap(self._data_key(told)), kek.kek_id, kek.wrapped_kek,
+                           told.is_footer_key, **instance)
+
+    def _data_key(self, told: KeyMaterial) -> bytes:
+        if told.kek_id is None:
+            return self._numbers.unwrap_key(told.wrapped_dek)
+        kek = self._numbers.unwrap_key(told.wrapped_kek)  # pyarrow's own, which nobody else gets
+        return unwrap_locally(kek, told.wrapped_dek, told.kek_id)
+
+    def _store(self, material: KeyMaterial) -> bytes:
+        """Key metadata with the material, or with a reference to it."""
+        if self._encryption.internal_key_material:
+            return material.serialize()
+        columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
+        name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)
+        self.external_material[name] = material.serialize(external=True).decode()
+        return refer_to(name)
+
+    def _name(self, told: str) -> str:
+        return self._master_keys.get(told, told)
+
+    def _lifetime(self) -> float:
+        lifetime = self._encryption.cache_lifetime
+        return lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
+
+
+def _under_aliases(encryption: EncryptionConfiguration) \
+        -> tuple[pe.EncryptionConfiguration, dict[str, str]]:
+    """What pyarrow is told, which confuses names with ``:`` or spaces, and the real names."""
+    names = {name: str(number) for number, name
+             in enumerate([encryption.footer_key, *(encryption.column_keys or {})])}
+    columns = {names[name]: list(paths) for name, paths in (encryption.column_keys or {}).items()}
+    configuration = pe.EncryptionConfiguration(
+        names[encryption.footer_key], column_keys=columns or None,
+        uniform_encryption=encryption.uniform_encryption,
+        plaintext_footer=encryption.plaintext_footer, double_wrapping=False,
+        encryption_algorithm=encryption.encryption_algorithm,
+        data_key_length_bits=encryption.data_key_length_bits)
+    return configuration, {alias: name for name, alias in names.items()}
+
+
+def _check_pyarrow(encryption: pe.EncryptionConfiguration) -> None:
+    if not encryption.internal_key_material:
+        raise UnsupportedError("internal_key_material=False needs secure_bloom's "
+                               "EncryptionConfiguration, pyarrow's does not say where the file is")
+    if encryption.uniform_encryption and encryption.plaintext_footer:
+        raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
+
+
+def _writing_kms(kms, encryption):
+    """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
+    if isinstance(kms, KeyEncryptionKeys):
+        if not encryption.double_wrapping:
+            raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
+                            "client itself")
+        return kms
     if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
         raise TypeError("an EncryptionConfiguration names master keys: pass kms=, a KmsClient "
                         "such as secure_bloom.keys.Keyring")
-    if not encryption.internal_key_material:
-        raise UnsupportedError("internal_key_material=False (key material in a file of its own) "
-                               "is not supported")
-    if encryption.uniform_encryption and encryption.plaintext_footer:
-        raise UnsupportedError("pyarrow writes no plaintext footer with uniform_encryption; "
-                               "use column_keys, or UniformKey(plaintext_footer=True)")
-
-
-def decryption_properties(kms) -> pe.FileDecryptionProperties:
-    """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
-    return _factory(kms).file_decryption_properties(
-        pe.KmsConnectionConfig(), pe.DecryptionConfiguration())
-
-
-def _factory(keys) -> pe.CryptoFactory:
-    return pe.CryptoFactory(lambda _: _PyarrowKms(keys))
-
-
-class _PyarrowKms(pe.KmsClient):
-    """Any object with ``wrap_key`` and ``unwrap_key`` as pyarrow wants it."""
-
-    def __init__(self, kms):
-        super().__init__()
-        self._kms = kms
-
-    def wrap_key(self, key_bytes, master_key_identifier):
-        return self._kms.wrap_key(key_bytes, master_key_identifier)
-
-    def unwrap_key(self, wrapped_key, master_key_identifier):
-        return self._kms.unwrap_key(wrapped_key, master_key_identifier)
-
-
-# --- explicit keys for pyarrow -------------------------------------------------------------------
-
-class _KeysByNumber:
-    """A KMS for one file as :func:`with_key_material` presents it: a wrapped key is a number."""
-
-    def __init__(self):
-        self._keys: list[bytes | KeyRetrievalError] = []
-
-    def add(self, key: bytes | KeyRetrievalError) -> str:
-        self._keys.append(key)
-        return base64.b64encode(b"%d" % (len(self._keys) - 1)).decode("ascii")
-
-    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        key = self._keys[int(base64.b64decode(wrapped_key))]
-        if isinstance(key, KeyRetrievalError):
-            raise key
-        return key
-
-
-def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRetriever) \
-        -> tuple[pa.NativeFile, pe.FileDecryptionProperties]:
-    """The file as pyarrow can read it with explicit column keys, for which it has no interface.
-
-    pyarrow accepts column keys only by way of key material in the file. So it is shown the same
-    bytes with another footer, made in memory: key material in which a key is a number, and the
-    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys.
-    """
-    footer = Footer(content, magic, keys)
-    by_number = _KeysByNumber()
-
-    def material(key, is_footer_key=False) -> bytes:
-        return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
-
-    if keys.has_footer_key:
-        footer_key = keys.footer_key(footer.footer_key_metadata)
-    else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
-        footer_key = os.urandom(16)
-        footer.footer_cipher = ModuleCipher(footer_key)
-    footer.set_footer_key_metadata(material(footer_key, True))
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            if chunk.encryption == "column key":
-                try:
-                    key = keys.column_key(chunk.column.path, chunk.key_metadata)
-                except KeyRetrievalError as error:
-                    key = error
-                chunk.set_key_metadata(material(key))
-    footer.store_aad_prefix()
-    start = source.size - len(content) - TAIL_SIZE
-    file = pa.PythonFile(_Spliced(source, start, footer.to_bytes()), mode="r")
-    return file, decryption_properties(by_number)
-
-
-class _Spliced:
-    """A file with another end: bytes of ``source`` up to ``start``, then ``tail``."""
-
-    closed = False
-
-    def __init__(self, source: Source, start: int, tail: bytes):
-        self._source, self._start, self._tail = source, start, tail
-        self._position = 0
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._start + len(self._tail)
-        size = end - self._position if size < 0 else min(size, end - self._position)
-        begin, stop = self._position, self._position + size
-        self._position = stop
-        data = b""
-        if begin < self._start:
-            data = self._source.read_at(min(stop, self._start) - begin, begin)
-        if stop > self._start:
-            data += self._tail[max(begin - self._start, 0):stop - self._start]
-        return data
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._position, self._start + len(self._tail))[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
+    return cached(kms)

@@ -83,6 +83,10 @@ class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
 
 
+class KeyExhaustedError(SecureBloomError):
+    """A key has encrypted as much as it safely may (NIST SP 800-38D, section 8.3)."""
+
+
 class UnsupportedError(SecureBloomError):
     """The file or the request is valid, but this software does not handle it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
-from secure_bloom.encryption import decryption_properties, with_key_material
+from secure_bloom.decryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
@@ -28,6 +28,7 @@ from secure_bloom.errors import (
     located,
 )
 from secure_bloom.files import Source
+from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
 from secure_bloom.parquet.footer import (
@@ -100,7 +101,8 @@ class ParquetFile:
 
     def __init__(self, source, keys=None, *, filesystem=None):
         self._source = Source(source, filesystem)
-        self._keys = key_retriever(keys)
+        self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
+            keys, partial(read_material, self._source.filesystem, self._source.path))
         with located(file=self._source.name):
             self._content, self._magic = _read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
@@ -376,7 +378,7 @@ class ParquetFile:
         if not self._footer.is_encrypted or self._keys is None:
             return place, None
         if isinstance(self._keys, KmsKeys):
-            return place, decryption_properties(self._keys)
+            return place, decryption_properties(self._keys.kms, source.path, source.filesystem)
         file, properties = with_key_material(source, self._content, self._magic, self._keys)
         return {"file": file}, properties
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom.encryption import encryption_properties
+from secure_bloom.encryption import file_encryption
 from secure_bloom.errors import ColumnError, FormatError
-from secure_bloom.files import Output, open_output
+from secure_bloom.files import Output, is_path, open_output, resolve
 from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
+from secure_bloom.keys import external
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn, filter_column
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
@@ -108,8 +110,10 @@ class ParquetWriter:
         The columns that get a filter in every row group, by dotted path: ``city``,
         ``address.city``, ``tags.list.element``. Filters of encrypted columns are encrypted with
         the column's key, all others are plain.
-    encryption : pyarrow.parquet.encryption.EncryptionConfiguration or UniformKey, optional
-    kms : KmsClient, optional
+    encryption : EncryptionConfiguration or UniformKey, optional
+        pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
+        with key material is written beside this one, and ``where`` must be a new path.
+    kms : KmsClient or KeyEncryptionKeys, optional
         Required with an EncryptionConfiguration. Any pyarrow KmsClient works as well.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``where`` is a path; default: local, or by URI.
@@ -143,12 +147,13 @@ class ParquetWriter:
         self.schema = schema
         self.filter_totals = FilterTotals()
         self._plan = _plan(schema, bloom_filters, writer_options)
-        properties, self._keys = encryption_properties(encryption, kms)
+        self._encryption = file_encryption(encryption, kms)
+        self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
         self._sink = _Sink(self._output.write)
         try:
-            self._writer = pq.ParquetWriter(self._sink, schema, encryption_properties=properties,
-                                            **writer_options)
+            self._writer = pq.ParquetWriter(self._sink, schema, **writer_options,
+                                            encryption_properties=self._encryption.properties)
         except BaseException:
             self._abort()
             raise
@@ -204,7 +209,7 @@ class ParquetWriter:
             self._sink.hold()
             self._writer.close()
             self._finish(*self._sink.release())
-            self._output.commit()
+            self._publish()
         except BaseException:
             self._abort()
             raise
@@ -249,7 +254,7 @@ class ParquetWriter:
     def _finish(self, held: bytes, start: int) -> None:
         """Write what pyarrow has held back, the filters before the footer."""
         indexes, content, magic = split_tail(held)
-        footer = Footer(content, magic, self._keys)
+        footer = Footer(content, magic, self._encryption.keys)
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
                               f"{len(self._filters)} were expected")
@@ -268,8 +273,33 @@ class ParquetWriter:
                     plain += 1
                 else:
                     encrypted += 1
+        count_invocations(footer)
+        self._encryption.write_key_metadata(footer)
         self._output.write(footer.to_bytes())
         self.filter_totals = FilterTotals(encrypted, plain, position - first)
+
+    def _place_of_material(self, where, filesystem) -> tuple | None:
+        """Filesystem and path of the file, where key material is to stand beside it."""
+        if not self._encryption.external_material:
+            return None
+        if not is_path(where):
+            raise TypeError("internal_key_material=False needs a path, to write beside it")
+        place = resolve(where, filesystem)
+        external.check_new(*place)
+        return place
+
+    def _publish(self) -> None:
+        """Make the file visible, after the key material beside it, which it needs."""
+        if self._material_place is None:
+            self._output.commit()
+            return
+        filesystem, path = self._material_place
+        external.write_material(filesystem, path, self._encryption.external_material)
+        try:
+            self._output.commit()
+        except BaseException:
+            filesystem.delete_file(external.material_path(path))
+            raise
 
     def _abort(self) -> None:
         output, self._output = self._output, None

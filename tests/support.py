@@ -7,14 +7,19 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, Phase, settings
-from pyarrow.parquet.encryption import EncryptionConfiguration
+from pyarrow.parquet.encryption import (
+    CryptoFactory,
+    EncryptionConfiguration,
+    KmsClient,
+    KmsConnectionConfig,
+)
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, UniformKey, hashing, plain, sbbf
-from secure_bloom.encryption import encryption_properties
+from secure_bloom.encryption import file_encryption
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.footer import Footer
 
@@ -182,9 +187,29 @@ def encryptions(column: str) -> dict:
 MODES = list(encryptions("a"))
 
 
+class ArrowKms(KmsClient):
+    """A KMS client of ours for pyarrow's own key tools."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return self.inner.wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        return self.inner.unwrap_key(wrapped_key, master_key_identifier)
+
+
 def encrypted_arrow_file(table, encryption, kms, **options) -> tuple[bytes, object]:
     """A file that pyarrow alone has written, without filters, and the keys that it used."""
-    properties, keys = encryption_properties(encryption, kms)
+    if encryption is None or isinstance(encryption, UniformKey):
+        written_with = file_encryption(encryption, kms)
+        properties, keys = written_with.properties, written_with.keys
+    else:
+        factory = CryptoFactory(lambda _: ArrowKms(kms))
+        properties, keys = factory.file_encryption_properties(KmsConnectionConfig(), encryption), \
+            kms
     sink = io.BytesIO()
     pq.write_table(table, sink, encryption_properties=properties, **options)
     return sink.getvalue(), keys

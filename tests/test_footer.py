@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from secure_bloom.encryption import decryption_properties
+from secure_bloom.decryption import decryption_properties
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
@@ -48,7 +48,7 @@ def properties_for(keys):
         return None
     if isinstance(keys, ExplicitKeys):
         return pe.create_decryption_properties(FOOTER_KEY, aad_prefix=keys.aad_prefix)
-    return decryption_properties(keys)
+    return decryption_properties(keys.kms)
 
 
 def with_footer(file: bytes, footer: Footer) -> bytes:

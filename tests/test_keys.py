@@ -3,8 +3,6 @@
 import base64
 import json
 import pickle
-import threading
-import time
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -16,11 +14,10 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     KeyRetrievalError,
     KeyUnwrapError,
-    UnsupportedError,
 )
 from secure_bloom.keys import ExplicitKeys, InMemoryKms, KmsClient
 from secure_bloom.keys.kms import unwrap_locally, wrap_locally
-from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.material import KeyMaterial, key_reference, refer_to
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from tests.support import examples
 
@@ -167,10 +164,20 @@ def test_key_material_that_lacks_something_says_what(material, field, value):
         KeyMaterial.parse(changed(material, **{field: value}))
 
 
-def test_external_key_material_is_unsupported():
-    with pytest.raises(UnsupportedError, match="beside"):
-        KeyMaterial.parse(b'{"keyMaterialType": "PKMT1", "internalStorage": false, '
-                          b'"keyReference": "footerKey"}')
+def test_key_metadata_may_refer_to_an_external_file():
+    assert refer_to("footerKey") == b'{"keyMaterialType": "PKMT1", "internalStorage": false, ' \
+                                    b'"keyReference": "footerKey"}'
+    assert key_reference(refer_to("footerKey")) == "footerKey"
+    assert key_reference(SINGLE.serialize()) is None
+    with pytest.raises(KeyRetrievalError, match="external"):
+        KeyMaterial.parse(refer_to("footerKey"))
+    with pytest.raises(KeyRetrievalError, match="keyReference"):
+        key_reference(b'{"keyMaterialType": "PKMT1", "internalStorage": false}')
+
+
+def test_external_key_material_does_not_say_where_it_is():
+    assert "internalStorage" not in json.loads(SINGLE.serialize(external=True))
+    assert KeyMaterial.parse(SINGLE.serialize(external=True).decode()) == SINGLE
 
 
 # --- explicit keys -------------------------------------------------------------------------------
@@ -235,17 +242,6 @@ def double(kms, kek=b"k" * 16, key=DATA) -> bytes:
                        kms.wrap_key(kek, "m")).serialize()
 
 
-@pytest.mark.parametrize("metadata_of", [single, double])
-def test_keys_are_unwrapped_and_then_remembered(metadata_of):
-    kms = CountingKms({"m": MASTER})
-    metadata, keys = metadata_of(kms), KmsKeys(kms)
-    assert keys.footer_key(metadata) == keys.column_key("a", metadata) == DATA
-    assert keys.column_key("b", metadata) == DATA
-    assert len(kms.unwrapped) == 1
-    assert KmsKeys(kms).footer_key(metadata) == DATA
-    assert len(kms.unwrapped) == 2
-
-
 def test_columns_under_one_kek_need_one_call():
     kms = CountingKms({"m": MASTER})
     wrapped_kek, keys = kms.wrap_key(b"k" * 16, "m"), KmsKeys(kms)
@@ -254,65 +250,6 @@ def test_columns_under_one_kek_need_one_call():
         material = KeyMaterial("m", wrap_locally(b"k" * 16, data_key, b"id"), b"id", wrapped_kek)
         assert keys.column_key(str(i), material.serialize()) == data_key
     assert len(kms.unwrapped) == 1
-
-
-def test_a_key_that_was_wrapped_need_not_be_unwrapped():
-    kms = CountingKms({"m": MASTER})
-    keys = KmsKeys(kms)
-    assert keys.unwrap_key(keys.wrap_key(DATA, "m"), "m") == DATA
-    assert kms.unwrapped == []
-
-
-def test_a_kms_may_return_bytes():
-    class Bytes(InMemoryKms):
-        def wrap_key(self, key_bytes, master_key_identifier):
-            return super().wrap_key(key_bytes, master_key_identifier).encode()
-
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            return bytearray(super().unwrap_key(wrapped_key, master_key_identifier))
-
-    keys = KmsKeys(Bytes({"m": MASTER}))
-    wrapped = keys.wrap_key(DATA, "m")
-    assert isinstance(wrapped, str)
-    assert KmsKeys(Bytes({"m": MASTER})).unwrap_key(wrapped, "m") == DATA
-
-
-def test_threads_share_one_call():
-    class Slow(CountingKms):
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            time.sleep(0.02)
-            return super().unwrap_key(wrapped_key, master_key_identifier)
-
-    kms = Slow({"m": MASTER})
-    metadata, keys, found = single(kms), KmsKeys(kms), []
-    start = threading.Barrier(8)
-
-    def work():
-        start.wait()
-        found.append(keys.footer_key(metadata))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [DATA] * 8
-    assert len(kms.unwrapped) == 1
-
-
-def test_a_failed_call_is_made_again():
-    class Failing(CountingKms):
-        def unwrap_key(self, wrapped_key, master_key_identifier):
-            key = super().unwrap_key(wrapped_key, master_key_identifier)
-            if len(self.unwrapped) == 1:
-                raise ConnectionError("down")
-            return key
-
-    kms = Failing({"m": MASTER})
-    metadata, keys = single(kms), KmsKeys(kms)
-    with pytest.raises(ConnectionError):
-        keys.footer_key(metadata)
-    assert keys.footer_key(metadata) == DATA
 
 
 def test_wrong_key_material():
@@ -349,7 +286,7 @@ def test_no_key_shows_in_repr_or_str():
     keys.footer_key(single(kms))
     shown = [kms, keys, ExplicitKeys(FOOTER, {"a": COLUMN}, {"id": NAMED}), UniformKey(FOOTER)]
     assert [repr(value) for value in shown] == [str(value) for value in shown] == [
-        "<InMemoryKms with keys ['m']>", "<KmsKeys through InMemoryKms>",
+        "<InMemoryKms with keys ['m']>", "<KmsKeys through <CachedKms of InMemoryKms>>",
         "<ExplicitKeys footer_key=True, for ['a', 'id']>",
         "UniformKey(aad_prefix=None, store_aad_prefix=True, plaintext_footer=False, "
         "algorithm='AES_GCM_V1')"]

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.errors import AuthenticationError
+from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 from secure_bloom.parquet import modules
 from secure_bloom.parquet.modules import (
     MAX_INVOCATIONS,
@@ -159,9 +159,9 @@ def test_a_key_has_a_limited_number_of_invocations(monkeypatch):
     cipher.encrypt(b"", b"")
     cipher.sign(b"", b"")
     module = cipher.encrypt(b"", b"")
-    with pytest.raises(OverflowError, match="use a new one"):
+    with pytest.raises(KeyExhaustedError, match="use more keys"):
         cipher.encrypt(b"", b"")
-    with pytest.raises(OverflowError):
+    with pytest.raises(KeyExhaustedError):
         cipher.sign(b"", b"")
     assert cipher.decrypt(module, b"") == b""
 

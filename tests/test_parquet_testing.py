@@ -1,15 +1,14 @@
 """Files of apache/parquet-testing, which parquet-java and Arrow C++ have written."""
 
 import datetime
-import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter, UniformKey, write_table
-from secure_bloom.errors import FormatError, KeyNotFoundError, UnsupportedError
+from secure_bloom.errors import FormatError, KeyNotFoundError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header
 from tests.modes import AAD_PREFIX, MASTER_KEYS
 
@@ -97,21 +96,22 @@ def test_their_rows_in_files_of_ours(name, tmp_path):
         == [[True, False]]
 
 
-def test_external_key_material_is_unsupported_with_a_kms():
-    with pytest.raises(UnsupportedError, match="ExplicitKeys") as error:
-        ParquetFile(encrypted(EXTERNAL), InMemoryKms(MASTER_KEYS))
-    assert EXTERNAL in error.value.file
-
-
-def test_external_key_material_opened_by_hand():
-    beside = FOLDER / f"_KEY_MATERIAL_FOR_{encrypted(EXTERNAL).name}.json"
-    material = json.loads(beside.read_text())
-    kms = KmsKeys(InMemoryKms(MASTER_KEYS))
-    keys = {name: kms.footer_key(text.encode()) for name, text in material.items()}
-    file = ParquetFile(encrypted(EXTERNAL), ExplicitKeys(keys["footerKey"], {
-        "integers": keys["columnKey0"], "strings": keys["columnKey1"]}))
+def test_external_key_material():
+    file = ParquetFile(encrypted(EXTERNAL), InMemoryKms(MASTER_KEYS))
     assert file.read().column_names == ["integers", "strings"]
     assert file.read().num_rows == file.num_rows == 100
+
+
+def test_external_key_material_is_found_by_path_only():
+    with pytest.raises(KeyNotFoundError, match="by its path"):
+        ParquetFile(encrypted(EXTERNAL).read_bytes(), InMemoryKms(MASTER_KEYS))
+
+
+def test_a_file_without_the_key_material_beside_it(tmp_path):
+    alone = shutil.copy(encrypted(EXTERNAL), tmp_path)
+    with pytest.raises(KeyNotFoundError, match="_KEY_MATERIAL_FOR_external") as error:
+        ParquetFile(alone, InMemoryKms(MASTER_KEYS))
+    assert error.value.file == alone
 
 
 # --- Bloom filters -------------------------------------------------------------------------------

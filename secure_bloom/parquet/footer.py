@@ -28,6 +28,7 @@ from secure_bloom.errors import (
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.modules import (
     NONCE_SIZE,
+    OVERHEAD,
     TAG_SIZE,
     ModuleCipher,
     ModuleType,
@@ -62,7 +63,7 @@ _FILE_META_LAYOUT = {
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
-_STATISTICS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 14, 15  # likewise
+_STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # FileMetaData
 _TYPE_ORDER = 1  # ColumnOrder
@@ -145,6 +146,7 @@ class Footer:
     def __init__(self, content: bytes, magic: bytes, keys=None, *, start: int = 0):
         self.start = start
         self._keys = keys
+        self._ciphers: dict[bytes, ModuleCipher] = {}
         self._crypto: Struct | None = None
         self.signature_verified = False
         if magic == MAGIC_ENCRYPTED:
@@ -219,13 +221,19 @@ class Footer:
         """The cipher of the footer key."""
         if self._keys is None:
             raise KeyNotFoundError("this is encrypted with the footer key; pass keys (--keyring)")
-        return ModuleCipher(self._keys.footer_key(self.footer_key_metadata))
+        return self._cipher(self._keys.footer_key(self.footer_key_metadata))
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column's own key."""
         if self._keys is None:
             raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
-        return ModuleCipher(self._keys.column_key(path, key_metadata))
+        return self._cipher(self._keys.column_key(path, key_metadata))
+
+    def _cipher(self, key: bytes) -> ModuleCipher:
+        # One for each key, because it counts what the key encrypts.
+        if key not in self._ciphers:
+            self._ciphers[key] = ModuleCipher(key)
+        return self._ciphers[key]
 
     def to_bytes(self) -> bytes:
         """The footer with its changes, up to the end of the file: encrypted or signed again."""
@@ -383,6 +391,14 @@ class ColumnChunk:
         starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
         start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
         return (start, length) if start and length else None
+
+    @property
+    def num_pages(self) -> int:
+        """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
+        meta = self._metadata()
+        with_stats, _ = thrift.decode(thrift.encode(meta), {_ENCODING_STATS: [{}]})
+        counts = [stats.get_int(3) or 0 for stats in _structs(with_stats, _ENCODING_STATS)]
+        return sum(counts) if counts else (meta.get_int(_COMPRESSED_SIZE) or 0) // OVERHEAD
 
     @property
     def statistics(self) -> RawStatistics:

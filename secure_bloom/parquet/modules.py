@@ -28,15 +28,14 @@ from enum import IntEnum
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from secure_bloom.errors import AuthenticationError
+from secure_bloom.errors import AuthenticationError, KeyExhaustedError
+from secure_bloom.keys.kms import KEY_SIZES, MAX_INVOCATIONS
 
 LENGTH_SIZE = 4
 NONCE_SIZE = 12
 TAG_SIZE = 16
 OVERHEAD = LENGTH_SIZE + NONCE_SIZE + TAG_SIZE  #: bytes that a module adds to its plaintext
 
-KEY_SIZES = (16, 24, 32)
-MAX_INVOCATIONS = 2**32  #: encryptions that one key may make with random nonces (NIST SP 800-38D)
 _MAX_ORDINAL = 2**15 - 1
 
 
@@ -114,11 +113,22 @@ class ModuleCipher:
         """A whole module, length first, under a new random nonce."""
         return self._seal(plaintext, aad, os.urandom(NONCE_SIZE))
 
+    def count(self, modules: int) -> None:
+        """Take account of modules that this key has to encrypt, or that others encrypt with it.
+
+        Raises
+        ------
+        KeyExhaustedError
+            If they would be more than 2**32, after which a nonce may come twice.
+        """
+        if self._invocations + modules > MAX_INVOCATIONS:
+            raise KeyExhaustedError(f"a key would encrypt more than {MAX_INVOCATIONS} modules; use "
+                                    "more keys, or smaller files")
+        self._invocations += modules
+
     def _seal(self, plaintext, aad: bytes, nonce: bytes) -> bytes:
         # Apart from encrypt() so that test vectors can fix the nonce; nothing public can.
-        if self._invocations >= MAX_INVOCATIONS:
-            raise OverflowError(f"this key has encrypted {MAX_INVOCATIONS} modules; use a new one")
-        self._invocations += 1
+        self.count(1)
         sealed = self._aes.encrypt(nonce, plaintext, aad)
         return struct.pack("<I", NONCE_SIZE + len(sealed)) + nonce + sealed
 

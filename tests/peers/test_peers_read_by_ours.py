@@ -30,7 +30,7 @@ from tests.peers.examples import (
 from tests.peers.keys import KeyTools
 from tests.peers.parquet_java import AnyKeys, Bloom, ParquetJava
 
-every_mode = pytest.mark.parametrize("mode", [name for name in MODES if name != "tools external"])
+every_mode = pytest.mark.parametrize("mode", MODES)
 
 
 def our_keys(keys: AnyKeys) -> InMemoryKms | ExplicitKeys | None:

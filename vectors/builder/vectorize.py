@@ -10,7 +10,7 @@ import pyarrow.parquet.encryption as pe
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter
-from secure_bloom.encryption import decryption_properties
+from secure_bloom.decryption import decryption_properties
 from secure_bloom.hashing import exact, hash_values
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.schema import LeafColumn

@@ -1,0 +1,110 @@
+"""Key-encryption keys: double wrapping, as parquet-java calls it.
+
+A key-encryption key (KEK) is made here and wrapped by the KMS, once; then it wraps the data keys of
+as many files as wanted, without the KMS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
+from secure_bloom.keys.kms import MAX_INVOCATIONS, wrap_locally
+from secure_bloom.keys.material import DEFAULT_INSTANCE
+
+_KEK_ID_SIZE = 16
+
+
+@dataclass
+class KeyEncryptionKey:
+    """A key-encryption key with its wrapped form. Whoever pickles it writes the key down.
+
+    Attributes
+    ----------
+    master_key_id : str
+    kek_id : bytes
+        16 random bytes; the additional authenticated data of what the KEK wraps.
+    wrapped_kek : str
+        The KEK as the KMS has wrapped it.
+    """
+
+    master_key_id: str
+    kek_id: bytes
+    wrapped_kek: str
+    _key: bytes = field(repr=False)
+    _invocations: int = field(default=0, repr=False)
+
+    @classmethod
+    def make(cls, kms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
+        """A new random one, wrapped by a KMS client."""
+        key = os.urandom(num_bytes)
+        return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
+
+    def wrap(self, data_key: bytes) -> str:
+        """Wrap a data key.
+
+        Raises
+        ------
+        KeyExhaustedError
+            If it has wrapped 2**32 keys.
+        """
+        with _counting:
+            if self._invocations >= MAX_INVOCATIONS:
+                raise KeyExhaustedError(f"the key-encryption key under {self.master_key_id!r} has "
+                                        f"wrapped {MAX_INVOCATIONS} keys; make a new one")
+            self._invocations += 1
+        return wrap_locally(self._key, data_key, self.kek_id)
+
+
+_counting = Lock()
+
+
+class KeyEncryptionKeys:
+    """Key-encryption keys for many files, in one process or many. Pickled with its keys.
+
+    Made where the KMS can be reached, one call for each master key; then a writer takes it as
+    ``kms``, wherever it runs, and needs no KMS. Send it only over channels that may see the keys.
+
+    Parameters
+    ----------
+    kms : KmsClient
+    master_keys : iterable of str
+    data_key_length_bits : int
+        128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If a master key cannot be used.
+    """
+
+    def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
+        self.kms_instance_id = getattr(kms, "kms_instance_id", DEFAULT_INSTANCE)
+        self.kms_instance_url = getattr(kms, "kms_instance_url", DEFAULT_INSTANCE)
+        self._keys = {name: KeyEncryptionKey.make(kms, name, data_key_length_bits // 8)
+                      for name in sorted(set(master_keys))}
+
+    @classmethod
+    def for_encryption(cls, encryption, kms) -> KeyEncryptionKeys:
+        """Those that an EncryptionConfiguration needs."""
+        return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
+                   data_key_length_bits=encryption.data_key_length_bits)
+
+    def key_encryption_key(self, master_key_id: str, *_) -> KeyEncryptionKey:
+        """The one of a master key.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If none was made.
+        """
+        if master_key_id not in self._keys:
+            raise KeyNotFoundError(f"no key-encryption key was made under {master_key_id!r}; there "
+                                   f"are: {', '.join(self._keys) or 'none'}")
+        return self._keys[master_key_id]
+
+    def __repr__(self) -> str:
+        return f"<KeyEncryptionKeys under {list(self._keys)}>"

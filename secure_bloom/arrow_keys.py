@@ -1,0 +1,47 @@
+"""Keys as pyarrow takes them: through a KMS client that it calls."""
+
+from __future__ import annotations
+
+import base64
+
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.errors import KeyRetrievalError
+
+
+def crypto_factory(kms) -> pe.CryptoFactory:
+    """pyarrow's key tools over any object with ``wrap_key`` and ``unwrap_key``."""
+    return pe.CryptoFactory(lambda _: _PyarrowKms(kms))
+
+
+class _PyarrowKms(pe.KmsClient):
+    """Any object with ``wrap_key`` and ``unwrap_key`` as pyarrow wants it."""
+
+    def __init__(self, kms):
+        super().__init__()
+        self._kms = kms
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return self._kms.wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        return self._kms.unwrap_key(wrapped_key, master_key_identifier)
+
+
+class KeysByNumber:
+    """The data keys of one file, for pyarrow: a wrapped key is a number."""
+
+    def __init__(self):
+        self._keys: list[bytes | KeyRetrievalError] = []
+
+    def add(self, key: bytes | KeyRetrievalError) -> str:
+        """The number of a key, or of the error that it stands for."""
+        self._keys.append(key)
+        return base64.b64encode(b"%d" % (len(self._keys) - 1)).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, _: str = "") -> bytes:
+        """The key with this number."""
+        key = self._keys[int(base64.b64decode(wrapped_key))]
+        if isinstance(key, KeyRetrievalError):
+            raise key
+        return key

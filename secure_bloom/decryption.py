@@ -1,0 +1,99 @@
+"""What pyarrow needs to read the pages of encrypted files, with every kind of keys."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
+from secure_bloom.errors import KeyRetrievalError
+from secure_bloom.files import Source
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.retrieval import KeyRetriever
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.parquet.modules import ModuleCipher
+
+
+def decryption_properties(kms, path: str | None = None, filesystem=None) \
+        -> pe.FileDecryptionProperties:
+    """What pyarrow needs to read the pages of a file whose keys come from a KMS.
+
+    Path and filesystem are for files whose key material stands beside them.
+    """
+    return crypto_factory(kms).file_decryption_properties(
+        pe.KmsConnectionConfig(), pe.DecryptionConfiguration(), path, filesystem)
+
+
+def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRetriever) \
+        -> tuple[pa.NativeFile, pe.FileDecryptionProperties]:
+    """The file as pyarrow can read it with explicit column keys, for which it has no interface.
+
+    pyarrow accepts column keys only by way of key material in the file. So it is shown the same
+    bytes with another footer, made in memory: key material in which a key is a number, and the
+    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys.
+    """
+    footer = Footer(content, magic, keys)
+    by_number = KeysByNumber()
+
+    def material(key, is_footer_key=False) -> bytes:
+        return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
+
+    if keys.has_footer_key:
+        footer_key = keys.footer_key(footer.footer_key_metadata)
+    else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
+        footer_key = os.urandom(16)
+        footer.footer_cipher = ModuleCipher(footer_key)
+    footer.set_footer_key_metadata(material(footer_key, True))
+    for chunks in footer.row_groups:
+        for chunk in chunks:
+            if chunk.encryption == "column key":
+                try:
+                    key = keys.column_key(chunk.column.path, chunk.key_metadata)
+                except KeyRetrievalError as error:
+                    key = error
+                chunk.set_key_metadata(material(key))
+    footer.store_aad_prefix()
+    start = source.size - len(content) - TAIL_SIZE
+    file = pa.PythonFile(_Spliced(source, start, footer.to_bytes()), mode="r")
+    return file, decryption_properties(by_number)
+
+
+class _Spliced:
+    """A file with another end: bytes of ``source`` up to ``start``, then ``tail``."""
+
+    closed = False
+
+    def __init__(self, source: Source, start: int, tail: bytes):
+        self._source, self._start, self._tail = source, start, tail
+        self._position = 0
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._start + len(self._tail)
+        size = end - self._position if size < 0 else min(size, end - self._position)
+        begin, stop = self._position, self._position + size
+        self._position = stop
+        data = b""
+        if begin < self._start:
+            data = self._source.read_at(min(stop, self._start) - begin, begin)
+        if stop > self._start:
+            data += self._tail[max(begin - self._start, 0):stop - self._start]
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._start + len(self._tail))[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
