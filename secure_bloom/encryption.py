@@ -142,15 +142,16 @@ class FileEncryption:
         For pyarrow, which encrypts the pages.
     keys : KeyRetriever or None
         For the footer as pyarrow writes it.
-    external_material : dict of str to str
-        Key material that belongs into a file beside this one, by name.
+    external_material : dict of str to str, or None
+        Key material that belongs into a file beside this one, by name; complete once the key
+        metadata is written. None where it all goes into the file.
     """
 
     def __init__(self, properties: pe.FileEncryptionProperties | None = None,
                  keys: KeyRetriever | None = None):
         self.properties = properties
         self.keys = keys
-        self.external_material: dict[str, str] = {}
+        self.external_material: dict[str, str] | None = None
 
     def write_key_metadata(self, footer: Footer) -> None:
         """Put the key metadata into the footer, after everything that needs its keys."""
@@ -210,6 +211,8 @@ class _KmsEncryption(FileEncryption):
     def __init__(self, encryption, kms, configuration: pe.EncryptionConfiguration,
                  master_keys: Mapping[str, str]):
         super().__init__(keys=self)
+        if not encryption.internal_key_material:
+            self.external_material = {}
         self._encryption, self._kms, self._master_keys = encryption, kms, master_keys
         self._numbers = KeysByNumber()
         self._wrapped: dict[str, str] = {}  # by number, with single wrapping
@@ -272,7 +275,7 @@ class _KmsEncryption(FileEncryption):
 
     def _store(self, material: KeyMaterial) -> bytes:
         """Key metadata with the material, or with a reference to it."""
-        if self._encryption.internal_key_material:
+        if self.external_material is None:
             return material.serialize()
         columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
         name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)

@@ -280,7 +280,7 @@ class ParquetWriter:
 
     def _place_of_material(self, where, filesystem) -> tuple | None:
         """Filesystem and path of the file, where key material is to stand beside it."""
-        if not self._encryption.external_material:
+        if self._encryption.external_material is None:
             return None
         if not is_path(where):
             raise TypeError("internal_key_material=False needs a path, to write beside it")

@@ -20,7 +20,6 @@ from tests.peers.arrow_cpp import ArrowCpp
 from tests.peers.examples import (
     COLUMNS,
     GROUP_SIZES,
-    MASTER_KEYS,
     MODES,
     ROWS,
     SCHEMA,
@@ -103,12 +102,6 @@ def test_pruned_reads_give_the_right_rows(parquet_java: ParquetJava, tmp_path: P
     assert file.prune([("id", "==", 5)]) == []
     assert file.read(filters=[("id", "==", 5)]).num_rows == 0
     assert [part.num_rows for part in file.iter_tables()] == GROUP_SIZES
-
-
-def test_external_key_material_is_unsupported(parquet_java: ParquetJava, tmp_path: Path):
-    path = write(parquet_java, tmp_path / "a.parquet", MODES["tools external"])
-    with pytest.raises(UnsupportedError, match="beside the Parquet file"):
-        ParquetFile(path, InMemoryKms(MASTER_KEYS))
 
 
 @pytest.mark.parametrize("num_bytes", [32, 96, 6400, 2**16])

@@ -1,0 +1,207 @@
+"""Key material of every kind, written here and opened by pyarrow and parquet-java, and back."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from secure_bloom import EncryptionConfiguration, ParquetFile, read_table, write_table
+from secure_bloom.errors import (
+    AuthenticationError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
+from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
+from tests.peers.keys import KeyTools
+from tests.peers.parquet_java import ParquetJava
+from tests.support import ArrowKms
+
+ARN = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+MASTER_KEYS = {"kf": b"master of footer", "key; a: b, c": b"m" * 32, ARN: b"a" * 24}
+COLUMNS = {"key; a: b, c": ["id", "s.name"], ARN: ["real"]}
+FILTERS = dict.fromkeys(["id", "s.name", "real", "open"], True)
+TABLE = pa.table({
+    "id": range(60), "real": [i / 7 for i in range(60)], "open": [f"open {i}" for i in range(60)],
+    "s": [{"name": f"name {i}", "other": i} for i in range(60)]})
+
+every_kind = pytest.mark.parametrize(
+    ("double", "internal", "bits", "plaintext_footer"),
+    [(*kind, footer) for *kind, footer in itertools.product(
+        [True, False], [True, False], [128, 256], [True, False])])
+
+
+class Kms(InMemoryKms):
+    kms_instance_id, kms_instance_url = "region 1", "https://kms.example"
+
+
+def written(path: Path, double=True, internal=True, bits=128, plaintext_footer=False,
+            kms=None) -> Path:
+    write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25,
+                kms=kms or Kms(MASTER_KEYS),
+                encryption=EncryptionConfiguration(
+                    "kf", COLUMNS, double_wrapping=double, internal_key_material=internal,
+                    data_key_length_bits=bits, plaintext_footer=plaintext_footer))
+    return path
+
+
+def read_by_pyarrow(path: Path) -> pa.Table:
+    factory = pe.CryptoFactory(lambda _: ArrowKms(InMemoryKms(MASTER_KEYS)))
+    properties = factory.file_decryption_properties(
+        pe.KmsConnectionConfig(), pe.DecryptionConfiguration(), path, pa_fs.LocalFileSystem())
+    return pq.read_table(path, decryption_properties=properties, partitioning=None)
+
+
+def side_file(path: Path) -> Path:
+    return path.parent / f"_KEY_MATERIAL_FOR_{path.name}.json"
+
+
+@every_kind
+def test_their_key_tools_open_ours(tmp_path, parquet_java: ParquetJava, double, internal, bits,
+                                   plaintext_footer):
+    path = written(tmp_path / "a.parquet", double, internal, bits, plaintext_footer)
+    assert side_file(path).exists() is not internal
+    assert read_by_pyarrow(path).equals(TABLE)
+    tools = KeyTools(MASTER_KEYS)
+    rows, groups = parquet_java.read(path, tools)
+    assert groups == [25, 25, 10]
+    assert [row["id"] for row in rows] == list(range(60))
+    assert [row["s"]["name"] for row in rows] == [f"name {i}".encode() for i in range(60)]
+    filters = {(f.row_group, f.column): f.bitset for f in parquet_java.filters(path, tools)}
+    file = ParquetFile(path, InMemoryKms(MASTER_KEYS))
+    assert len(filters) == len(file.bloom_filters) == 12
+    for info in file.bloom_filters:
+        assert info.encrypted is (info.column != "open")
+        assert bytes(file.read_bloom_filter(info.row_group, info.column).bitset) \
+            == filters[info.row_group, info.column]
+    assert file.read().equals(TABLE)
+    assert read_table(tmp_path, keys=InMemoryKms(MASTER_KEYS),
+                      filters=[("real", "==", 30 / 7)])["id"].to_pylist() == [30]
+    assert file.prune([("real", "==", 30 / 7)]) == [1]
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("internal", [True, False])
+def test_ours_opens_those_of_pyarrow(tmp_path, double, internal):
+    path, keys = tmp_path / "a.parquet", {"kf": b"f" * 16, "kc": b"c" * 32}
+    factory = pe.CryptoFactory(lambda _: ArrowKms(InMemoryKms(keys)))
+    pq.write_table(TABLE, path, encryption_properties=factory.file_encryption_properties(
+        pe.KmsConnectionConfig(), pe.EncryptionConfiguration(
+            "kf", column_keys={"kc": ["id", "real"]}, double_wrapping=double,
+            internal_key_material=internal), path, pa_fs.LocalFileSystem()))
+    assert side_file(path).exists() is not internal
+    assert ParquetFile(path, InMemoryKms(keys)).read().equals(TABLE)
+
+
+def materials(path: Path) -> list[dict]:
+    """The key material of a file with a plaintext footer, footer key first."""
+    footer = ParquetFile(path).footer
+    metadata = [footer.footer_key_metadata]
+    metadata += [chunk.key_metadata for chunk in footer.row_groups[0] if chunk.key_metadata]
+    return [json.loads(text) for text in metadata]
+
+
+def test_real_names_and_the_instance_stand_in_the_key_material(tmp_path):
+    footer, *columns = materials(written(tmp_path / "a.parquet", plaintext_footer=True))
+    assert (footer["masterKeyID"], footer["kmsInstanceID"], footer["kmsInstanceURL"]) \
+        == ("kf", "region 1", "https://kms.example")
+    assert [material["masterKeyID"] for material in columns] \
+        == ["key; a: b, c", ARN, "key; a: b, c"]
+    assert len({material["keyEncryptionKeyID"] for material in columns}) == 2
+    assert len({material["wrappedDEK"] for material in columns}) == 3
+    assert all("kmsInstanceID" not in material for material in columns)
+
+
+def test_external_key_material_is_that_of_the_peers(tmp_path, parquet_java: ParquetJava):
+    path = written(tmp_path / "a.parquet", internal=False, plaintext_footer=True)
+    assert materials(path)[0] == {"keyMaterialType": "PKMT1", "internalStorage": False,
+                                  "keyReference": "footerKey"}
+    ours = {name: json.loads(text) for name, text in json.loads(
+        side_file(path).read_text()).items()}
+    theirs_path = tmp_path / "java.parquet"
+    parquet_java.write(theirs_path, "message m { required int64 id; required int64 b; }",
+                       [{"id": 1, "b": 2}], keys=KeyTools({"kf": b"f" * 16}, {
+                           "footer.key": "kf", "column.keys": "kf:id,b",
+                           "key.material.store.internally": "false"}))
+    theirs = {name: json.loads(text) for name, text in json.loads(
+        side_file(theirs_path).read_text()).items()}
+    assert set(ours) == set(theirs) | {"columnKey2"}
+    for name in theirs:
+        assert set(ours[name]) == set(theirs[name])
+
+
+def test_keks_made_elsewhere_open_everywhere(tmp_path, parquet_java: ParquetJava):
+    keks = KeyEncryptionKeys(Kms(MASTER_KEYS), MASTER_KEYS)
+    path = written(tmp_path / "a.parquet", plaintext_footer=True, kms=keks)
+    assert read_by_pyarrow(path).equals(TABLE)
+    assert len(parquet_java.filters(path, KeyTools(MASTER_KEYS))) == 12
+    assert materials(path)[0]["kmsInstanceID"] == "region 1"
+
+
+# --- files beside the file -----------------------------------------------------------------------
+
+def test_a_file_with_external_key_material_is_never_replaced(tmp_path):
+    path = written(tmp_path / "a.parquet", internal=False)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(FileExistsError, match="remove both"):
+        written(path, internal=False)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    path.unlink()
+    with pytest.raises(FileExistsError, match="_KEY_MATERIAL_FOR_a"):
+        written(path, internal=False)
+
+
+def test_external_key_material_needs_a_path():
+    with pytest.raises(TypeError, match="needs a path"):
+        written(pa.BufferOutputStream(), internal=False)
+
+
+def test_pyarrows_configuration_does_not_say_where_external_key_material_goes(tmp_path):
+    with pytest.raises(UnsupportedError, match="secure_bloom's EncryptionConfiguration"):
+        write_table(TABLE, tmp_path / "a.parquet", bloom_filters={}, kms=Kms(MASTER_KEYS),
+                    encryption=pe.EncryptionConfiguration(
+                        "kf", uniform_encryption=True, internal_key_material=False))
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_of_a_file_that_fails(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("no space")
+
+    monkeypatch.setattr("secure_bloom.files.Output.commit", fail)
+    with pytest.raises(OSError, match="no space"):
+        written(tmp_path / "a.parquet", internal=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "no key material"), (b"[]", "no key material"), (b'{"footerKey": 5}', "no key material"),
+    (b"{}", "no entry 'footerKey'"), (b'{"footerKey": "{}"}', "PKMT1"), (b"\xff", "no key mat"),
+    (b"[" * 100_000, "no key material")], ids=range(7))
+def test_damaged_external_key_material(tmp_path, content, message):
+    path = written(tmp_path / "a.parquet", internal=False)
+    side_file(path).write_bytes(content)
+    with pytest.raises(KeyRetrievalError, match=message) as caught:
+        ParquetFile(path, Kms(MASTER_KEYS))
+    assert "a.parquet" in caught.value.file
+
+
+def test_entries_of_external_key_material_cannot_be_exchanged(tmp_path):
+    path = written(tmp_path / "a.parquet", internal=False)
+    entries = json.loads(side_file(path).read_text())
+    entries["footerKey"], entries["columnKey0"] = entries["columnKey0"], entries["footerKey"]
+    side_file(path).write_text(json.dumps(entries))
+    with pytest.raises(AuthenticationError):
+        ParquetFile(path, Kms(MASTER_KEYS))
+
+
+def test_missing_external_key_material(tmp_path):
+    path = written(tmp_path / "a.parquet", internal=False)
+    side_file(path).unlink()
+    with pytest.raises(KeyNotFoundError, match="must stand beside it"):
+        ParquetFile(path, Kms(MASTER_KEYS))
