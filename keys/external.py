@@ -54,7 +54,8 @@ def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
 
 def write_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[str, str]) -> None:
     """Write or replace, in one step, the key material of the Parquet file at ``path``."""
-    write_file(filesystem, material_path(path), json.dumps(dict(materials)).encode())
+    content = json.dumps(dict(materials), separators=(",", ":"))
+    write_file(filesystem, material_path(path), content.encode())
 
 
 def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:

@@ -100,7 +100,15 @@ class KeyMaterial:
         if self.kek_id is not None:
             fields |= {"keyEncryptionKeyID": base64.b64encode(self.kek_id).decode("ascii"),
                        "wrappedKEK": self.wrapped_kek}
-        return json.dumps(fields).encode()
+        return _dump(fields)
+
+
+def is_key_material(key_metadata: bytes | None) -> bool:
+    """Whether key metadata is key material, or refers to some."""
+    try:
+        return key_metadata is not None and bool(_load(key_metadata))
+    except KeyRetrievalError:
+        return False
 
 
 def key_reference(key_metadata: bytes) -> str | None:
@@ -119,8 +127,12 @@ def key_reference(key_metadata: bytes) -> str | None:
 
 def refer_to(name: str) -> bytes:
     """Key metadata that refers to an entry of the external file."""
-    return json.dumps({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
-                       "keyReference": name}).encode()
+    return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
+                  "keyReference": name})
+
+
+def _dump(fields: dict) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _load(text: bytes | str) -> dict:

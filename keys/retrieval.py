@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, key_reference
@@ -145,8 +145,8 @@ class KmsKeys:
 
     def _data_key(self, key_metadata: bytes | None) -> bytes:
         if key_metadata is None:
-            raise KeyNotFoundError("the file holds no key metadata, so a KMS cannot open it; it "
-                                   "was written with explicit keys: pass ExplicitKeys")
+            raise KeyRetrievalError("the file holds no key metadata, so a KMS cannot open it; it "
+                                    "was written with explicit keys: pass ExplicitKeys")
         material = self.material(key_metadata)
         if material.kek_id is None:
             return self.kms.unwrap_key(material.wrapped_dek, material.master_key_id)

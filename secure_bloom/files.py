@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import posixpath
 import secrets
@@ -111,6 +112,10 @@ class Output:
             written = self._stream.write(data)
             data = data[len(data) if written is None else written:]
 
+    def fileno(self) -> int:
+        """The descriptor of a local file."""
+        return self._stream.fileno()
+
     def commit(self) -> None:
         """Make the file visible under its name."""
         if self._publish is not None:
@@ -154,10 +159,22 @@ def temporary_name(path: str) -> str:
     return posixpath.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
 
 
+def remove_leftovers(path: str) -> None:
+    """Remove the temporary files that processes which are gone have left of a local file."""
+    folder, name = os.path.split(path)
+    for entry in os.scandir(folder or "."):
+        if not (entry.name.startswith(f".{name}.") and entry.name.endswith(".tmp")):
+            continue
+        with contextlib.suppress(OSError), open(entry.path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
+            os.unlink(entry.path)
+
+
 def _open_local(path: str) -> Output:
     temporary = temporary_name(path)
     # Not buffered: a forked process would write the buffer a second time.
     file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed by publish or drop
+    fcntl.flock(file, fcntl.LOCK_SH)  # as long as this process lives; see remove_leftovers
 
     def publish() -> None:
         os.fsync(file.fileno())

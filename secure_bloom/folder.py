@@ -112,6 +112,20 @@ def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
     return [info.path for info in visible_files(filesystem, folder).values()]
 
 
+def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
+    """The visible files below a folder, or the file itself.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is nothing at the path.
+    """
+    kind = filesystem.get_file_info(path).type
+    if kind == pa_fs.FileType.NotFound:
+        raise FileNotFoundError(f"there is no file or folder {path}")
+    return data_files(filesystem, path) if kind == pa_fs.FileType.Directory else [path]
+
+
 def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.FileInfo]:
     """The visible files below a folder, by their paths relative to it, sorted.
 

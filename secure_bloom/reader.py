@@ -104,7 +104,7 @@ class ParquetFile:
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
             keys, partial(read_material, self._source.filesystem, self._source.path))
         with located(file=self._source.name):
-            self._content, self._magic = _read_footer(self._source)
+            self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
 
@@ -411,7 +411,7 @@ class ParquetFile:
                 f"{self.num_rows} rows>")
 
 
-def _read_footer(source: Source) -> tuple[bytes, bytes]:
+def read_footer(source: Source) -> tuple[bytes, bytes]:
     """The footer's bytes without the last 8, and the magic."""
     tail = source.read_tail(_FIRST_READ)
     magic = bytes(tail[-4:])

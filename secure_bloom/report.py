@@ -7,7 +7,9 @@ import pyarrow as pa
 
 from secure_bloom.errors import KeyRetrievalError, UnsupportedError
 from secure_bloom.findings import FilterCheck, VerifyResult
+from secure_bloom.keys.inventory import Inventory
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.rotation import RotationResult
 from secure_bloom.reader import ParquetFile
 
 _SHOWN_FINDINGS = 20
@@ -181,3 +183,34 @@ def render_table(header: list[str], rows: list[list[str]]) -> str:
     lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
              for row in [header, ["─" * width for width in widths], *rows]]
     return "\n".join(f"  {line.rstrip()}" for line in lines)
+
+
+# --- master keys ---------------------------------------------------------------------------------
+
+def render_inventory(inventory: Inventory) -> str:
+    """The master keys of a data set as a table, and what is not known."""
+    lines = [f"{_count(inventory.files, 'file')}, {inventory.plaintext} without encryption"]
+    if inventory.master_keys:
+        rows = [[use.name, str(use.files), use.wrapping, ", ".join(use.used_for)]
+                for use in inventory.master_keys]
+        lines.append(render_table(["master key", "files", "wrapping", "used for"], rows))
+    if inventory.explicit:
+        lines.append(f"{_count(inventory.explicit, 'file')} with keys that no KMS knows")
+    if inventory.hidden:
+        lines.append(f"{_count(inventory.hidden, 'file')} with an encrypted footer, which may name "
+                     "more master keys; give the keys of the footers to see them")
+    lines += [f"{file}: {message}" for file, message in inventory.failed.items()]
+    return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def render_rotation(result: RotationResult) -> str:
+    """What a rotation did, or would do."""
+    done = "would be rotated" if result.dry_run else "rotated"
+    lines = [f"{_count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
+             f"master key, {len(result.failed)} failed"]
+    lines += [f"{file}: {message}" for file, message in result.failed.items()]
+    return "\n".join(lines)

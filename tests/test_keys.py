@@ -165,8 +165,8 @@ def test_key_material_that_lacks_something_says_what(material, field, value):
 
 
 def test_key_metadata_may_refer_to_an_external_file():
-    assert refer_to("footerKey") == b'{"keyMaterialType": "PKMT1", "internalStorage": false, ' \
-                                    b'"keyReference": "footerKey"}'
+    assert refer_to("footerKey") == b'{"keyMaterialType":"PKMT1","internalStorage":false,' \
+                                    b'"keyReference":"footerKey"}'
     assert key_reference(refer_to("footerKey")) == "footerKey"
     assert key_reference(SINGLE.serialize()) is None
     with pytest.raises(KeyRetrievalError, match="external"):
@@ -254,7 +254,7 @@ def test_columns_under_one_kek_need_one_call():
 
 def test_wrong_key_material():
     kms = InMemoryKms({"m": MASTER})
-    for metadata, error in [(None, KeyNotFoundError), (b"id", KeyRetrievalError),
+    for metadata, error in [(None, KeyRetrievalError), (b"id", KeyRetrievalError),
                             (single(InMemoryKms({"m": OTHER})), KeyUnwrapError),
                             (single(kms, b"short"), KeyUnwrapError),
                             (double(kms, key=b"short"), KeyUnwrapError),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import click
 
 from secure_bloom import __version__
-from secure_bloom.cli import demo, keyring, read, shared, validate, verify, write
+from secure_bloom.cli import demo, keyring, keys, read, shared, validate, verify, write
 
 
 @click.group(cls=shared.Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,6 +24,6 @@ def main() -> None:
     """Encrypted Bloom filters for encrypted Parquet files."""
 
 
-for _command in (read.inspect, read.probe, verify.verify, write.write, keyring.keyring,
+for _command in (read.inspect, read.probe, verify.verify, write.write, keyring.keyring, keys.keys,
                  validate.validate, demo.demo):
     main.add_command(_command)

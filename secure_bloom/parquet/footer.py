@@ -472,6 +472,12 @@ class ColumnChunk:
             return meta
 
 
+def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
+    """What an encrypted footer says about its key; needs no key."""
+    crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
+    return crypto.get_binary(_FOOTER_KEY_METADATA)
+
+
 def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """The end of a file as what precedes the footer, the footer's content, and the magic.
 

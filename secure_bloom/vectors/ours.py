@@ -18,7 +18,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.hashing import exact, hash_values
 from secure_bloom.keys import ExplicitKeys, InMemoryKms
-from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.parquet.modules import ModuleCipher, ModuleType, module_aad
@@ -305,11 +305,11 @@ def _verify(key, aad, footer, signature) -> Answer:
 def _unwrap(key_metadata, master_keys) -> Answer:
     metadata = bytes.fromhex(key_metadata)
     try:
+        if is_key_material(metadata) and key_reference(metadata) is not None:
+            return "external", {}
         data_key = KmsKeys(_kms(master_keys)).footer_key(metadata)
         return "unwrapped", {"data_key": data_key.hex(),
                              "master_key": KeyMaterial.parse(metadata).master_key_id}
-    except UnsupportedError:
-        return "external", {}
     except KeyNotFoundError:
         return "key_not_found", {}
     except KeyUnwrapError:

@@ -58,8 +58,6 @@ _REASONS = {
         (r"stored-(column-metadata-.*|file-unique-bit-resealed|no-footer-key)",
          "decrypts the metadata of columns with the footer key on opening: the whole file is "
          "refused"),
-        (r"single-footer-key-metadata-external",
-         "supports key material in a file beside, which is not there"),
         (r"single-column-key-metadata-external",
          "has no store for the column's key material, since the footer's is in the file: "
          "NullPointerException"),
@@ -91,8 +89,6 @@ _REASONS = {
         (r"plain-magic-pare", "asks for keys as soon as it sees the magic"),
         (r"\w+-footer-stripped",
          "refuses a plaintext file as a whole where it was given keys"),
-        (r"single-(footer|column)-key-metadata-external",
-         "supports key material in a file beside, which is not there"),
         (r"stored-column-metadata-.*",
          "does not notice: under a plaintext footer it does not seem to open the encrypted "
          "metadata of columns with the footer key"),

@@ -102,7 +102,8 @@ def _key_metadata() -> Iterator[Fault]:
              edited(masterKeyID="kx")),
             ("unknown-type", "is of an unknown type", "key_unavailable",
              edited(keyMaterialType="PKMT9")),
-            ("external", "says that the keys are in another file", "unsupported",
+            ("external", "says that the key is in a file beside, which is not there",
+             "key_unavailable",
              edited(internalStorage=False, keyReference="key-7"))):
         def of_footer(good: Base, change=change) -> bytes:
             return good.with_footer(lambda footer: footer.set_footer_key_metadata(

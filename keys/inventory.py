@@ -1,0 +1,178 @@
+"""Which master keys a data set needs, as far as its files say it to everyone.
+
+The key material of an encrypted footer can always be read, that of columns only under a plaintext
+footer, or where it stands in a file beside; else it is in the encrypted footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import SecureBloomError, located
+from secure_bloom.files import Source, resolve
+from secure_bloom.folder import parquet_files
+from secure_bloom.keys import external
+from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
+from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, encrypted_footer_key_metadata
+from secure_bloom.reader import read_footer
+
+FOOTER = "footer"
+
+
+@dataclass
+class MasterKeyUse:
+    """What a master key is needed for.
+
+    Attributes
+    ----------
+    name : str
+    files : int
+        How many files need it.
+    used_for : list of str
+        ``footer``, and the paths of columns; names of keys, such as ``columnKey0``, where the
+        columns are not known.
+    wrapping : str
+        ``single``, ``double`` or ``both``.
+    kms_instance_id, kms_instance_url : str or None
+        As footers say it.
+    """
+
+    name: str
+    files: int = 0
+    used_for: list[str] = field(default_factory=list)
+    wrapping: str = ""
+    kms_instance_id: str | None = None
+    kms_instance_url: str | None = None
+
+
+@dataclass
+class Inventory:
+    """The master keys of a data set.
+
+    Attributes
+    ----------
+    files : int
+    plaintext : int
+        Files without encryption.
+    explicit : int
+        Files that are encrypted with keys that no KMS knows.
+    hidden : int
+        Files with an encrypted footer that was not opened: their columns may need more keys.
+    master_keys : list of MasterKeyUse
+        Sorted by name.
+    failed : dict of str to str
+        Files that cannot be read, and why.
+    """
+
+    files: int = 0
+    plaintext: int = 0
+    explicit: int = 0
+    hidden: int = 0
+    master_keys: list[MasterKeyUse] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def list_master_keys(path, keys=None, *, filesystem=None,
+                     advance: Callable[[float], None] | None = None) -> Inventory:
+    """Which master keys the files of a data set need.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, or a folder of them.
+    keys : KmsClient, optional
+        Opens encrypted footers, which hold the key material of columns.
+    filesystem : pyarrow.fs.FileSystem, optional
+    advance : callable, optional
+        Is called with the fraction that is done.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    """
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    counting = _Counting(filesystem, keys)
+    for number, file in enumerate(paths, 1):
+        counting.add(file)
+        if advance is not None:
+            advance(number / len(paths))
+    return counting.finish()
+
+
+class _Counting:
+    def __init__(self, filesystem: pa_fs.FileSystem, keys):
+        self._filesystem, self._keys = filesystem, keys
+        self._inventory = Inventory()
+        self._uses: dict[str, MasterKeyUse] = {}
+
+    def add(self, path: str) -> None:
+        self._inventory.files += 1
+        try:
+            with located(file=path):
+                materials = self._materials(path)
+        except SecureBloomError as error:
+            self._inventory.failed[path] = error.message
+            return
+        for name in {material.master_key_id for _, material in materials}:
+            self._uses.setdefault(name, MasterKeyUse(name)).files += 1
+        for place, material in materials:
+            self._count(place, material)
+
+    def finish(self) -> Inventory:
+        self._inventory.master_keys = [self._uses[name] for name in sorted(self._uses)]
+        return self._inventory
+
+    def _count(self, place: str, material: KeyMaterial) -> None:
+        use = self._uses[material.master_key_id]
+        if place not in use.used_for:
+            use.used_for.append(place)
+        wrapping = "single" if material.kek_id is None else "double"
+        use.wrapping = wrapping if use.wrapping in ("", wrapping) else "both"
+        if material.is_footer_key:
+            use.kms_instance_id = material.kms_instance_id
+            use.kms_instance_url = material.kms_instance_url
+
+    def _materials(self, path: str) -> list[tuple[str, KeyMaterial]]:
+        """Place and key material of every key of a file that can be known."""
+        beside = partial(external.read_material, self._filesystem, path)
+        metadata, is_hidden = self._key_metadata(path, beside)
+        if not metadata:
+            self._inventory.plaintext += 1
+            return []
+        if not all(is_key_material(one) for one in metadata.values()):
+            self._inventory.explicit += 1
+            return []
+        references = {key_reference(one) for one in metadata.values()}
+        if is_hidden and references != {None}:  # all keys of the file stand beside it
+            return [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
+        self._inventory.hidden += is_hidden
+        material = KmsKeys(None, beside).material
+        return [(place, material(one)) for place, one in metadata.items()]
+
+    def _key_metadata(self, path: str, beside) -> tuple[dict[str, bytes | None], bool]:
+        """By place what the file says about its keys, and whether it says more to others."""
+        source = Source(path, self._filesystem)
+        try:
+            content, magic = read_footer(source)
+        finally:
+            source.file.close()
+        if magic == MAGIC_ENCRYPTED and self._keys is None:
+            return {FOOTER: encrypted_footer_key_metadata(content)}, True
+        footer = Footer(content, magic,
+                        key_retriever(self._keys, beside) if magic == MAGIC_ENCRYPTED else None)
+        if not footer.is_encrypted:
+            return {}, False
+        columns = {chunk.column.path: chunk.key_metadata for chunks in footer.row_groups
+                   for chunk in chunks if chunk.encryption == "column key"}
+        return {FOOTER: footer.footer_key_metadata, **columns}, False

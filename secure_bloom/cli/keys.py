@@ -1,0 +1,76 @@
+"""The commands ``keys list`` and ``keys rotate``."""
+
+from __future__ import annotations
+
+import click
+
+from secure_bloom.cli.shared import (
+    UNREADABLE,
+    echo,
+    json_option,
+    keyring_option,
+    open_keyring,
+    print_json,
+    progress,
+)
+
+
+@click.group()
+def keys() -> None:
+    """Say which master keys a data set needs, and rotate them."""
+
+
+@keys.command("list")
+@click.argument("path", type=click.Path())
+@keyring_option
+@json_option
+@click.pass_context
+def keys_list(ctx, path: str, keyring: str | None, as_json: bool) -> None:
+    """List the master keys that a file or folder needs.
+
+    Needs no key. But where a footer is encrypted, what it says about the keys of columns can only
+    be read with its key.
+
+    Exit code 0: all files were read; 3: some were not; 2, 4, 5: other errors.
+    """
+    from secure_bloom.keys import list_master_keys
+    from secure_bloom.report import render_inventory
+    with progress("reading footers") as advance:
+        inventory = list_master_keys(path, open_keyring(keyring), advance=advance)
+    if as_json:
+        print_json({"path": path, **inventory.to_dict()})
+    else:
+        echo(render_inventory(inventory))
+    ctx.exit(UNREADABLE if inventory.failed else 0)
+
+
+@keys.command("rotate")
+@click.argument("path", type=click.Path())
+@click.option("--from", "old", required=True, metavar="NAME", help="The old master key.")
+@click.option("--to", "new", required=True, metavar="NAME", help="The new master key.")
+@keyring_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@click.pass_context
+def keys_rotate(ctx, path: str, old: str, new: str, keyring: str | None, dry_run: bool,
+                as_json: bool) -> None:
+    """Wrap with another master key what one of them wraps, in a file or folder.
+
+    Pages and filters are not touched; where the key material stands beside a file, neither is the
+    file. Each file changes in one step, and after a crash the command can be given again. Readers
+    need both master keys until it is done.
+
+    Exit code 0: done; 3: some files could not be rotated; 2, 4, 5: other errors.
+    """
+    from secure_bloom.keys import rotate_master_keys
+    from secure_bloom.report import render_rotation
+    kms = open_keyring(keyring)
+    if kms is None:
+        raise click.UsageError("the master keys are missing: --keyring FILE")
+    with progress("rotating") as advance:
+        result = rotate_master_keys(path, kms, old=old, new=new, dry_run=dry_run, advance=advance)
+    if as_json:
+        print_json({"path": path, "from": old, "to": new, **result.to_dict()})
+    else:
+        echo(render_rotation(result))
+    ctx.exit(UNREADABLE if result.failed else 0)

@@ -1,0 +1,359 @@
+"""Rotation of master keys, and the list of those that a data set needs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+from click.testing import CliRunner
+
+import secure_bloom
+from secure_bloom import (
+    EncryptionConfiguration,
+    ExplicitKeys,
+    ParquetFile,
+    UniformKey,
+    read_table,
+    write_table,
+)
+from secure_bloom.cli import main
+from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite
+from tests.peers.keys import KeyTools
+from tests.support import ArrowKms
+
+KEYS = {"footer": b"f" * 16, "old": b"o" * 16, "new": b"n" * 32, "other": b"x" * 16}
+TABLE = pa.table({"ssn": [f"{i:09d}" for i in range(100)], "name": [f"n {i}" for i in range(100)],
+                  "city": ["Rome", "Oslo"] * 50})
+FILTERS = dict.fromkeys(["ssn", "name", "city"], True)
+COLUMNS = {"old": ["ssn"], "other": ["name"]}
+
+
+class CountingKms(InMemoryKms):
+    def __init__(self, keys=KEYS):
+        super().__init__(keys)
+        self.calls = []
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        self.calls.append(("wrap", master_key_identifier))
+        return super().wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        self.calls.append(("unwrap", master_key_identifier))
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+def without(*names) -> InMemoryKms:
+    return InMemoryKms({name: key for name, key in KEYS.items() if name not in names})
+
+
+def written(path, kms=None, footer="footer", columns=COLUMNS, **options) -> Path:
+    write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=40,
+                kms=kms or InMemoryKms(KEYS),
+                encryption=EncryptionConfiguration(footer, columns, **options))
+    return Path(path)
+
+
+def body(path: Path, kms=None) -> bytes:
+    """Everything before the footer."""
+    return path.read_bytes()[:ParquetFile(path, kms or InMemoryKms(KEYS)).footer.start]
+
+
+KINDS = {
+    "internal": {}, "external": {"internal_key_material": False},
+    "single": {"double_wrapping": False}, "plaintext footer": {"plaintext_footer": True},
+    "external, single": {"internal_key_material": False, "double_wrapping": False},
+    "ctr": {"encryption_algorithm": "AES_GCM_CTR_V1", "data_key_length_bits": 256},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("footer", ["footer", "old"])
+def test_a_rotated_file_opens_with_the_new_key_only(tmp_path, parquet_java, kind, footer):
+    path = written(tmp_path / "a.parquet", footer=footer, **KINDS[kind])
+    before, filters = body(path), ParquetFile(path, InMemoryKms(KEYS)).bloom_filters
+    result = rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    assert (result.rotated, result.unchanged, result.failed) == ([str(path)], 0, {})
+    file = ParquetFile(path, without("old"))
+    assert file.read().equals(TABLE)
+    assert file.bloom_filters == filters
+    assert file.read(filters=[("ssn", "==", "000000050")]).num_rows == 1
+    assert body(path) == before
+    with pytest.raises(KeyNotFoundError, match="'new'"):
+        ParquetFile(path, without("new")).read()
+    factory = pe.CryptoFactory(lambda _: ArrowKms(without("old")))
+    properties = factory.file_decryption_properties(
+        pe.KmsConnectionConfig(), pe.DecryptionConfiguration(), path, pa_fs.LocalFileSystem())
+    assert pq.read_table(path, decryption_properties=properties).equals(TABLE)
+    tools = KeyTools({name: key for name, key in KEYS.items() if name != "old"})
+    assert len(parquet_java.filters(path, tools)) == 9
+    assert len(parquet_java.read(path, tools)[0]) == 100
+
+
+@pytest.mark.parametrize("internal", [True, False])
+def test_a_folder_needs_few_calls_and_can_be_rotated_again(tmp_path, internal):
+    kms = InMemoryKms(KEYS)
+    for number in range(20):
+        written(tmp_path / f"{number}.parquet", kms, internal_key_material=internal)
+    kms, fractions = CountingKms(), []
+    result = rotate_master_keys(tmp_path, kms, old="old", new="new", advance=fractions.append)
+    assert len(result.rotated) == 20 and fractions[-1] == 1 and len(fractions) == 20
+    assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "old"), ("wrap", "new")]
+    again = rotate_master_keys(tmp_path, CountingKms(), old="old", new="new")
+    assert (again.rotated, again.unchanged) == ([], 20)
+    assert read_table(tmp_path, keys=without("old")).num_rows == 2000
+
+
+def test_with_external_key_material_the_file_is_not_touched(tmp_path):
+    path = written(tmp_path / "a.parquet", internal_key_material=False)
+    before, inode = path.read_bytes(), path.stat().st_ino
+    rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
+
+
+def test_both_keys_open_the_set_until_it_is_done(tmp_path):
+    for number in range(6):
+        written(tmp_path / f"{number}.parquet")
+    for number in range(3):
+        rotate_master_keys(tmp_path / f"{number}.parquet", InMemoryKms(KEYS), old="old", new="new")
+    assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 600
+    with pytest.raises(KeyNotFoundError):
+        read_table(tmp_path, keys=without("old"))
+    rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
+    assert read_table(tmp_path, keys=without("old")).num_rows == 600
+
+
+def test_a_dry_run_changes_nothing_and_calls_for_no_master_key(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    written(tmp_path / "b.parquet", columns={"other": ["ssn"]})
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}
+    kms = CountingKms()
+    result = rotate_master_keys(tmp_path, kms, old="old", new="new", dry_run=True)
+    assert (result.rotated, result.unchanged, result.dry_run) == ([str(path)], 1, True)
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()} == before
+    assert set(kms.calls) == {("unwrap", "footer")}
+
+
+def test_a_new_version_of_the_same_key(tmp_path):
+    path = written(tmp_path / "a.parquet", plaintext_footer=True)
+    before = path.read_bytes()
+    assert rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="old").rotated
+    assert path.read_bytes() != before
+    assert ParquetFile(path, InMemoryKms(KEYS)).read().equals(TABLE)
+
+
+def test_files_that_cannot_be_rotated_do_not_keep_others_from_it(tmp_path):
+    good = written(tmp_path / "good.parquet")
+    pq.write_table(TABLE, tmp_path / "plain.parquet")
+    write_table(TABLE, tmp_path / "explicit.parquet", bloom_filters={},
+                encryption=UniformKey(b"k" * 16))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is none")
+    changed = written(tmp_path / "changed.parquet")
+    data = bytearray(changed.read_bytes())
+    data[-20] ^= 1
+    changed.write_bytes(data)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir() if p != good}
+    result = rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
+    assert result.rotated == [str(good)] and result.unchanged == 1
+    assert {Path(p).stem for p in result.failed} == {"explicit", "broken", "changed"}
+    assert "explicit keys" in result.failed[str(tmp_path / "explicit.parquet")]
+    assert {p: p.read_bytes() for p in tmp_path.iterdir() if p != good} == before
+    assert ParquetFile(tmp_path / "explicit.parquet", ExplicitKeys(b"k" * 16)).num_rows == 100
+
+
+@pytest.mark.parametrize(("missing", "error"), [
+    ("old", KeyNotFoundError), ("new", KeyNotFoundError), ("footer", KeyNotFoundError)])
+def test_without_a_key_nothing_changes(tmp_path, missing, error):
+    path = written(tmp_path / "a.parquet")
+    before = path.read_bytes()
+    with pytest.raises(error, match=missing):
+        rotate_master_keys(path, without(missing), old="old", new="new")
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [before]
+
+
+def test_a_wrong_old_key_is_noticed(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    with pytest.raises(KeyUnwrapError, match="'old'"):
+        rotate_master_keys(path, InMemoryKms({**KEYS, "old": b"w" * 16}), old="old", new="new")
+
+
+def test_other_keys_need_not_be_at_hand(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    assert rotate_master_keys(path, without("other"), old="old", new="new").rotated
+    assert ParquetFile(path, without("old")).read().equals(TABLE)
+
+
+# --- what rewriting a file does to it ------------------------------------------------------------
+
+def test_mode_and_owner_are_kept(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 23456)
+    owner = path.stat().st_uid, path.stat().st_gid
+    rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    stat = path.stat()
+    assert (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid) == (0o640, *owner)
+
+
+def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
+    path, kms = written(tmp_path / "a.parquet"), InMemoryKms(KEYS)
+    (tmp_path / "b").mkdir()
+    others = written(tmp_path / "b" / "a.parquet")
+    to_bytes = Footer.to_bytes
+
+    def replaced_meanwhile(footer):
+        os.replace(others, path)
+        return to_bytes(footer)
+
+    monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
+    content = others.read_bytes()
+    result = rotate_master_keys(path, kms, old="old", new="new")
+    assert "changed meanwhile" in result.failed[str(path)]
+    assert path.read_bytes() == content and [p.name for p in tmp_path.iterdir()
+                                             if p.is_file()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize("kernel_copies", [True, False])
+@pytest.mark.parametrize("filesystem", ["local", "other"])
+def test_the_tail_is_replaced(tmp_path, monkeypatch, kernel_copies, filesystem):
+    if not kernel_copies:
+        monkeypatch.setattr("secure_bloom.rewrite._COPY", 1000)
+
+        def refuse(*_):
+            raise OSError("not on this filesystem")
+        monkeypatch.setattr(os, "copy_file_range", refuse)
+    path, data = tmp_path / "x", os.urandom(100_000)
+    path.write_bytes(data)
+    place = (pa_fs.LocalFileSystem(), str(path)) if filesystem == "local" else \
+        (pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem()), "x")
+    with Rewrite(*place) as rewrite:
+        rewrite.replace_tail(99_999, [b"the ", b"end"])
+    assert path.read_bytes() == data[:-1] + b"the end"
+    with Rewrite(*place) as rewrite, pytest.raises(ChangedMeanwhileError):
+        path.write_bytes(b"")
+        rewrite.replace_tail(99_999, [b"end"])
+    assert path.read_bytes() == b"" and os.listdir(tmp_path) == ["x"]
+
+
+ROTATE = """
+import sys
+from secure_bloom.keys import Keyring, rotate_master_keys
+rotate_master_keys(sys.argv[1], Keyring(sys.argv[2]), old="old", new="new",
+                   advance=lambda _: print("file", flush=True))
+"""
+
+
+def test_a_rotation_that_was_killed_is_resumed(tmp_path):
+    """Killed after a file at random; every file is whole, and the next run ends it and tidies."""
+    keyring, folder = Keyring.create(tmp_path / "keys.json"), tmp_path / "data"
+    folder.mkdir()
+    for name, key in KEYS.items():
+        keyring.add(name, key)
+    for number in range(30):
+        written(folder / f"{number}.parquet", keyring)
+    for files in (3, 9):
+        with subprocess.Popen([sys.executable, "-c", ROTATE, folder, tmp_path / "keys.json"],
+                              stdout=subprocess.PIPE) as process:
+            for _ in range(files):
+                process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+        assert read_table(folder, keys=InMemoryKms(KEYS)).num_rows == 3000
+    leftover = folder / ".7.parquet.0123456789abcdef.tmp"
+    leftover.write_bytes(b"half a file")
+    rotate_master_keys(folder, InMemoryKms(KEYS), old="other", new="new")
+    result = rotate_master_keys(folder, InMemoryKms(KEYS), old="old", new="new")
+    assert result.unchanged >= 9 and len(result.rotated) + result.unchanged == 30
+    assert read_table(folder, keys=without("old", "other")).num_rows == 3000
+    assert len(list(folder.iterdir())) == 30
+
+
+def test_a_temporary_file_of_a_living_process_is_left_alone(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    writer = secure_bloom.ParquetWriter(path, TABLE.schema, bloom_filters={})
+    writer.write_table(TABLE)
+    rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    writer.close()
+    assert ParquetFile(path).read().equals(TABLE)
+
+
+# --- which master keys ---------------------------------------------------------------------------
+
+def uses(inventory) -> dict:
+    return {use.name: (use.files, use.used_for, use.wrapping) for use in inventory.master_keys}
+
+
+def test_what_a_data_set_needs(tmp_path):
+    written(tmp_path / "1.parquet")
+    written(tmp_path / "2.parquet", plaintext_footer=True, double_wrapping=False)
+    written(tmp_path / "3.parquet", footer="old", internal_key_material=False)
+    pq.write_table(TABLE, tmp_path / "plain.parquet")
+    write_table(TABLE, tmp_path / "explicit.parquet", bloom_filters={},
+                encryption=UniformKey(b"k" * 16))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is none")
+    inventory = list_master_keys(tmp_path)
+    assert uses(inventory) == {
+        "footer": (2, ["footer"], "both"),
+        "old": (2, ["ssn", "footerKey", "columnKey0"], "both"),
+        "other": (2, ["name", "columnKey1"], "both")}
+    assert (inventory.files, inventory.plaintext, inventory.explicit, inventory.hidden) \
+        == (6, 1, 1, 1)
+    assert list(inventory.failed) == [str(tmp_path / "broken.parquet")]
+    assert inventory.master_keys[0].kms_instance_id == "DEFAULT"
+    seen = list_master_keys(tmp_path, InMemoryKms({"footer": KEYS["footer"], "old": KEYS["old"]}))
+    assert seen.hidden == 0
+    assert uses(seen)["other"] == (3, ["name"], "both")
+
+
+# --- the commands --------------------------------------------------------------------------------
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def data(tmp_path):
+    keyring = Keyring.create(tmp_path / "keys.json")
+    for name, key in KEYS.items():
+        keyring.add(name, key)
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        written(tmp_path / "data" / f"{number}.parquet", keyring)
+    return tmp_path
+
+
+def test_the_commands(data):
+    keyring = ["--keyring", data / "keys.json"]
+    listed = run("keys", "list", data / "data")
+    assert listed.exit_code == 0
+    assert "footer" in listed.stdout and "2 files with an encrypted footer" in listed.stdout
+    assert "old" in run("keys", "list", data / "data", *keyring).stdout
+    rotate = ["keys", "rotate", data / "data", "--from", "old", "--to", "new", *keyring]
+    assert run(*rotate, "--dry-run").stdout.startswith("2 files would be rotated")
+    assert run(*rotate).stdout.startswith("2 files rotated, 0 without the old master key")
+    again = json.loads(run(*rotate, "--json").stdout)
+    assert (again["rotated"], again["unchanged"]) == ([], 2)
+    names = [use["name"] for use in json.loads(
+        run("keys", "list", data / "data", *keyring, "--json").stdout)["master_keys"]]
+    assert names == ["footer", "new", "other"]
+
+
+def test_exit_codes_of_the_commands(data):
+    (data / "data" / "broken.parquet").write_bytes(b"PAR1 this is none")
+    keyring = ["--keyring", data / "keys.json"]
+    rotate = ["keys", "rotate", data / "data", "--from", "old", "--to"]
+    assert run("keys", "list", data / "none").exit_code == 3
+    assert run("keys", "list", data / "data").exit_code == 3
+    assert run(*rotate, "new").exit_code == 2
+    assert run(*rotate, "nobody", *keyring).exit_code == 4
+    result = run(*rotate, "new", *keyring)
+    assert result.exit_code == 3 and "1 failed" in result.stdout
