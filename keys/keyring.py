@@ -1,53 +1,53 @@
-"""A keyring: master keys in a local file that only its owner may read. The embedded default.
-
-The file is JSON: ``{"version": 1, "keys": {name: base64 of 16, 24 or 32 bytes}}``. It is refused
-when anyone but the owner may read or write it, and it is always replaced as a whole.
-"""
+"""A keyring: master keys in a local file that only its owner may read. The embedded default."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import fcntl
-import json
 import os
-import stat
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from secure_bloom.errors import KeyringError
+from secure_bloom.keys import keyring_file
+from secure_bloom.keys.keyring_file import Content, SealingKey
 from secure_bloom.keys.kms import InMemoryKms, check_key
-
-_VERSION = 1
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Keyring(InMemoryKms):
     """A KMS client over a local file of named master keys; wraps as :class:`InMemoryKms` does.
 
-    Pickled as its path alone: whoever unpickles it must be able to read the file.
+    Keys that are added to the file later, by anyone, are seen at once. Pickled as its path alone:
+    whoever unpickles it must be able to read the file.
 
     Parameters
     ----------
     path : str or path
         An existing keyring; see :meth:`create`.
+    passphrase : str or callable that gives one, optional
+        For a keyring that has one. Never pickled: a keyring that is sent elsewhere needs a file.
+    passphrase_file : str or path, optional
+        A file whose first line is the passphrase, and that only its owner may read.
 
     Raises
     ------
     KeyringError
-        If the file is missing, no keyring, or open to others.
+        If the file is missing, no keyring, or open to others, or the passphrase is another.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, passphrase: str | Callable[[], str] | None = None,
+                 *, passphrase_file: str | os.PathLike | None = None):
         self.path = Path(path)
-        super().__init__(_read(self.path))
+        self._given = passphrase
+        self._passphrase_file = None if passphrase_file is None else Path(passphrase_file)
+        self._sealing: SealingKey | None = None
+        super().__init__({})
+        self._read()
 
     @classmethod
-    def create(cls, path: str | os.PathLike) -> Keyring:
+    def create(cls, path: str | os.PathLike,
+               passphrase: str | Callable[[], str] | None = None) -> Keyring:
         """Create an empty keyring with mode 0600; an existing file is never overwritten."""
         path = Path(path)
+        sealing = _derived(passphrase() if callable(passphrase) else passphrase)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -55,8 +55,8 @@ class Keyring(InMemoryKms):
         except OSError as error:
             raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_serialize({}))
-        return cls(path)
+            file.write(keyring_file.serialize(Content({}, sealing)))
+        return cls(path, passphrase)
 
     def add(self, name: str, key: bytes | None = None, *, bits: int = 256) -> None:
         """Add a master key: the one given, or a new random one of 128, 192 or 256 bits.
@@ -75,72 +75,90 @@ class Keyring(InMemoryKms):
                 raise ValueError(f"a key has 128, 192 or 256 bits, not {bits}")
             key = os.urandom(bits // 8)
         check_key(key, name)
-        with _locked(self.path):
-            keys = _read(self.path)
-            if name in keys:
+        with keyring_file.locked(self.path):
+            self._read()
+            if name in self._keys:
                 raise KeyringError(f"a key named {name!r} exists already", file=str(self.path))
-            keys[name] = bytes(key)
-            _replace(self.path, _serialize(keys))
-        self._keys = keys
+            self._replace({**self._keys, name: bytes(key)}, self._sealing)
+
+    def set_passphrase(self, passphrase: str | None) -> None:
+        """Change the passphrase, or with None leave the keyring without one."""
+        sealing = _derived(passphrase)
+        with keyring_file.locked(self.path):
+            self._read()
+            self._given = passphrase
+            self._replace(self._keys, sealing)
 
     def names(self) -> list[str]:
         """The names of the master keys, sorted."""
+        self._refresh()
         return sorted(self._keys)
 
+    def _key(self, name: str) -> bytes:
+        self._refresh()
+        return super()._key(name)
+
+    def _refresh(self) -> None:
+        if _stamp(self.path) != self._stamp:  # two threads may both read it, to no harm
+            self._read()
+
+    def _read(self) -> None:
+        stamp = _stamp(self.path)
+        content = keyring_file.read(self.path, self._passphrase, self._sealing)
+        self._keys, self._sealing, self._stamp = content.keys, content.sealing, stamp
+
+    def _replace(self, keys: dict[str, bytes], sealing: SealingKey | None) -> None:
+        keyring_file.replace(self.path, Content(keys, sealing))
+        self._keys, self._sealing, self._stamp = keys, sealing, _stamp(self.path)
+
+    def _passphrase(self) -> str:
+        if self._passphrase_file is not None:
+            return _read_passphrase(self._passphrase_file)
+        if self._given is None:
+            raise KeyringError("it needs a passphrase: give a file that holds it "
+                               "(keyring:PATH?passphrase-file=PATH, or passphrase_file=)",
+                               file=str(self.path))
+        return self._given() if callable(self._given) else self._given
+
     def __reduce__(self):
-        return Keyring, (str(self.path),)
+        if self._sealing is not None and self._passphrase_file is None:
+            raise TypeError("a passphrase is never pickled: open the keyring with passphrase_file=")
+        return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file))
 
     def __repr__(self) -> str:
-        return f"<Keyring {self.path} with keys {self.names()}>"
+        return f"<Keyring {self.path} with keys {sorted(self._keys)}>"
 
 
-def _read(path: Path) -> dict[str, bytes]:
+def _open(path: str, passphrase_file: str | None) -> Keyring:
+    return Keyring(path, passphrase_file=passphrase_file)
+
+
+def _derived(passphrase: str | None) -> SealingKey | None:
+    if passphrase is None:
+        return None
+    if not passphrase:
+        raise ValueError("the passphrase is empty")
+    return SealingKey.derive(passphrase)
+
+
+def _read_passphrase(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if mode & _OTHERS:
-                raise KeyringError(f"others may use it (mode {stat.S_IMODE(mode):04o}); run "
-                                   f"chmod 600 on it", file=str(path))
-            document = json.loads(file.read())
-        if document["version"] != _VERSION:
-            raise KeyringError(f"keyring version {document['version']!r} is not supported",
-                               file=str(path))
-        keys = {name: base64.b64decode(key, validate=True)
-                for name, key in document["keys"].items()}
-        for name, key in keys.items():
-            check_key(key, name)
-        return keys
+        with open(path, encoding="utf-8") as file:
+            keyring_file.check_private(file.fileno(), path)
+            passphrase = file.readline().rstrip("\r\n")
     except OSError as error:
-        raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
-                           "'secure-bloom keyring create'", file=str(path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
-        raise KeyringError("this is no keyring", file=str(path)) from None
+        raise KeyringError("the file with the passphrase cannot be read: "
+                           f"{error.strerror}", file=str(path)) from error
+    except UnicodeDecodeError:  # which quotes it
+        raise KeyringError("the passphrase is no UTF-8", file=str(path)) from None
+    if not passphrase:
+        raise KeyringError("its first line, the passphrase, is empty", file=str(path))
+    return passphrase
 
 
-def _serialize(keys: dict[str, bytes]) -> bytes:
-    encoded = {name: base64.b64encode(key).decode("ascii") for name, key in sorted(keys.items())}
-    return json.dumps({"version": _VERSION, "keys": encoded}, indent=1).encode() + b"\n"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+def _stamp(path: Path) -> tuple:
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    # The file itself is replaced, so its folder holds the lock.
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        stat = os.stat(path)
+    except OSError:
+        return ()  # reading it says what is wrong
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

@@ -1,18 +1,21 @@
 """The keyring file."""
 
 import base64
+import hashlib
 import json
 import os
 import pickle
 import stat
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError, KeyUnwrapError
-from secure_bloom.keys import InMemoryKms, Keyring
+from secure_bloom.keys import InMemoryKms, Keyring, keyring_file
 
 KEY = b"SECRET SECRET 16"
 
@@ -145,8 +148,8 @@ def test_malformed_files_are_refused(ring, path, content):
 
 
 def test_another_version_is_refused(ring, path):
-    path.write_text(json.dumps({"version": 2, "keys": {}}))
-    with pytest.raises(KeyringError, match="version 2"):
+    path.write_text(json.dumps({"version": 3, "keys": {}}))
+    with pytest.raises(KeyringError, match="version 3"):
         Keyring(path)
 
 
@@ -214,3 +217,140 @@ def test_no_key_shows(ring, path):
         shown = f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
         assert "SECRET" not in shown
         assert GOOD not in shown
+
+
+def test_keys_added_elsewhere_serve_at_once(ring, path):
+    Keyring(path).add("a", KEY)
+    assert ring.names() == ["a"]
+    Keyring(path).add("b", KEY)
+    assert ring.unwrap_key(ring.wrap_key(b"data", "b"), "b") == b"data"
+    path.unlink()
+    with pytest.raises(KeyringError):
+        ring.wrap_key(b"data", "a")
+
+
+# --- with a passphrase ---------------------------------------------------------------------------
+
+PASSPHRASE = "SECRET pass phräse"
+
+
+@pytest.fixture
+def sealed(path, monkeypatch) -> Keyring:
+    monkeypatch.setattr(keyring_file, "_N", 2**10)  # quicker
+    ring = Keyring.create(path, PASSPHRASE)
+    ring.add("a", KEY)
+    return ring
+
+
+@pytest.fixture
+def passphrase_file(tmp_path) -> Path:
+    path = tmp_path / "passphrase"
+    path.write_text(PASSPHRASE + "\r\n")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_passphrase_seals_keys_and_names(sealed, path):
+    content = path.read_bytes()
+    assert KEY not in content and base64.b64encode(KEY) not in content and b'"a"' not in content
+    wrapped = sealed.wrap_key(b"data", "a")
+    assert Keyring(path, PASSPHRASE).unwrap_key(wrapped, "a") == b"data"
+    assert Keyring(path, lambda: PASSPHRASE).names() == ["a"]
+    sealed.add("b")
+    assert Keyring(path, PASSPHRASE).names() == ["a", "b"]
+
+
+def test_the_passphrase_is_made_into_a_key_by_scrypt(path):
+    """RFC 7914 and AES-256-GCM, with 128 MiB of memory."""
+    Keyring.create(path, PASSPHRASE).add("a", KEY)
+    document = json.loads(path.read_bytes())
+    made = document["scrypt"]
+    assert (made["n"], made["r"], made["p"], document["version"]) == (2**17, 8, 1, 2)
+    key = hashlib.scrypt(PASSPHRASE.encode(), salt=base64.b64decode(made["salt"]), n=made["n"],
+                         r=8, p=1, maxmem=2**28, dklen=32)
+    raw = base64.b64decode(document["sealed"])
+    assert json.loads(AESGCM(key).decrypt(raw[:12], raw[12:], b"secure_bloom keyring 2")) \
+        == {"a": base64.b64encode(KEY).decode()}
+
+
+def test_a_passphrase_from_a_file(sealed, path, passphrase_file):
+    ring = Keyring(path, passphrase_file=passphrase_file)
+    again = pickle.loads(pickle.dumps(ring))
+    assert again.unwrap_key(ring.wrap_key(b"data", "a"), "a") == b"data"
+    assert b"SECRET" not in pickle.dumps(ring)
+    passphrase_file.chmod(0o640)
+    with pytest.raises(KeyringError, match="chmod 600"):
+        Keyring(path, passphrase_file=passphrase_file)
+    for content in (b"", b"\nsecond line", b"\xff"):
+        passphrase_file.write_bytes(content)
+        passphrase_file.chmod(0o600)
+        with pytest.raises(KeyringError, match="passphrase"):
+            Keyring(path, passphrase_file=passphrase_file)
+    with pytest.raises(KeyringError, match="No such file"):
+        Keyring(path, passphrase_file=path.with_name("none"))
+
+
+def test_a_given_passphrase_is_never_pickled(sealed, path):
+    with pytest.raises(TypeError, match="passphrase_file="):
+        pickle.dumps(sealed)
+
+
+def test_a_wrong_or_missing_passphrase(sealed, path):
+    with pytest.raises(KeyringError, match="the passphrase is another"):
+        Keyring(path, "wrong")
+    with pytest.raises(KeyringError, match="it needs a passphrase"):
+        Keyring(path)
+    with pytest.raises(ValueError, match="empty"):
+        Keyring.create(path.with_name("b"), "")
+
+
+def test_the_passphrase_is_not_asked_for_where_there_is_none(ring, path):
+    def never():
+        raise AssertionError
+
+    assert Keyring(path, never).names() == []
+
+
+def test_a_changed_passphrase(sealed, path):
+    sealed.set_passphrase("another")
+    assert sealed.names() == Keyring(path, "another").names() == ["a"]
+    with pytest.raises(KeyringError):
+        Keyring(path, PASSPHRASE)
+    sealed.set_passphrase(None)
+    assert Keyring(path).names() == ["a"]
+    sealed.set_passphrase(PASSPHRASE)
+    Keyring(path, PASSPHRASE).add("b")
+    assert sealed.names() == ["a", "b"]
+
+
+def test_every_changed_byte_of_a_sealed_keyring_is_noticed(sealed, path):
+    document = json.loads(path.read_bytes())
+    raw = base64.b64decode(document["sealed"])
+    for position in range(0, len(raw), 5):
+        changed = bytearray(raw)
+        changed[position] ^= 1
+        path.write_text(json.dumps({**document, "sealed": base64.b64encode(changed).decode()}))
+        with pytest.raises(KeyringError, match="the file was changed"):
+            Keyring(path, PASSPHRASE)
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("n", 2**40), ("n", 3), ("n", 0), ("n", -2), ("n", "many"), ("r", 2**20), ("r", 0),
+    ("p", 2**20), ("p", 0), ("salt", "no base64!"), ("salt", None)])
+def test_hostile_parameters_are_refused_at_once(sealed, path, name, value):
+    document = json.loads(path.read_bytes())
+    document["scrypt"][name] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(KeyringError):
+        Keyring(path, PASSPHRASE)
+
+
+def test_neither_key_nor_passphrase_shows(sealed, path, passphrase_file):
+    shown = [repr(sealed), repr(keyring_file.read(path, lambda: PASSPHRASE))]
+    for attempt in (lambda: Keyring(path, "SECRET wrong"),
+                    lambda: Keyring.create(path, "SECRET wrong"),
+                    lambda: Keyring(path, passphrase_file=path.with_name("none"))):
+        with pytest.raises(KeyringError) as caught:
+            attempt()
+        shown += traceback.format_exception(caught.value)[1:]
+    assert not [text for text in shown if "SECRET" in text.replace('"SECRET wrong"', "")]
