@@ -138,7 +138,7 @@ def _derived(passphrase: str | None) -> SealingKey | None:
         return None
     if not passphrase:
         raise ValueError("the passphrase is empty")
-    return SealingKey.derive(passphrase)
+    return SealingKey.make(passphrase)
 
 
 def _read_passphrase(path: Path) -> str:

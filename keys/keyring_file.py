@@ -48,10 +48,13 @@ class SealingKey:
     key: bytes = field(repr=False)
 
     @classmethod
-    def derive(cls, passphrase: str, salt: bytes | None = None, n: int = _N, r: int = _R,
-               p: int = _P) -> SealingKey:
-        """Run scrypt; with a new random salt where none is given."""
-        salt = os.urandom(_SALT_SIZE) if salt is None else salt
+    def make(cls, passphrase: str) -> SealingKey:
+        """A new one, with a random salt."""
+        return cls.derive(passphrase, os.urandom(_SALT_SIZE), _N, _R, _P)
+
+    @classmethod
+    def derive(cls, passphrase: str, salt: bytes, n: int, r: int, p: int) -> SealingKey:
+        """Run scrypt."""
         key = Scrypt(salt=salt, length=32, n=n, r=r, p=p).derive(passphrase.encode())
         return cls(salt, n, r, p, key)
 
