@@ -110,6 +110,7 @@ class AwsKms(KmsClient):
         where = f"AWS KMS, master key {name!r}"
         client = self._client(where)
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
         context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
         try:
             answer = getattr(client, action.lower())(
@@ -118,7 +119,7 @@ class AwsKms(KmsClient):
             raise _refusal(error, action, where) from error
         except BotoCoreError as error:
             raise _fault(error, where) from _harmless(error)
-        except Exception as error:  # a parser's complaint about an answer may quote the answer
+        except (ResponseParserError, ValueError) as error:  # these may quote the answer
             raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS "
                                       f"({type(error).__name__})") from None
         if not isinstance(answer.get(result), bytes):

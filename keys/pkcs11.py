@@ -1,0 +1,221 @@
+"""A KMS client for hardware security modules, through PKCS#11.
+
+A key is wrapped inside the module with AES-GCM, in the form of
+:func:`secure_bloom.keys.kms.wrap_locally`: base64 of nonce (12 bytes), ciphertext and tag (16
+bytes), with the master key's name in UTF-8 as additional authenticated data.
+
+python-pkcs11 initializes a library without locks, so a lock of this module lets one thread at a
+time into any library. A login counts for a whole process, and closing its session ends it; so all
+clients of a process share one session with a token, which stays open. A forked child has to
+initialize the library and log in again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from secure_bloom.keys.kms import KmsClient
+
+_NONCE_SIZE = 12
+_TAG_SIZE = 16
+
+_lock = threading.Lock()
+_sessions: dict[tuple, object] = {}  # (library, token, serial) -> session
+_inherited: set[str] = set()  # libraries that only the parent has initialized
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread of the parent may have held it
+    _inherited.update(library for library, *_ in _sessions)
+    _sessions.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Pkcs11Kms(KmsClient):
+    """Master keys in a token: a hardware security module, or SoftHSM.
+
+    A master key is an AES key of the token, named by its label (``CKA_LABEL``), which one key
+    alone has and which may encrypt and decrypt. Wrapped keys are interchangeable with those of
+    :class:`InMemoryKms` and :class:`Keyring` over the same key.
+
+    Pickled as its settings, without the PIN. Safe under threads, which take turns, and after a
+    fork. The time of a call is limited by nothing but the library.
+
+    Parameters
+    ----------
+    library : str or path
+        The PKCS#11 library of the module's vendor.
+    token : str
+        Label of the token.
+    serial : str, optional
+        Serial number of the token, where several have the same label.
+    pin_file : str or path, optional
+        A file with the PIN, of which the last line break is no part.
+    pin : callable, optional
+        A function without arguments that returns the PIN.
+    pin_env : str, optional
+        Name of the environment variable with the PIN.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of ``pin_file``, ``pin`` and ``pin_env`` is given.
+    """
+
+    def __init__(self, library: str | os.PathLike, token: str, *, serial: str | None = None,
+                 pin_file: str | os.PathLike | None = None, pin: Callable[[], str] | None = None,
+                 pin_env: str | None = None):
+        if sum(source is not None for source in (pin_file, pin, pin_env)) != 1:
+            raise TypeError("give the PIN as exactly one of pin_file, pin and pin_env")
+        if pin is not None and not callable(pin):
+            raise TypeError("pin is a function that returns the PIN, not the PIN")
+        self.library = os.fspath(library)
+        self.token = token
+        self.serial = serial
+        self._pin_file = None if pin_file is None else os.fspath(pin_file)
+        self._pin = pin
+        self._pin_env = pin_env
+        self._pin_refused = None
+        self._slot = (self.library, token, serial)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        nonce = os.urandom(_NONCE_SIZE)
+        sealed = self._call("encrypt", master_key_identifier, nonce, bytes(key_bytes))
+        return base64.b64encode(nonce + sealed).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        try:
+            raw = base64.b64decode(wrapped_key, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) < _NONCE_SIZE + _TAG_SIZE:
+            raise KeyUnwrapError(f"{self._where(master_key_identifier)}: the wrapped key is "
+                                 "truncated or no base64")
+        return self._call("decrypt", master_key_identifier, raw[:_NONCE_SIZE], raw[_NONCE_SIZE:])
+
+    def _call(self, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
+        try:
+            import pkcs11
+        except ImportError as error:
+            raise MissingExtraError("PKCS#11 needs python-pkcs11 "
+                                    f"({error}): pip install 'secure_bloom[pkcs11]'") from error
+        where = self._where(name)
+        with _lock:
+            try:
+                known = self._slot in _sessions
+                try:
+                    return self._attempt(pkcs11, action, name, nonce, data)
+                except _lost(pkcs11):
+                    if not known:
+                        raise
+                    with suppress(pkcs11.PKCS11Error):
+                        _sessions.pop(self._slot).close()
+                    return self._attempt(pkcs11, action, name, nonce, data)
+            except pkcs11.PKCS11Error as error:
+                raise _refusal(pkcs11, error, action, where) from error
+
+    def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
+        """Called with the lock held."""
+        if self._slot not in _sessions:
+            _sessions[self._slot] = self._open(pkcs11)
+        key = _sessions[self._slot].get_key(object_class=pkcs11.ObjectClass.SECRET_KEY,
+                                            key_type=pkcs11.KeyType.AES, label=name)
+        if not hasattr(key, action):  # python-pkcs11 knows what the key may do
+            raise KeyAccessError(f"{self._where(name)}: the key must not {action}; its attribute "
+                                 f"CKA_{action.upper()} is false")
+        return getattr(key, action)(
+            data, mechanism=pkcs11.Mechanism.AES_GCM,
+            mechanism_param=pkcs11.GCMParams(nonce, name.encode(), 8 * _TAG_SIZE))
+
+    def _open(self, pkcs11):
+        """A session that is logged in."""
+        library = pkcs11.lib(self.library)
+        if self.library in _inherited:
+            library.reinitialize()
+            _inherited.discard(self.library)
+        serial = None if self.serial is None else self.serial.encode()
+        token = library.get_token(token_label=self.token, token_serial=serial)
+        try:
+            return token.open(user_pin=self._read_pin())
+        except pkcs11.UserAlreadyLoggedIn:  # by other code of this process
+            return token.open()
+        except (pkcs11.PinIncorrect, pkcs11.PinLenRange) as error:
+            self._pin_refused = type(error).__name__
+            raise
+
+    def _read_pin(self) -> str:
+        where = f"token {self.token!r}"
+        if self._pin_refused:
+            raise KeyAccessError(f"{where}: the PIN was refused before ({self._pin_refused}) and "
+                                 "is not tried again, lest the token locks; make a new client")
+        try:
+            if self._pin is not None:
+                return self._pin()
+            if self._pin_env is not None:
+                return os.environ[self._pin_env]
+            return Path(self._pin_file).read_text().removesuffix("\n")
+        except KeyError:
+            raise KeyAccessError(f"{where}: there is no PIN; the environment variable "
+                                 f"{self._pin_env} is not set") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeyAccessError(f"{where}: the PIN cannot be read from {self._pin_file} "
+                                 f"({type(error).__name__})") from None
+
+    def _where(self, name: str) -> str:
+        return f"token {self.token!r}, master key {name!r}"
+
+    def __repr__(self) -> str:
+        return f"<Pkcs11Kms library={self.library!r} token={self.token!r}>"
+
+
+def _lost(pkcs11) -> tuple:
+    """Answers after which a new session may help; without a login, no private key is found."""
+    return (pkcs11.NoSuchKey, pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
+            pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
+            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid)
+
+
+def _refusal(pkcs11, error, action: str, where: str) -> KeyRetrievalError:
+    """The error for an answer that is one."""
+    name = type(error).__name__
+    if isinstance(error, pkcs11.NoSuchKey):
+        return KeyNotFoundError(f"{where}: the token has no AES key with this label")
+    if isinstance(error, pkcs11.MultipleObjectsReturned):
+        return KeyNotFoundError(f"{where}: the token has several AES keys with this label")
+    if isinstance(error, pkcs11.PinIncorrect | pkcs11.PinLenRange | pkcs11.PinLocked
+                  | pkcs11.PinExpired | pkcs11.PinInvalid | pkcs11.UserPinNotInitialized
+                  | pkcs11.UserNotLoggedIn):
+        return KeyAccessError(f"{where}: the token refuses the PIN ({name})")
+    if isinstance(error, pkcs11.MechanismInvalid | pkcs11.MechanismParamInvalid):
+        return UnsupportedError(f"{where}: the token does not do AES-GCM (CKM_AES_GCM) with a "
+                                f"nonce given to it ({name})")
+    # Modules say many things about a wrong tag; SoftHSM says GeneralError.
+    if action == "decrypt" and isinstance(error, pkcs11.EncryptedDataInvalid
+                                          | pkcs11.EncryptedDataLenRange | pkcs11.GeneralError
+                                          | pkcs11.DataInvalid | pkcs11.SignatureInvalid
+                                          | pkcs11.FunctionFailed):
+        return KeyUnwrapError(f"{where}: the wrapped key does not open ({name}); it was changed, "
+                              "or wrapped with another key or under another name")
+    if isinstance(error, pkcs11.NoSuchToken | pkcs11.MultipleTokensReturned):
+        return KmsUnavailableError(f"{where}: the library shows no such token, or several ({name})")
+    return KmsUnavailableError(f"{where}: the token or its library fails ({name}); see the cause")
