@@ -18,7 +18,7 @@ _HOME = {
     "VaultKms": "secure_bloom.keys.vault",
 }
 
-__all__ = ["AwsKms", "ExplicitKeys", "InMemoryKms", "Keyring", "KmsClient", "Pkcs11Kms",  # noqa: F822
+__all__ = ["AwsKms", "ExplicitKeys", "InMemoryKms", "Keyring", "KmsClient", "Pkcs11Kms",
            "VaultKms", "open_kms"]
 
 

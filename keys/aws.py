@@ -110,7 +110,6 @@ class AwsKms(KmsClient):
         where = f"AWS KMS, master key {name!r}"
         client = self._client(where)
         from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
         context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
         try:
             answer = getattr(client, action.lower())(
@@ -119,12 +118,13 @@ class AwsKms(KmsClient):
             raise _refusal(error, action, where) from error
         except BotoCoreError as error:
             raise _fault(error, where) from _harmless(error)
-        except (ResponseParserError, ValueError) as error:  # these may quote the answer
+        except Exception as error:  # botocore's parser raises many, and some quote the answer
             raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS "
                                       f"({type(error).__name__})") from None
-        if not isinstance(answer.get(result), bytes):
+        value = answer.get(result) if isinstance(answer, dict) else None
+        if not isinstance(value, bytes):
             raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS")
-        return answer[result]
+        return value
 
     def _client(self, where: str):
         """The client of this process: one that a fork has copied shares its connections."""
@@ -172,7 +172,7 @@ def _fault(error, where: str) -> KeyRetrievalError:
     """The error for a call that got no answer."""
     from botocore import exceptions as boto
     name = type(error).__name__
-    if isinstance(error, boto.HTTPClientError):
+    if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
         return KmsUnavailableError(f"{where}: no answer ({name}); check the network and the "
                                    "endpoint, or try again later")
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError

@@ -124,13 +124,17 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
 
 def check_endpoint(url: str) -> None:
     """Raise ValueError unless keys can be sent there: HTTPS, or plain HTTP on this machine."""
-    parts = urlsplit(url)
-    if not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:  # it would quote the URL, which might hold a password
+        host = None
+    if not host or parts.query or parts.fragment:
         raise ValueError("the address of a KMS is a URL such as https://host:8200")
     if "@" in parts.netloc:
         raise ValueError("the address of a KMS must not hold a user name or password")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(parts.hostname)):
-        raise ValueError(f"keys would travel unencrypted to {parts.hostname!r}: use https, or http "
+    if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(host)):
+        raise ValueError(f"keys would travel unencrypted to {host!r}: use https, or http "
                          "to a loopback address")
 
 

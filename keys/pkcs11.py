@@ -190,9 +190,9 @@ class Pkcs11Kms(KmsClient):
 
 def _lost(pkcs11) -> tuple:
     """Answers after which a new session may help; without a login, no private key is found."""
-    return (pkcs11.NoSuchKey, pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
-            pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
-            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid)
+    return (pkcs11.NoSuchKey, pkcs11.SessionHandleInvalid, pkcs11.SessionClosed,
+            pkcs11.UserNotLoggedIn, pkcs11.DeviceError, pkcs11.DeviceRemoved,
+            pkcs11.TokenNotPresent, pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid)
 
 
 def _refusal(pkcs11, error, action: str, where: str) -> KeyRetrievalError:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from urllib.parse import unquote, urlsplit
+
+from secure_bloom.keys.kms import check_endpoint
 
 GROUP = "secure_bloom.kms"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -47,8 +48,9 @@ def open_kms(uri: str):
     if scheme in _OPENERS:
         path, _, query = rest.partition("?")
         return _OPENERS[scheme](path, query)
-    for entry_point in entry_points(group=GROUP, name=scheme):
-        return entry_point.load()(uri)
+    for entry_point in _registered():
+        if entry_point.name == scheme:
+            return entry_point.load()(uri)
     raise ValueError(f"no KMS has the URI scheme {scheme!r}; there are: {_known()}")
 
 
@@ -72,6 +74,8 @@ def _awskms(path: str, query: str):
 def _vault(path: str, query: str):
     from secure_bloom.keys.vault import VaultKms
     options = _parameters(query, {"namespace": str, "ca-file": str, **_LIMITS}, "vault")
+    if path:
+        check_endpoint(path)
     parts = urlsplit(path)
     address = f"{parts.scheme}://{parts.netloc}" if path else None
     return VaultKms(address, mount=unquote(parts.path.strip("/")) or "transit",
@@ -101,8 +105,13 @@ _OPENERS: dict[str, Callable] = {
     "awskms": _awskms, "keyring": _keyring, "pkcs11": _pkcs11, "vault": _vault}
 
 
+def _registered():
+    from importlib.metadata import entry_points
+    return entry_points(group=GROUP)
+
+
 def _known() -> str:
-    return ", ".join(sorted({*_OPENERS, *(found.name for found in entry_points(group=GROUP))}))
+    return ", ".join(sorted({*_OPENERS, *(found.name for found in _registered())}))
 
 
 def _parameters(text: str, types: dict[str, type], scheme: str, separator: str = "&") -> dict:
