@@ -16,6 +16,7 @@ import base64
 import binascii
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ from secure_bloom.keys.kms import KmsClient
 
 _NONCE_SIZE = 12
 _TAG_SIZE = 16
+_PAUSES = (0.05, 0.2, None)  # seconds after the first attempts; None: no further one
 
 _lock = threading.Lock()
 _sessions: dict[tuple, object] = {}  # (library, token, serial) -> session
@@ -119,33 +121,46 @@ class Pkcs11Kms(KmsClient):
         except ImportError as error:
             raise MissingExtraError("PKCS#11 needs python-pkcs11 "
                                     f"({error}): pip install 'secure_bloom[pkcs11]'") from error
-        where = self._where(name)
         with _lock:
-            try:
+            for pause in _PAUSES:
                 known = self._slot in _sessions
                 try:
                     return self._attempt(pkcs11, action, name, nonce, data)
-                except _lost(pkcs11):
-                    if not known:
-                        raise
+                except pkcs11.PKCS11Error as error:
+                    # Without a login no private key is found, and other code may have logged out.
+                    passing = (*_passing(pkcs11), *([pkcs11.NoSuchKey] if known else []))
+                    if pause is None or not isinstance(error, passing):
+                        raise _refusal(pkcs11, error, self._where(name)) from error
+                if known:
                     with suppress(pkcs11.PKCS11Error):
                         _sessions.pop(self._slot).close()
-                    return self._attempt(pkcs11, action, name, nonce, data)
-            except pkcs11.PKCS11Error as error:
-                raise _refusal(pkcs11, error, action, where) from error
+                time.sleep(pause)
 
     def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
         """Called with the lock held."""
         if self._slot not in _sessions:
             _sessions[self._slot] = self._open(pkcs11)
-        key = _sessions[self._slot].get_key(object_class=pkcs11.ObjectClass.SECRET_KEY,
-                                            key_type=pkcs11.KeyType.AES, label=name)
-        if not hasattr(key, action):  # python-pkcs11 knows what the key may do
+        # Not get_key: where it fails, it leaves a search open, which bars the session to others.
+        found = list(_sessions[self._slot].get_objects({
+            pkcs11.Attribute.CLASS: pkcs11.ObjectClass.SECRET_KEY,
+            pkcs11.Attribute.KEY_TYPE: pkcs11.KeyType.AES, pkcs11.Attribute.LABEL: name}))
+        if not found:
+            raise pkcs11.NoSuchKey
+        if len(found) > 1:
+            raise KeyNotFoundError(f"{self._where(name)}: several AES keys have this label")
+        if not hasattr(found[0], action):  # python-pkcs11 knows what the key may do
             raise KeyAccessError(f"{self._where(name)}: the key must not {action}; its attribute "
                                  f"CKA_{action.upper()} is false")
-        return getattr(key, action)(
-            data, mechanism=pkcs11.Mechanism.AES_GCM,
-            mechanism_param=pkcs11.GCMParams(nonce, name.encode(), 8 * _TAG_SIZE))
+        parameters = pkcs11.GCMParams(nonce, name.encode(), 8 * _TAG_SIZE)
+        try:
+            return getattr(found[0], action)(data, mechanism=pkcs11.Mechanism.AES_GCM,
+                                             mechanism_param=parameters)
+        except _wrong_tag(pkcs11) as error:
+            if action == "encrypt":
+                raise
+            raise KeyUnwrapError(f"{self._where(name)}: the wrapped key does not open; it was "
+                                 "changed, or wrapped with another key or under another name "
+                                 f"({type(error).__name__})") from error
 
     def _open(self, pkcs11):
         """A session that is logged in."""
@@ -188,20 +203,27 @@ class Pkcs11Kms(KmsClient):
         return f"<Pkcs11Kms library={self.library!r} token={self.token!r}>"
 
 
-def _lost(pkcs11) -> tuple:
-    """Answers after which a new session may help; without a login, no private key is found."""
-    return (pkcs11.NoSuchKey, pkcs11.SessionHandleInvalid, pkcs11.SessionClosed,
-            pkcs11.UserNotLoggedIn, pkcs11.DeviceError, pkcs11.DeviceRemoved,
-            pkcs11.TokenNotPresent, pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid)
+def _passing(pkcs11) -> tuple:
+    """Answers after which a new session may help.
+
+    GeneralError is one: SoftHSM gives it while other processes log in.
+    """
+    return (pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
+            pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
+            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, pkcs11.GeneralError)
 
 
-def _refusal(pkcs11, error, action: str, where: str) -> KeyRetrievalError:
+def _wrong_tag(pkcs11) -> tuple:
+    """What modules say about a wrong tag, each its own; SoftHSM says GeneralError."""
+    return (pkcs11.GeneralError, pkcs11.EncryptedDataInvalid, pkcs11.EncryptedDataLenRange,
+            pkcs11.DataInvalid, pkcs11.SignatureInvalid, pkcs11.FunctionFailed)
+
+
+def _refusal(pkcs11, error, where: str) -> KeyRetrievalError:
     """The error for an answer that is one."""
     name = type(error).__name__
     if isinstance(error, pkcs11.NoSuchKey):
         return KeyNotFoundError(f"{where}: the token has no AES key with this label")
-    if isinstance(error, pkcs11.MultipleObjectsReturned):
-        return KeyNotFoundError(f"{where}: the token has several AES keys with this label")
     if isinstance(error, pkcs11.PinIncorrect | pkcs11.PinLenRange | pkcs11.PinLocked
                   | pkcs11.PinExpired | pkcs11.PinInvalid | pkcs11.UserPinNotInitialized
                   | pkcs11.UserNotLoggedIn):
@@ -209,13 +231,6 @@ def _refusal(pkcs11, error, action: str, where: str) -> KeyRetrievalError:
     if isinstance(error, pkcs11.MechanismInvalid | pkcs11.MechanismParamInvalid):
         return UnsupportedError(f"{where}: the token does not do AES-GCM (CKM_AES_GCM) with a "
                                 f"nonce given to it ({name})")
-    # Modules say many things about a wrong tag; SoftHSM says GeneralError.
-    if action == "decrypt" and isinstance(error, pkcs11.EncryptedDataInvalid
-                                          | pkcs11.EncryptedDataLenRange | pkcs11.GeneralError
-                                          | pkcs11.DataInvalid | pkcs11.SignatureInvalid
-                                          | pkcs11.FunctionFailed):
-        return KeyUnwrapError(f"{where}: the wrapped key does not open ({name}); it was changed, "
-                              "or wrapped with another key or under another name")
     if isinstance(error, pkcs11.NoSuchToken | pkcs11.MultipleTokensReturned):
         return KmsUnavailableError(f"{where}: the library shows no such token, or several ({name})")
     return KmsUnavailableError(f"{where}: the token or its library fails ({name}); see the cause")
