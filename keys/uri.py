@@ -5,8 +5,9 @@
     vault:https://host:8200/transit?namespace=x&ca-file=/path
     pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
 
-Every part may be percent-encoded. No URI holds a secret, and since somebody may put one there all
-the same, no message shows more of a URI than its scheme and the names of parameters known here.
+Every part may be percent-encoded. No URI holds a secret; since somebody may put one there all the
+same, messages show of a URI only its scheme, its host, the path of a keyring and known parameters'
+names.
 """
 
 from __future__ import annotations

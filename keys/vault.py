@@ -81,7 +81,7 @@ class VaultKms(KmsClient):
         check_limits(timeout, attempts)
         steps = mount.strip("/").split("/")
         if not all(steps) or {".", ".."} & set(steps):
-            raise ValueError(f"no mount of Vault can be named {mount!r}")
+            raise ValueError("the mount of Transit is a path without empty steps, '.' and '..'")
         ca_file = ca_file or os.environ.get("VAULT_CACERT")
         self.address = address.rstrip("/")
         self.mount = "/".join(steps)

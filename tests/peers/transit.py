@@ -32,7 +32,8 @@ class Transit(Loopback):
 
     def __init__(self, *names: str, mount: str = "transit", namespace: str | None = None, tls=None):
         super().__init__(self._transit, tls)
-        self._path = re.compile(rf"/v1/{re.escape(quote(mount))}/(encrypt|decrypt)/(\w(?:[\w.-]*\w)?)")
+        self._path = re.compile(rf"/v1/{re.escape(quote(mount))}/"
+                                r"(encrypt|decrypt)/(\w(?:[\w.-]*\w)?)")
         self._namespace = namespace
         self._versions = {name: [os.urandom(32)] for name in names}
         self.minimum = dict.fromkeys(names, 1)  # min_decryption_version
