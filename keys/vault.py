@@ -171,7 +171,7 @@ class VaultKms(KmsClient):
                 raise MissingExtraError(
                     f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
             retries = urllib3.Retry(
-                total=self.attempts - 1, other=0, redirect=0, allowed_methods=None,
+                total=self.attempts - 1, redirect=0, allowed_methods=None,
                 status_forcelist=_TRANSIENT, raise_on_status=False, backoff_factor=_BACKOFF,
                 backoff_max=10, backoff_jitter=0.5, respect_retry_after_header=False)
             pool = urllib3.PoolManager(
