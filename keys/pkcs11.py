@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -34,17 +35,17 @@ from secure_bloom.keys.kms import KmsClient
 
 _NONCE_SIZE = 12
 _TAG_SIZE = 16
-_PAUSES = (0.05, 0.2, None)  # seconds after the first attempts; None: no further one
+_PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further one
 
 _lock = threading.Lock()
 _sessions: dict[tuple, object] = {}  # (library, token, serial) -> session
-_inherited: set[str] = set()  # libraries that only the parent has initialized
+_stale: set[str] = set()  # libraries to initialize again, first of all those of a parent process
 
 
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()  # a thread of the parent may have held it
-    _inherited.update(library for library, *_ in _sessions)
+    _stale.update(library for library, *_ in _sessions)
     _sessions.clear()
 
 
@@ -128,13 +129,22 @@ class Pkcs11Kms(KmsClient):
                     return self._attempt(pkcs11, action, name, nonce, data)
                 except pkcs11.PKCS11Error as error:
                     # Without a login no private key is found, and other code may have logged out.
-                    passing = (*_passing(pkcs11), *([pkcs11.NoSuchKey] if known else []))
-                    if pause is None or not isinstance(error, passing):
+                    passing = isinstance(error, _passing(pkcs11)) or (
+                        known and isinstance(error, pkcs11.NoSuchKey))
+                    if pause is None or not passing:
                         raise _refusal(pkcs11, error, self._where(name)) from error
-                if known:
-                    with suppress(pkcs11.PKCS11Error):
-                        _sessions.pop(self._slot).close()
-                time.sleep(pause)
+                    self._forget(pkcs11, error)
+                time.sleep(pause * random.uniform(0.5, 1.5))
+
+    def _forget(self, pkcs11, error) -> None:
+        """Let the next attempt begin anew: with a new session, or with the library."""
+        session = _sessions.pop(self._slot, None)
+        if session is not None:
+            with suppress(pkcs11.PKCS11Error):
+                session.close()
+        in_use = any(library == self.library for library, *_ in _sessions)
+        if isinstance(error, _overlooked(pkcs11)) and not in_use:
+            _stale.add(self.library)
 
     def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
         """Called with the lock held."""
@@ -165,9 +175,11 @@ class Pkcs11Kms(KmsClient):
     def _open(self, pkcs11):
         """A session that is logged in."""
         library = pkcs11.lib(self.library)
-        if self.library in _inherited:
-            library.reinitialize()
-            _inherited.discard(self.library)
+        if self.library in _stale:
+            _stale.discard(self.library)
+            with suppress(pkcs11.PKCS11Error):  # some libraries notice the fork themselves
+                library.finalize()
+            library = pkcs11.lib(self.library)
         serial = None if self.serial is None else self.serial.encode()
         token = library.get_token(token_label=self.token, token_serial=serial)
         try:
@@ -204,13 +216,18 @@ class Pkcs11Kms(KmsClient):
 
 
 def _passing(pkcs11) -> tuple:
-    """Answers after which a new session may help.
-
-    GeneralError is one: SoftHSM gives it while other processes log in.
-    """
+    """Answers after which a new session may help."""
     return (pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
             pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
-            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, pkcs11.GeneralError)
+            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, *_overlooked(pkcs11))
+
+
+def _overlooked(pkcs11) -> tuple:
+    """What a library says of a token that it has not seen, or not well, when it was initialized.
+
+    SoftHSM does not see a token that another process is just logging in to.
+    """
+    return pkcs11.NoSuchToken, pkcs11.GeneralError, pkcs11.UserPinNotInitialized
 
 
 def _wrong_tag(pkcs11) -> tuple:
