@@ -1,7 +1,9 @@
-"""Keys: the interface to a key management service, the local keyring, and data-key retrieval.
+"""Keys: key management services, the local keyring, key-encryption keys, and data-key retrieval.
 
 Imported as ``secure_bloom.keys``.
 """
+
+from __future__ import annotations
 
 import importlib
 
@@ -9,20 +11,23 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.keys.kms import InMemoryKms, KmsClient
 from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 
-__all__ = [  # noqa: RUF022
-    "KmsClient", "Keyring", "InMemoryKms", "CachedKms", "KeyEncryptionKeys", "ExplicitKeys",
-    "list_master_keys", "rotate_master_keys",
-]
-
-_HOME = {
+_HOME = {  # these need an SDK, or much more than keys
+    "AwsKms": "secure_bloom.keys.aws",
+    "Pkcs11Kms": "secure_bloom.keys.pkcs11",
+    "VaultKms": "secure_bloom.keys.vault",
     "list_master_keys": "secure_bloom.keys.inventory",
     "rotate_master_keys": "secure_bloom.keys.rotation",
 }
 
+__all__ = ["AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys", "Keyring",
+           "KmsClient", "Pkcs11Kms", "VaultKms", "list_master_keys", "open_kms",
+           "rotate_master_keys"]
 
-def __getattr__(name: str):  # these need much more than keys
+
+def __getattr__(name: str):
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

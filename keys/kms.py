@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -123,3 +125,34 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
         return AESGCM(key).decrypt(raw[:_NONCE_SIZE], raw[_NONCE_SIZE:], aad)
     except (binascii.Error, ValueError, InvalidTag):
         raise KeyUnwrapError("a wrapped key does not open with the key given") from None
+
+
+def check_endpoint(url: str) -> None:
+    """Raise ValueError unless keys can be sent there: HTTPS, or plain HTTP on this machine."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:  # it would quote the URL, which might hold a password
+        host = None
+    if not host or parts.query or parts.fragment:
+        raise ValueError("the address of a KMS is a URL such as https://host:8200")
+    if "@" in parts.netloc:
+        raise ValueError("the address of a KMS must not hold a user name or password")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(host)):
+        raise ValueError(f"keys would travel unencrypted to {host!r}: use https, or http "
+                         "to a loopback address")
+
+
+def check_limits(timeout: float, attempts: int) -> None:
+    """Raise ValueError for a time limit or a number of attempts that makes no sense."""
+    if not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
+    if attempts < 1:
+        raise ValueError(f"attempts must be 1 or more, not {attempts!r}")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

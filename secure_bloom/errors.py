@@ -79,6 +79,17 @@ class KeyUnwrapError(KeyRetrievalError):
     """A wrapped key could not be unwrapped: another master key, or changed key material."""
 
 
+class KeyAccessError(KeyRetrievalError):
+    """A key management service refuses: access denied, credentials missing, key disabled."""
+
+
+class KmsUnavailableError(KeyRetrievalError):
+    """A key management service does not answer: unreachable, overloaded, too slow.
+
+    Raised after the retries; trying again later may succeed.
+    """
+
+
 class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
 

@@ -1,0 +1,190 @@
+"""A KMS client for AWS KMS.
+
+What is wrapped is bound to the master key's name and to this library by an encryption context,
+which AWS writes into CloudTrail and which policies may name:
+
+    secure_bloom:purpose        "key-wrapping"
+    secure_bloom:master-key     the name of the master key, as the caller gave it
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+
+_THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded",
+              "TooManyRequestsException", "RequestThrottled", "SlowDown"}
+_ANSWERS = {
+    "NotFoundException": (KeyNotFoundError, "there is no such key in this account and region"),
+    "InvalidArnException": (KeyNotFoundError, "there is no such key in this account and region"),
+    "AccessDeniedException": (
+        KeyAccessError, "access is denied; an IAM policy or the key policy must allow {action}"),
+    "DisabledException": (KeyAccessError, "the key is disabled; enable it"),
+    "KMSInvalidStateException": (
+        KeyAccessError, "the key is pending deletion or not usable for another reason"),
+    "InvalidKeyUsageException": (
+        KeyAccessError, "the key is not a symmetric one for encryption and decryption"),
+    "IncorrectKeyException": (
+        KeyUnwrapError, "another KMS key has wrapped this; an alias may have been moved"),
+    "InvalidCiphertextException": (
+        KeyUnwrapError, "the wrapped key does not open; it was changed, or wrapped under another "
+                        "name of the key"),
+} | dict.fromkeys(
+    ("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException",
+     "SignatureDoesNotMatch", "IncompleteSignature", "IncompleteSignatureException",
+     "ExpiredTokenException", "ExpiredToken", "MissingAuthenticationTokenException",
+     "MissingAuthenticationToken"),
+    (KeyAccessError, "the AWS credentials are missing, wrong or expired"))
+
+
+class AwsKms(KmsClient):
+    """Master keys in AWS KMS, through boto3 and its usual search for credentials.
+
+    A master key is named by its key id, its key ARN, or an alias such as ``alias/bloom``. The name
+    is part of what is authenticated: a key that was wrapped as ``alias/bloom`` is unwrapped as
+    ``alias/bloom``, not by the ARN behind it, and no longer once the alias points elsewhere.
+
+    Pickled as its settings. Safe under threads, and after a fork.
+
+    Parameters
+    ----------
+    region : str, optional
+        As boto3 finds it if not given.
+    endpoint_url : str, optional
+        Another endpoint than the region's own; HTTPS, or HTTP on a loopback address.
+    profile : str, optional
+        A profile of the AWS configuration files.
+    timeout : float
+        Seconds for connecting, and again for the answer.
+    attempts : int
+        How often a call is tried in all (botocore's standard mode, which waits up to 1, 2, 4 ...
+        20 seconds in between).
+
+    Raises
+    ------
+    ValueError
+        If the endpoint or a limit cannot be used.
+    """
+
+    def __init__(self, region: str | None = None, *, endpoint_url: str | None = None,
+                 profile: str | None = None, timeout: float = 5, attempts: int = 4):
+        if endpoint_url is not None:
+            check_endpoint(endpoint_url)
+        check_limits(timeout, attempts)
+        self.region = region
+        self.endpoint_url = endpoint_url
+        self.profile = profile
+        self.timeout = timeout
+        self.attempts = attempts
+        self._live = None
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`; the result is AWS's blob in base64."""
+        blob = self._call("Encrypt", "CiphertextBlob", master_key_identifier,
+                          Plaintext=bytes(key_bytes))
+        return base64.b64encode(blob).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        try:
+            blob = base64.b64decode(wrapped_key, validate=True)
+        except (binascii.Error, ValueError):
+            blob = b""
+        if not blob:
+            raise KeyUnwrapError(f"AWS KMS, master key {master_key_identifier!r}: the wrapped key "
+                                 "is no base64")
+        return self._call("Decrypt", "Plaintext", master_key_identifier, CiphertextBlob=blob)
+
+    def _call(self, action: str, result: str, name: str, **parameters) -> bytes:
+        where = f"AWS KMS, master key {name!r}"
+        client = self._client(where)
+        from botocore.exceptions import BotoCoreError, ClientError
+        context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
+        try:
+            answer = getattr(client, action.lower())(
+                KeyId=name, EncryptionContext=context, **parameters)
+        except ClientError as error:
+            raise _refusal(error, action, where) from error
+        except BotoCoreError as error:
+            raise _fault(error, where) from _harmless(error)
+        except Exception as error:  # botocore's parser raises many, and some quote the answer
+            raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS "
+                                      f"({type(error).__name__})") from None
+        value = answer.get(result) if isinstance(answer, dict) else None
+        if not isinstance(value, bytes):
+            raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS")
+        return value
+
+    def _client(self, where: str):
+        """The client of this process: one that a fork has copied shares its connections."""
+        if self._live is None or self._live[0] != os.getpid():
+            try:
+                import boto3
+                from botocore.config import Config
+                from botocore.exceptions import BotoCoreError
+            except ImportError as error:
+                raise MissingExtraError(
+                    f"AWS KMS needs boto3 ({error}): pip install 'secure_bloom[aws]'") from error
+            config = Config(connect_timeout=self.timeout, read_timeout=self.timeout,
+                            retries={"mode": "standard", "total_max_attempts": self.attempts})
+            try:
+                client = boto3.session.Session(profile_name=self.profile).client(
+                    "kms", region_name=self.region, endpoint_url=self.endpoint_url, config=config)
+            except BotoCoreError as error:
+                raise _fault(error, where) from error
+            check_endpoint(client.meta.endpoint_url)  # it may come from the environment
+            # Two threads may come here at once; each makes a client of its own, and one is kept.
+            self._live = os.getpid(), client
+        return self._live[1]
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_live": None}
+
+    def __repr__(self) -> str:
+        return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "
+                f"profile={self.profile!r}>")
+
+
+def _refusal(error, action: str, where: str) -> KeyRetrievalError:
+    """The error for an answer that is one."""
+    code = str(error.response.get("Error", {}).get("Code"))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _ANSWERS:
+        kind, meaning = _ANSWERS[code]
+        return kind(f"{where}: {meaning.format(action=f'kms:{action}')} ({code})")
+    if code in _THROTTLED or status == 429 or status >= 500:
+        return KmsUnavailableError(f"{where}: overloaded or failing ({code}); try again later")
+    return KeyRetrievalError(f"{where}: the request was refused ({code})")
+
+
+def _fault(error, where: str) -> KeyRetrievalError:
+    """The error for a call that got no answer."""
+    from botocore import exceptions as boto
+    name = type(error).__name__
+    if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
+        return KmsUnavailableError(f"{where}: no answer ({name}); check the network and the "
+                                   "endpoint, or try again later")
+    if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError
+                  | boto.CredentialRetrievalError | boto.TokenRetrievalError | boto.SSOError):
+        return KeyAccessError(f"{where}: no AWS credentials could be had ({name})")
+    if isinstance(error, boto.ParamValidationError):
+        return KeyNotFoundError(f"{where}: this cannot be the name of a KMS key")
+    return KeyRetrievalError(f"{where}: the AWS configuration cannot be used ({name}); it needs a "
+                             "region, and a profile given must exist")
+
+
+def _harmless(error):
+    """The error as a cause, or None where it could hold the request, and so the key."""
+    from botocore import exceptions as boto
+    return None if isinstance(error, boto.HTTPClientError | boto.ParamValidationError) else error

@@ -1,0 +1,253 @@
+"""A KMS client for hardware security modules, through PKCS#11.
+
+A key is wrapped inside the module with AES-GCM, in the form of
+:func:`secure_bloom.keys.kms.wrap_locally`: base64 of nonce (12 bytes), ciphertext and tag (16
+bytes), with the master key's name in UTF-8 as additional authenticated data.
+
+python-pkcs11 initializes a library without locks, so a lock of this module lets one thread at a
+time into any library. A login counts for a whole process, and closing its session ends it; so all
+clients of a process share one session with a token, which stays open. A forked child has to
+initialize the library and log in again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from secure_bloom.keys.kms import KmsClient
+
+_NONCE_SIZE = 12
+_TAG_SIZE = 16
+_PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further one
+
+_lock = threading.Lock()
+_sessions: dict[tuple, object] = {}  # (library, token, serial) -> session
+_stale: set[str] = set()  # libraries to initialize again, first of all those of a parent process
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread of the parent may have held it
+    _stale.update(library for library, *_ in _sessions)
+    _sessions.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Pkcs11Kms(KmsClient):
+    """Master keys in a token: a hardware security module, or SoftHSM.
+
+    A master key is an AES key of the token, named by its label (``CKA_LABEL``), which one key
+    alone has and which may encrypt and decrypt. Wrapped keys are interchangeable with those of
+    :class:`InMemoryKms` and :class:`Keyring` over the same key.
+
+    Pickled as its settings, without the PIN. Safe under threads, which take turns, and after a
+    fork. The time of a call is limited by nothing but the library.
+
+    Parameters
+    ----------
+    library : str or path
+        The PKCS#11 library of the module's vendor.
+    token : str
+        Label of the token.
+    serial : str, optional
+        Serial number of the token, where several have the same label.
+    pin_file : str or path, optional
+        A file with the PIN, of which the last line break is no part.
+    pin : callable, optional
+        A function without arguments that returns the PIN.
+    pin_env : str, optional
+        Name of the environment variable with the PIN.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of ``pin_file``, ``pin`` and ``pin_env`` is given.
+    """
+
+    def __init__(self, library: str | os.PathLike, token: str, *, serial: str | None = None,
+                 pin_file: str | os.PathLike | None = None, pin: Callable[[], str] | None = None,
+                 pin_env: str | None = None):
+        if sum(source is not None for source in (pin_file, pin, pin_env)) != 1:
+            raise TypeError("give the PIN as exactly one of pin_file, pin and pin_env")
+        if pin is not None and not callable(pin):
+            raise TypeError("pin is a function that returns the PIN, not the PIN")
+        self.library = os.fspath(library)
+        self.token = token
+        self.serial = serial
+        self._pin_file = None if pin_file is None else os.fspath(pin_file)
+        self._pin = pin
+        self._pin_env = pin_env
+        self._pin_refused = None
+        self._slot = (self.library, token, serial)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        nonce = os.urandom(_NONCE_SIZE)
+        sealed = self._call("encrypt", master_key_identifier, nonce, bytes(key_bytes))
+        return base64.b64encode(nonce + sealed).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        try:
+            raw = base64.b64decode(wrapped_key, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) < _NONCE_SIZE + _TAG_SIZE:
+            raise KeyUnwrapError(f"{self._where(master_key_identifier)}: the wrapped key is "
+                                 "truncated or no base64")
+        return self._call("decrypt", master_key_identifier, raw[:_NONCE_SIZE], raw[_NONCE_SIZE:])
+
+    def _call(self, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
+        try:
+            import pkcs11
+        except ImportError as error:
+            raise MissingExtraError("PKCS#11 needs python-pkcs11 "
+                                    f"({error}): pip install 'secure_bloom[pkcs11]'") from error
+        with _lock:
+            for pause in _PAUSES:
+                known = self._slot in _sessions
+                try:
+                    return self._attempt(pkcs11, action, name, nonce, data)
+                except pkcs11.PKCS11Error as error:
+                    # Without a login no private key is found, and other code may have logged out.
+                    passing = isinstance(error, _passing(pkcs11)) or (
+                        known and isinstance(error, pkcs11.NoSuchKey))
+                    if pause is None or not passing:
+                        raise _refusal(pkcs11, error, self._where(name)) from error
+                    self._forget(pkcs11, error)
+                time.sleep(pause * random.uniform(0.5, 1.5))
+
+    def _forget(self, pkcs11, error) -> None:
+        """Let the next attempt begin anew: with a new session, or with the library."""
+        session = _sessions.pop(self._slot, None)
+        if session is not None:
+            with suppress(pkcs11.PKCS11Error):
+                session.close()
+        in_use = any(library == self.library for library, *_ in _sessions)
+        if isinstance(error, _overlooked(pkcs11)) and not in_use:
+            _stale.add(self.library)
+
+    def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
+        """Called with the lock held."""
+        if self._slot not in _sessions:
+            _sessions[self._slot] = self._open(pkcs11)
+        # Not get_key: where it fails, it leaves a search open, which bars the session to others.
+        found = list(_sessions[self._slot].get_objects({
+            pkcs11.Attribute.CLASS: pkcs11.ObjectClass.SECRET_KEY,
+            pkcs11.Attribute.KEY_TYPE: pkcs11.KeyType.AES, pkcs11.Attribute.LABEL: name}))
+        if not found:
+            raise pkcs11.NoSuchKey
+        if len(found) > 1:
+            raise KeyNotFoundError(f"{self._where(name)}: several AES keys have this label")
+        if not hasattr(found[0], action):  # python-pkcs11 knows what the key may do
+            raise KeyAccessError(f"{self._where(name)}: the key must not {action}; its attribute "
+                                 f"CKA_{action.upper()} is false")
+        parameters = pkcs11.GCMParams(nonce, name.encode(), 8 * _TAG_SIZE)
+        try:
+            return getattr(found[0], action)(data, mechanism=pkcs11.Mechanism.AES_GCM,
+                                             mechanism_param=parameters)
+        except _wrong_tag(pkcs11) as error:
+            if action == "encrypt":
+                raise
+            raise KeyUnwrapError(f"{self._where(name)}: the wrapped key does not open; it was "
+                                 "changed, or wrapped with another key or under another name "
+                                 f"({type(error).__name__})") from error
+
+    def _open(self, pkcs11):
+        """A session that is logged in."""
+        library = pkcs11.lib(self.library)
+        if self.library in _stale:
+            _stale.discard(self.library)
+            with suppress(pkcs11.PKCS11Error):  # some libraries notice the fork themselves
+                library.finalize()
+            library = pkcs11.lib(self.library)
+        serial = None if self.serial is None else self.serial.encode()
+        token = library.get_token(token_label=self.token, token_serial=serial)
+        try:
+            return token.open(user_pin=self._read_pin())
+        except pkcs11.UserAlreadyLoggedIn:  # by other code of this process
+            return token.open()
+        except (pkcs11.PinIncorrect, pkcs11.PinLenRange) as error:
+            self._pin_refused = type(error).__name__
+            raise
+
+    def _read_pin(self) -> str:
+        where = f"token {self.token!r}"
+        if self._pin_refused:
+            raise KeyAccessError(f"{where}: the PIN was refused before ({self._pin_refused}) and "
+                                 "is not tried again, lest the token locks; make a new client")
+        try:
+            if self._pin is not None:
+                return self._pin()
+            if self._pin_env is not None:
+                return os.environ[self._pin_env]
+            return Path(self._pin_file).read_text().removesuffix("\n")
+        except KeyError:
+            raise KeyAccessError(f"{where}: there is no PIN; the environment variable "
+                                 f"{self._pin_env} is not set") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeyAccessError(f"{where}: the PIN cannot be read from {self._pin_file} "
+                                 f"({type(error).__name__})") from None
+
+    def _where(self, name: str) -> str:
+        return f"token {self.token!r}, master key {name!r}"
+
+    def __repr__(self) -> str:
+        return f"<Pkcs11Kms library={self.library!r} token={self.token!r}>"
+
+
+def _passing(pkcs11) -> tuple:
+    """Answers after which a new session may help."""
+    return (pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
+            pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
+            pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, *_overlooked(pkcs11))
+
+
+def _overlooked(pkcs11) -> tuple:
+    """What a library says of a token that it has not seen, or not well, when it was initialized.
+
+    SoftHSM does not see a token that another process is just logging in to.
+    """
+    return pkcs11.NoSuchToken, pkcs11.GeneralError, pkcs11.UserPinNotInitialized
+
+
+def _wrong_tag(pkcs11) -> tuple:
+    """What modules say about a wrong tag, each its own; SoftHSM says GeneralError."""
+    return (pkcs11.GeneralError, pkcs11.EncryptedDataInvalid, pkcs11.EncryptedDataLenRange,
+            pkcs11.DataInvalid, pkcs11.SignatureInvalid, pkcs11.FunctionFailed)
+
+
+def _refusal(pkcs11, error, where: str) -> KeyRetrievalError:
+    """The error for an answer that is one."""
+    name = type(error).__name__
+    if isinstance(error, pkcs11.NoSuchKey):
+        return KeyNotFoundError(f"{where}: the token has no AES key with this label")
+    if isinstance(error, pkcs11.PinIncorrect | pkcs11.PinLenRange | pkcs11.PinLocked
+                  | pkcs11.PinExpired | pkcs11.PinInvalid | pkcs11.UserPinNotInitialized
+                  | pkcs11.UserNotLoggedIn):
+        return KeyAccessError(f"{where}: the token refuses the PIN ({name})")
+    if isinstance(error, pkcs11.MechanismInvalid | pkcs11.MechanismParamInvalid):
+        return UnsupportedError(f"{where}: the token does not do AES-GCM (CKM_AES_GCM) with a "
+                                f"nonce given to it ({name})")
+    if isinstance(error, pkcs11.NoSuchToken | pkcs11.MultipleTokensReturned):
+        return KmsUnavailableError(f"{where}: the library shows no such token, or several ({name})")
+    return KmsUnavailableError(f"{where}: the token or its library fails ({name}); see the cause")

@@ -1,0 +1,134 @@
+"""KMS clients by URI, for options and configuration files.
+
+    keyring:PATH
+    awskms:?region=eu-west-1&profile=x&endpoint=https://...
+    vault:https://host:8200/transit?namespace=x&ca-file=/path
+    pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
+
+Every part may be percent-encoded. No URI holds a secret; since somebody may put one there all the
+same, messages show of a URI only its scheme, its host, the path of a keyring and known parameters'
+names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import unquote, urlsplit
+
+from secure_bloom.keys.kms import check_endpoint
+
+GROUP = "secure_bloom.kms"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_LIMITS = {"timeout": float, "attempts": int}
+
+
+def open_kms(uri: str):
+    """The KMS client that a URI describes.
+
+    Other packages add schemes through entry points of the group ``secure_bloom.kms``: the name is
+    the scheme, the value a function that takes the whole URI and returns a client.
+
+    Parameters
+    ----------
+    uri : str
+        As ``docs/keys.md`` says.
+
+    Raises
+    ------
+    ValueError
+        If the scheme or a parameter is unknown, missing, doubled or malformed.
+    KeyringError
+        If a keyring cannot be read.
+    """
+    scheme, colon, rest = uri.partition(":")
+    if not colon or not _SCHEME.fullmatch(scheme):
+        raise ValueError(f"a KMS is named by a URI, with one of these schemes: {_known()}; a "
+                         "keyring by keyring:PATH")
+    scheme = scheme.lower()
+    if scheme in _OPENERS:
+        path, _, query = rest.partition("?")
+        return _OPENERS[scheme](path, query)
+    for entry_point in _registered():
+        if entry_point.name == scheme:
+            return entry_point.load()(uri)
+    raise ValueError(f"no KMS has the URI scheme {scheme!r}; there are: {_known()}")
+
+
+def _keyring(path: str, query: str):
+    from secure_bloom.keys.keyring import Keyring
+    _parameters(query, {}, "keyring")  # parameters of Keyring go here
+    if not path:
+        raise ValueError("a keyring URI is keyring:PATH")
+    return Keyring(unquote(path))
+
+
+def _awskms(path: str, query: str):
+    from secure_bloom.keys.aws import AwsKms
+    if path:
+        raise ValueError("an awskms URI has parameters only: awskms:?region=...")
+    names = {"region": str, "endpoint": str, "profile": str, **_LIMITS}
+    options = _parameters(query, names, "awskms")
+    return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
+
+
+def _vault(path: str, query: str):
+    from secure_bloom.keys.vault import VaultKms
+    options = _parameters(query, {"namespace": str, "ca-file": str, **_LIMITS}, "vault")
+    if path:
+        check_endpoint(path)
+    parts = urlsplit(path)
+    address = f"{parts.scheme}://{parts.netloc}" if path else None
+    return VaultKms(address, mount=unquote(parts.path.strip("/")) or "transit",
+                    ca_file=options.pop("ca-file", None), **options)
+
+
+def _pkcs11(path: str, query: str):
+    """As RFC 7512 has it, with ``pin-env`` besides."""
+    from secure_bloom.keys.pkcs11 import Pkcs11Kms
+    token = _parameters(path, {"token": str, "serial": str}, "pkcs11", separator=";")
+    names = {"module-path": str, "pin-source": str, "pin-env": str}
+    options = _parameters(query, names, "pkcs11")
+    if "token" not in token or "module-path" not in options:
+        raise ValueError("a pkcs11 URI names the token and the library: "
+                         "pkcs11:token=...?module-path=...&pin-source=file:...")
+    source = options.get("pin-source")
+    if source is not None and not source.startswith("file:/"):
+        raise ValueError("pin-source must be file:/path of a file that holds the PIN")
+    if (source is None) == ("pin-env" not in options):
+        raise ValueError("a pkcs11 URI says where the PIN is, with either pin-source or pin-env")
+    pin_file = None if source is None else "/" + source.removeprefix("file:").lstrip("/")
+    return Pkcs11Kms(options["module-path"], token["token"], serial=token.get("serial"),
+                     pin_file=pin_file, pin_env=options.get("pin-env"))
+
+
+_OPENERS: dict[str, Callable] = {
+    "awskms": _awskms, "keyring": _keyring, "pkcs11": _pkcs11, "vault": _vault}
+
+
+def _registered():
+    from importlib.metadata import entry_points
+    return entry_points(group=GROUP)
+
+
+def _known() -> str:
+    return ", ".join(sorted({*_OPENERS, *(found.name for found in _registered())}))
+
+
+def _parameters(text: str, types: dict[str, type], scheme: str, separator: str = "&") -> dict:
+    """The values of ``name=value`` pairs by name, percent-decoded; only the names given."""
+    values = {}
+    for pair in filter(None, text.split(separator)):
+        name, equals, value = pair.partition("=")
+        if name == "pin-value":
+            raise ValueError("a PIN must not stand in a URI: pin-value is not accepted")
+        if name not in types:
+            raise ValueError(f"an unknown parameter in the {scheme} URI; it can have: "
+                             f"{', '.join(sorted(types)) or 'none'}")
+        if not equals or not value or name in values:
+            raise ValueError(f"parameter {name} of the {scheme} URI needs one value")
+        try:
+            values[name] = types[name](unquote(value, errors="strict"))
+        except ValueError:
+            raise ValueError(f"parameter {name} of the {scheme} URI is malformed") from None
+    return values

@@ -1,0 +1,222 @@
+"""A KMS client for the Transit engine of HashiCorp Vault and OpenBao, over HTTP.
+
+Tested against a loopback server which follows the HTTP API of Transit; it has not met a real
+Vault or OpenBao.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+
+# Transit's own rule. Names come from files that others wrote: no dots and slashes may lead from
+# the path of Transit to one of the rest of Vault.
+_KEY_NAME = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
+_TRANSIENT = (412, 429, 500, 502, 503, 504)
+_BACKOFF = 0.5
+
+
+class VaultKms(KmsClient):
+    """Master keys in the Transit engine of Vault 1.13 or newer, or of OpenBao.
+
+    Tested against a loopback server which follows the HTTP API of Transit; it has not met a real
+    Vault or OpenBao.
+
+    A master key is the name of a Transit key of type ``aes256-gcm96``, ``aes128-gcm96`` or
+    ``chacha20-poly1305``. A wrapped key is Transit's ciphertext (``vault:v1:...``), which the name
+    of the master key is bound to as ``associated_data``.
+
+    Pickled as its settings; a token given as text is none, and such a client cannot be pickled.
+    Safe under threads, and after a fork.
+
+    Parameters
+    ----------
+    address : str, optional
+        HTTPS, or HTTP on a loopback address. If not given, the environment's ``VAULT_ADDR``.
+    mount : str
+        Where the Transit engine is mounted.
+    namespace : str, optional
+        If not given, ``VAULT_NAMESPACE``.
+    token : str or callable, optional
+        The token, or a function without arguments that returns it. If not given, ``VAULT_TOKEN``
+        or the content of ``~/.vault-token``. Looked up again for every call.
+    ca_file : str, optional
+        Certificates of the authorities to trust. If not given, ``VAULT_CACERT``, or the system's.
+    timeout : float
+        Seconds for connecting, and again for the answer.
+    attempts : int
+        How often a call is tried in all; after the second and later attempts there are pauses of
+        1, 2, 4, ... seconds (at most 10) and up to half a second more.
+
+    Raises
+    ------
+    ValueError
+        If the address, the mount or a limit cannot be used.
+    """
+
+    def __init__(self, address: str | None = None, *, mount: str = "transit",
+                 namespace: str | None = None, token: str | Callable[[], str] | None = None,
+                 ca_file: str | os.PathLike | None = None, timeout: float = 5, attempts: int = 4):
+        address = address or os.environ.get("VAULT_ADDR")
+        if not address:
+            raise ValueError("the address of Vault is not known: give it, or set VAULT_ADDR")
+        check_endpoint(address)
+        check_limits(timeout, attempts)
+        steps = mount.strip("/").split("/")
+        if not all(steps) or {".", ".."} & set(steps):
+            raise ValueError("the mount of Transit is a path without empty steps, '.' and '..'")
+        ca_file = ca_file or os.environ.get("VAULT_CACERT")
+        self.address = address.rstrip("/")
+        self.mount = "/".join(steps)
+        self.namespace = namespace or os.environ.get("VAULT_NAMESPACE") or None
+        self.ca_file = os.fspath(ca_file) if ca_file else None
+        self.timeout = timeout
+        self.attempts = attempts
+        self._token = token
+        self._live = None
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`; the result is Transit's ciphertext."""
+        plaintext = base64.b64encode(key_bytes).decode("ascii")
+        return self._call("encrypt", "ciphertext", master_key_identifier, plaintext=plaintext)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        if isinstance(wrapped_key, bytes):
+            wrapped_key = wrapped_key.decode("ascii", "replace")
+        plaintext = self._call("decrypt", "plaintext", master_key_identifier,
+                               ciphertext=wrapped_key)
+        try:
+            return base64.b64decode(plaintext, validate=True)
+        except (binascii.Error, ValueError):
+            raise KmsUnavailableError(f"{self._where(master_key_identifier)}: the answer is none "
+                                      "of Transit") from None
+
+    def _call(self, action: str, result: str, name: str, **fields: str) -> str:
+        where = self._where(name)
+        if not _KEY_NAME.fullmatch(name):
+            raise KeyNotFoundError(f"{where}: no Transit key can have this name; it has letters, "
+                                   "digits, '_', '-' and '.'")
+        fields["associated_data"] = base64.b64encode(name.encode()).decode("ascii")
+        status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields, where)
+        if status != 200:
+            raise _refusal(status, str(answer.get("errors")), action, where)
+        if "associated_data" in str(answer.get("warnings")):
+            raise UnsupportedError(f"{where}: this Vault does not know associated_data, which "
+                                   "binds a wrapped key to its master key; it takes Vault 1.13")
+        data = answer.get("data")
+        if not isinstance(data, dict) or not isinstance(data.get(result), str):
+            raise KmsUnavailableError(f"{where}: the answer is none of Transit")
+        return data[result]
+
+    def _post(self, path: str, fields: dict, where: str) -> tuple[int, dict]:
+        """Status and JSON of the answer."""
+        headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
+                   "Content-Type": "application/json"}
+        if self.namespace:
+            headers["X-Vault-Namespace"] = self.namespace
+        pool = self._pool()
+        from urllib3.exceptions import HTTPError
+        try:
+            response = pool.request("POST", f"{self.address}/v1/{path}", headers=headers,
+                                    body=json.dumps(fields), redirect=False)
+        except (HTTPError, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise KmsUnavailableError(
+                f"{where}: no answer ({type(reason).__name__}); check the address, the network and "
+                "the certificates, or try again later") from error
+        try:
+            answer = json.loads(response.data)
+        except (ValueError, RecursionError):
+            answer = None
+        return response.status, answer if isinstance(answer, dict) else {}
+
+    def _read_token(self, where: str) -> str:
+        token = self._token() if callable(self._token) else self._token
+        token = token or os.environ.get("VAULT_TOKEN")
+        if not token:
+            try:
+                token = Path("~/.vault-token").expanduser().read_text()
+            except (OSError, ValueError, RuntimeError):
+                raise KeyAccessError(f"{where}: there is no token; set VAULT_TOKEN, or log in so "
+                                     "that ~/.vault-token exists") from None
+        token = token.strip()
+        if not (token.isascii() and token.isprintable()):  # http.client would quote it
+            raise KeyAccessError(f"{where}: the token has characters that no token has")
+        return token
+
+    def _pool(self):
+        """The connections of this process: those that a fork has copied must not be used."""
+        if self._live is None or self._live[0] != os.getpid():
+            try:
+                import urllib3
+            except ImportError as error:
+                raise MissingExtraError(
+                    f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
+            retries = urllib3.Retry(
+                total=self.attempts - 1, redirect=0, allowed_methods=None,
+                status_forcelist=_TRANSIENT, raise_on_status=False, backoff_factor=_BACKOFF,
+                backoff_max=10, backoff_jitter=0.5, respect_retry_after_header=False)
+            pool = urllib3.PoolManager(
+                timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
+                ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
+            # Two threads may come here at once; each makes a pool of its own, and one is kept.
+            self._live = os.getpid(), pool
+        return self._live[1]
+
+    def _where(self, name: str) -> str:
+        return f"Vault at {self.address}, master key {name!r} of {self.mount!r}"
+
+    def __getstate__(self) -> dict:
+        if isinstance(self._token, str):
+            raise TypeError("a VaultKms with a token given as text cannot be pickled: the token "
+                            "would be written down; set VAULT_TOKEN where it is used, or give a "
+                            "function that returns the token")
+        return {**self.__dict__, "_live": None}
+
+    def __repr__(self) -> str:
+        return (f"<VaultKms address={self.address!r} mount={self.mount!r} "
+                f"namespace={self.namespace!r}>")
+
+
+def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalError:
+    """The error for an answer that is one. What Vault says is looked at and never shown."""
+    if status in _TRANSIENT or status > 500:
+        return KmsUnavailableError(f"{where}: sealed, overloaded or failing (HTTP {status}); try "
+                                   "again later")
+    if status == 403:
+        created = ("; with this policy Vault answers so too when the key does not exist"
+                   if action == "encrypt" else "")
+        return KeyAccessError(f"{where}: access is denied; the token must be valid, and its policy "
+                              f"must allow update on .../{action}/<key>{created} (HTTP 403)")
+    if status == 404 or "key not found" in errors:
+        return KeyNotFoundError(f"{where}: there is no such key, or no Transit engine is mounted "
+                                f"there (HTTP {status})")
+    if "disallowed by policy" in errors or "soft-deleted" in errors:
+        return KeyAccessError(f"{where}: the key, or this version of it, is deleted or below "
+                              "min_decryption_version")
+    if 300 <= status < 400:
+        return KeyRetrievalError(f"{where}: Vault points to another address (HTTP {status}), which "
+                                 "is not followed; give the address of the active node")
+    if action == "decrypt" and status == 400 and "non-AEAD" not in errors:
+        return KeyUnwrapError(f"{where}: the wrapped key does not open; it was changed, or wrapped "
+                              "with another key or under another name")
+    return KeyRetrievalError(f"{where}: the request was refused (HTTP {status}); the key must have "
+                             "an AEAD type such as aes256-gcm96 and must not be derived")

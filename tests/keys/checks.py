@@ -1,0 +1,116 @@
+"""What must hold for every KMS client."""
+
+import base64
+import os
+import pickle
+import subprocess
+import sys
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet.encryption as pe
+import pytest
+
+import secure_bloom
+
+KEY = b"SECRET data key!"
+
+
+def files_round_trip(client, footer_name: str, column_name: str, folder) -> None:
+    """Files with a filter, double and single wrapping, written and read through the client."""
+    table = pa.table({"ssn": [f"{i:09}" for i in range(100)], "x": range(100)})
+    for double_wrapping in (True, False):
+        path = folder / f"{double_wrapping}.parquet"
+        secure_bloom.write_table(
+            table, path, kms=client, bloom_filters={"ssn": True},
+            encryption=pe.EncryptionConfiguration(
+                footer_key=footer_name, column_keys={column_name: ["ssn"]},
+                double_wrapping=double_wrapping))
+        for filters, count in ((None, 100), ([("ssn", "==", "000000042")], 1),
+                               ([("ssn", "==", "none")], 0)):
+            read = secure_bloom.read_table(path, keys=client, filters=filters)
+            assert read.num_rows == count
+        assert read.schema.names == ["ssn", "x"]
+        with secure_bloom.ParquetFile(path, client) as file:
+            assert file.prune([("ssn", "==", "000000042")]) == [0]
+            assert file.prune([("ssn", "==", "none")]) == []
+
+
+def through_a_child(client, wrapped: str, name: str, environment: dict | None = None) -> bytes:
+    """What a new interpreter unwraps with the client that it unpickles."""
+    code = ("import sys, pickle\n"
+            "client, wrapped, name = pickle.load(sys.stdin.buffer)\n"
+            "assert client.unwrap_key(client.wrap_key(b'k' * 32, name), name) == b'k' * 32\n"
+            "print(client.unwrap_key(wrapped, name).hex())")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False,
+                            input=pickle.dumps((client, wrapped, name)), timeout=60,
+                            env={**os.environ, **(environment or {})})
+    assert result.returncode == 0, result.stderr.decode()
+    return bytes.fromhex(result.stdout.decode())
+
+
+def through_a_fork(call):
+    """What a call returns in a forked child, as text."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, str(call()).encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        result = pipe.read().decode()
+    os.waitpid(child, 0)
+    return result
+
+
+def in_threads(client, name: str, threads: int = 8, calls: int = 100) -> None:
+    """Keys of different threads do not get mixed up."""
+    def work(number):
+        key = bytes([number]) * 32
+        for _ in range(calls // threads):
+            assert client.unwrap_key(client.wrap_key(key, name), name) == key
+        return number
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert sorted(pool.map(work, range(threads))) == list(range(threads))
+
+
+def refused(kind, call, *words: str, secrets=()):
+    """The error of a call, which shows no secret, whatever prints it."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind
+    for word in words:
+        assert word in str(caught.value)
+    shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    without_secrets(shown, *secrets)
+    return caught.value
+
+
+def without_secrets(text: str, *secrets: str | bytes) -> None:
+    """No secret is in the text, in any form that a program might print."""
+    for secret in (KEY, *secrets):
+        raw = secret.encode() if isinstance(secret, str) else secret
+        forms = {raw.decode(), raw.hex(), base64.b64encode(raw).decode(), "SECRET"}
+        assert not [form for form in forms if form in text]
+
+
+class took:
+    """Asserts how many seconds a block took."""
+
+    def __init__(self, at_least: float, at_most: float):
+        self._range = at_least, at_most
+
+    def __enter__(self):
+        self._start = time.monotonic()
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            seconds = time.monotonic() - self._start
+            assert self._range[0] <= seconds <= self._range[1], seconds

@@ -1,0 +1,350 @@
+"""AWS KMS: against moto's server over HTTP, and recorded answers of AWS where moto differs."""
+
+import base64
+import json
+import logging
+import sys
+
+import boto3
+import pytest
+import urllib3
+from moto.server import ThreadedMotoServer
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys import AwsKms
+from tests.keys.checks import (
+    KEY,
+    files_round_trip,
+    in_threads,
+    refused,
+    through_a_child,
+    through_a_fork,
+    took,
+    without_secrets,
+)
+from tests.peers.loopback import Loopback, answer, hang_up, slow
+
+REGION = "eu-west-1"
+ALIASES = ("alias/footer", "alias/column")
+SECRET = "SECRETaccesskey"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
+                 "AWS_ENDPOINT_URL_KMS", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.fixture(scope="module")
+def moto():
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def keys(moto) -> dict:
+    """alias -> key id and ARN."""
+    admin = boto3.client("kms", region_name=REGION, endpoint_url=moto, aws_access_key_id="test",
+                         aws_secret_access_key="test")
+    made = {}
+    for alias in ALIASES:
+        key = admin.create_key()["KeyMetadata"]
+        admin.create_alias(AliasName=alias, TargetKeyId=key["KeyId"])
+        made[alias] = {"id": key["KeyId"], "arn": key["Arn"]}
+    return made
+
+
+@pytest.fixture
+def proxy(moto, keys):
+    """moto behind a server which can fail."""
+    pool = urllib3.PoolManager(retries=False)
+
+    def forward(request):
+        response = pool.request(request.method, moto + request.path, body=request.body,
+                                headers=request.headers)
+        return response.status, {"Content-Type": "application/x-amz-json-1.1"}, response.data
+
+    with Loopback(forward) as server:
+        yield server
+
+
+def client(endpoint, **options) -> AwsKms:
+    return AwsKms(REGION, endpoint_url=getattr(endpoint, "url", endpoint),
+                  **{"timeout": 2, "attempts": 3, **options})
+
+
+def error(status: int, code: str):
+    """An error as AWS words it."""
+    return answer(status, {"__type": code, "message": f"message of {code}"})
+
+
+# --- what it is for ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
+@pytest.mark.parametrize("form", ["alias", "id", "arn"])
+def test_what_is_wrapped_is_unwrapped(moto, keys, form, key):
+    alias = ALIASES[0]
+    name = alias if form == "alias" else keys[alias][form]
+    kms = client(moto)
+    wrapped = kms.wrap_key(key, name)
+    assert isinstance(wrapped, str)
+    assert key not in base64.b64decode(wrapped)
+    assert client(moto).unwrap_key(wrapped, name) == key
+    assert kms.unwrap_key(wrapped.encode(), name) == key
+    assert kms.wrap_key(key, name) != wrapped
+
+
+def test_files(moto, keys, tmp_path):
+    files_round_trip(client(moto), *ALIASES, tmp_path)
+
+
+def test_what_a_call_sends(proxy):
+    kms = client(proxy)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    kms.unwrap_key(wrapped, "alias/footer")
+    context = {"secure_bloom:purpose": "key-wrapping",
+               "secure_bloom:master-key": "alias/footer"}
+    assert [(request.method, request.headers["X-Amz-Target"], request.json)
+            for request in proxy.requests] == [
+        ("POST", "TrentService.Encrypt",
+         {"KeyId": "alias/footer", "EncryptionContext": context,
+          "Plaintext": base64.b64encode(KEY).decode()}),
+        ("POST", "TrentService.Decrypt",
+         {"KeyId": "alias/footer", "EncryptionContext": context, "CiphertextBlob": wrapped})]
+
+
+def test_the_name_is_bound(moto, keys):
+    wrapped = client(moto).wrap_key(KEY, "alias/footer")
+    for form in ("id", "arn"):
+        refused(KeyUnwrapError, lambda form=form: client(moto).unwrap_key(
+            wrapped, keys["alias/footer"][form]), "another name")
+
+
+def test_changed_ciphertext(moto, keys):
+    kms = client(moto)
+    wrapped = bytearray(base64.b64decode(kms.wrap_key(KEY, "alias/footer")))
+    wrapped[-1] ^= 1
+    changed = base64.b64encode(wrapped).decode()
+    for bad in (changed, changed[:40], "AAAA"):
+        refused(KeyUnwrapError, lambda bad=bad: kms.unwrap_key(bad, "alias/footer"))
+
+
+@pytest.mark.parametrize("wrapped", ["", "no base64!", "vault:v1:AAAA", b"\xff"])
+def test_what_is_no_base64_is_not_sent(proxy, wrapped):
+    refused(KeyUnwrapError, lambda: client(proxy).unwrap_key(wrapped, "alias/footer"), "base64")
+    assert proxy.requests == []
+
+
+@pytest.mark.parametrize("name", ["alias/none", "00000000-0000-0000-0000-000000000000", "x", ""])
+def test_unknown_keys(moto, keys, name):
+    kms = client(moto)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
+    refused(KeyNotFoundError, lambda: kms.unwrap_key(wrapped, name), repr(name))
+
+
+def test_an_alias_is_resolved_in_the_region(moto, keys):
+    refused(KeyNotFoundError, lambda: AwsKms("us-east-1", endpoint_url=moto).wrap_key(
+        KEY, "alias/footer"), "region")
+
+
+# --- answers of AWS, as recorded in its documentation --------------------------------------------
+
+@pytest.mark.parametrize(("status", "code", "kind", "word"), [
+    (400, "AccessDeniedException", KeyAccessError, "kms:Decrypt"),
+    (400, "DisabledException", KeyAccessError, "disabled"),
+    (400, "KMSInvalidStateException", KeyAccessError, "pending deletion"),
+    (400, "InvalidKeyUsageException", KeyAccessError, "symmetric"),
+    (400, "UnrecognizedClientException", KeyAccessError, "credentials"),
+    (400, "ExpiredTokenException", KeyAccessError, "credentials"),
+    (403, "InvalidSignatureException", KeyAccessError, "credentials"),
+    (400, "NotFoundException", KeyNotFoundError, "no such key"),
+    (400, "InvalidArnException", KeyNotFoundError, "no such key"),
+    (400, "IncorrectKeyException", KeyUnwrapError, "another KMS key"),
+    (400, "InvalidCiphertextException", KeyUnwrapError, "changed"),
+    (400, "ValidationException", KeyRetrievalError, "ValidationException"),
+    (400, "SomethingNew", KeyRetrievalError, "SomethingNew"),
+    (307, "SomethingNew", KeyRetrievalError, "SomethingNew"),
+])
+def test_refusals(proxy, status, code, kind, word):
+    proxy.always = error(status, code)
+    caught = refused(kind, lambda: client(proxy).unwrap_key("AAAA", "alias/column"),
+                     word, code, "'alias/column'", secrets=[SECRET])
+    assert caught.__cause__.response["Error"]["Code"] == code
+    assert len(proxy.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "code"), [
+    (500, "KMSInternalException"), (503, "DependencyTimeoutException"),
+    (500, "KeyUnavailableException"), (400, "ThrottlingException"), (503, "anything")])
+def test_overload(proxy, status, code):
+    proxy.always = error(status, code)
+    with took(0, 3):  # pauses of up to 1 and 2 seconds
+        refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
+    assert len(proxy.requests) == 3
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"{}", b"[]", b"null", b"<html>SECRET</html>", b'{"Plaintext": 5}',
+    b'{"Plaintext": "SECRET no base64", "CiphertextBlob": "SECRET no base64"}'])
+def test_answers_of_something_else(proxy, body):
+    proxy.always = answer(200, body)
+    kms = client(proxy)
+    for call in (lambda: kms.wrap_key(KEY, "alias/footer"),
+                 lambda: kms.unwrap_key("AAAA", "alias/footer")):
+        refused(KmsUnavailableError, call, "none of AWS KMS")
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("fault", [
+    error(503, "ServiceUnavailableException"), error(500, "KMSInternalException"),
+    error(400, "ThrottlingException"), hang_up, slow(0.6)])
+def test_down_and_up_again(proxy, fault):
+    kms = client(proxy, timeout=0.3)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    proxy.faults = [fault, fault]
+    with took(0, 4):
+        assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+    assert len(proxy.requests) == 4
+
+
+def test_down_for_good(moto, keys):
+    with Loopback(None) as server:
+        url = server.url
+    with took(0, 4):
+        refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no answer",
+                "EndpointConnectionError", secrets=[SECRET])
+
+
+def test_hanging_up_for_good(proxy):
+    proxy.always = hang_up
+    caught = refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"),
+                     "ConnectionClosedError")
+    assert caught.__cause__ is None  # it holds the request
+    assert len(proxy.requests) == 3
+
+
+def test_slow_for_good(proxy):
+    proxy.always = slow(3)
+    with took(0.9, 4.5):  # 3 attempts of 0.3 seconds, pauses of up to 1 and 2 seconds
+        refused(KmsUnavailableError, lambda: client(proxy, timeout=0.3).wrap_key(
+            KEY, "alias/footer"), "ReadTimeoutError")
+    assert len(proxy.requests) == 3
+
+
+def test_access_revoked_midway(proxy):
+    kms = client(proxy)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+    proxy.faults = [error(400, "AccessDeniedException"), error(400, "DisabledException")]
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "alias/footer"), "kms:Decrypt")
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "alias/footer"), "disabled")
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+
+
+# --- configuration -------------------------------------------------------------------------------
+
+def test_without_credentials(moto, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    refused(KeyAccessError, lambda: client(moto).wrap_key(KEY, "alias/footer"), "credentials")
+
+
+def test_without_a_region():
+    refused(KeyRetrievalError, lambda: AwsKms().wrap_key(KEY, "a"), "region")
+
+
+def test_a_profile(moto, keys, tmp_path, monkeypatch):
+    refused(KeyRetrievalError, lambda: AwsKms(profile="p").wrap_key(KEY, "a"), "profile")
+    (tmp_path / "config").write_text(f"[profile p]\nregion = {REGION}\n")
+    (tmp_path / "credentials").write_text("[p]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    kms = AwsKms(profile="p", endpoint_url=moto)
+    assert kms.unwrap_key(kms.wrap_key(KEY, "alias/footer"), "alias/footer") == KEY
+
+
+@pytest.mark.parametrize("url", ["http://example.com", "ftp://localhost", "localhost", "",
+                                 "http://user:SECRET@localhost", "https://user:SECRET@host",
+                                 "https://h:SECRET", "https://[SECRET", "https://h/?a=SECRET"])
+def test_endpoints_that_are_refused(url, monkeypatch):
+    refused(ValueError, lambda: AwsKms(REGION, endpoint_url=url))
+
+
+def test_an_endpoint_of_the_environment_is_checked_too(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", "http://example.com")
+    refused(ValueError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "unencrypted")
+
+
+@pytest.mark.parametrize("limits", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")},
+                                    {"attempts": 0}])
+def test_limits_that_are_refused(limits):
+    refused(ValueError, lambda: AwsKms(REGION, **limits), next(iter(limits)))
+
+
+def test_without_boto3(monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    refused(MissingExtraError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "secure_bloom[aws]")
+
+
+# --- processes, threads, secrets -----------------------------------------------------------------
+
+def test_other_processes(moto, keys):
+    kms = client(moto)
+    wrapped = kms.wrap_key(KEY, "alias/footer")
+    assert through_a_child(kms, wrapped, "alias/footer") == KEY
+    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "alias/footer")) == str(KEY)
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+
+
+def test_a_fork_opens_connections_of_its_own(proxy):
+    kms = client(proxy)
+    kms.wrap_key(KEY, "alias/footer")
+    before = kms._live[1]
+    assert through_a_fork(lambda: (kms.wrap_key(KEY, "alias/footer"),
+                                   kms._live[1] is before)[1]) == "False"
+    assert kms._live[1] is before
+
+
+def test_threads(moto, keys):
+    in_threads(client(moto), "alias/footer", calls=64)
+
+
+def test_no_secret_is_logged(proxy, caplog):
+    """With all loggers at DEBUG, but botocore's at INFO: at DEBUG, it logs what it sends."""
+    kms = client(proxy)
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("botocore").setLevel(logging.INFO)
+    try:
+        wrapped = kms.wrap_key(KEY, "alias/footer")
+        proxy.faults = [hang_up]
+        assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+        refused(KeyUnwrapError, lambda: kms.unwrap_key("AAAA", "alias/footer"))
+        without_secrets(caplog.text, SECRET)
+        logging.getLogger("botocore").setLevel(logging.DEBUG)
+        kms.unwrap_key(wrapped, "alias/footer")
+        assert base64.b64encode(KEY).decode() in caplog.text  # as docs/keys.md warns
+    finally:
+        logging.getLogger("botocore").setLevel(logging.NOTSET)
+
+
+def test_what_shows(moto, monkeypatch):
+    kms = client(moto, profile="p")
+    without_secrets(repr(kms) + json.dumps({**kms.__getstate__()}), SECRET)
+    assert repr(kms) == f"<AwsKms region='eu-west-1' endpoint_url='{moto}' profile='p'>"

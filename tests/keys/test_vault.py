@@ -1,0 +1,391 @@
+"""Vault's Transit engine: against a loopback server that follows its HTTP API."""
+
+import base64
+import datetime
+import ipaddress
+import logging
+import os
+import pickle
+import sys
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from secure_bloom.keys import VaultKms
+from tests.keys.checks import (
+    KEY,
+    files_round_trip,
+    in_threads,
+    refused,
+    through_a_child,
+    through_a_fork,
+    took,
+    without_secrets,
+)
+from tests.peers.loopback import answer, hang_up, slow
+from tests.peers.transit import TOKEN, Transit
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, tmp_path):
+    for name in ("VAULT_ADDR", "VAULT_NAMESPACE", "VAULT_CACERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VAULT_TOKEN", TOKEN)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def transit():
+    with Transit("footer", "column", "a.b-c_1") as server:
+        yield server
+
+
+def client(server, **options) -> VaultKms:
+    return VaultKms(server.url, **{"timeout": 2, "attempts": 3, **options})
+
+
+def token_of_the_tests() -> str:
+    return TOKEN
+
+
+# --- what it is for ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["footer", "a.b-c_1"])
+@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
+def test_what_is_wrapped_is_unwrapped(transit, name, key):
+    kms = client(transit)
+    wrapped = kms.wrap_key(key, name)
+    assert wrapped.startswith("vault:v1:")
+    assert client(transit).unwrap_key(wrapped, name) == key
+    assert kms.unwrap_key(wrapped.encode(), name) == key
+    assert kms.wrap_key(key, name) != wrapped
+
+
+def test_files(transit, tmp_path):
+    files_round_trip(client(transit), "footer", "column", tmp_path)
+
+
+def test_what_a_call_sends(transit):
+    kms = client(transit)
+    wrapped = kms.wrap_key(KEY, "footer")
+    kms.unwrap_key(wrapped, "footer")
+    aad = base64.b64encode(b"footer").decode()
+    assert [(request.method, request.path, request.json) for request in transit.requests] == [
+        ("POST", "/v1/transit/encrypt/footer",
+         {"plaintext": base64.b64encode(KEY).decode(), "associated_data": aad}),
+        ("POST", "/v1/transit/decrypt/footer", {"ciphertext": wrapped, "associated_data": aad})]
+    for request in transit.requests:
+        assert request.headers["X-Vault-Token"] == TOKEN
+        assert request.headers["X-Vault-Request"] == "true"
+        assert "X-Vault-Namespace" not in request.headers
+
+
+def test_keys_of_older_versions_open_until_they_are_retired(transit):
+    kms = client(transit)
+    first = kms.wrap_key(KEY, "footer")
+    transit.rotate("footer")
+    second = kms.wrap_key(KEY, "footer")
+    assert second.startswith("vault:v2:")
+    assert kms.unwrap_key(first, "footer") == kms.unwrap_key(second, "footer") == KEY
+    transit.minimum["footer"] = 2
+    refused(KeyAccessError, lambda: kms.unwrap_key(first, "footer"), "min_decryption_version")
+    assert kms.unwrap_key(second, "footer") == KEY
+
+
+def test_mount_and_namespace(monkeypatch):
+    with Transit("k", mount="team/a transit", namespace="ns1/ns2") as server:
+        kms = client(server, mount="/team/a transit/", namespace="ns1/ns2")
+        assert kms.unwrap_key(kms.wrap_key(KEY, "k"), "k") == KEY
+        refused(KeyNotFoundError, lambda: client(server).wrap_key(KEY, "k"), "mounted")
+        monkeypatch.setenv("VAULT_NAMESPACE", "ns1/ns2")
+        monkeypatch.setenv("VAULT_ADDR", server.url + "/")
+        kms = VaultKms(mount="team/a transit")
+        assert kms.unwrap_key(kms.wrap_key(KEY, "k"), "k") == KEY
+
+
+def test_the_name_is_bound(transit):
+    """Even if the same key goes by two names."""
+    transit._versions["twin"] = transit._versions["footer"]
+    transit.minimum["twin"] = 1
+    wrapped = client(transit).wrap_key(KEY, "footer")
+    for name in ("twin", "column"):
+        refused(KeyUnwrapError, lambda name=name: client(transit).unwrap_key(wrapped, name),
+                repr(name))
+
+
+def test_wrong_ciphertext(transit):
+    kms = client(transit)
+    wrapped = kms.wrap_key(KEY, "footer")
+    changed = wrapped[:12] + ("A" if wrapped[12] != "A" else "B") + wrapped[13:]
+    for bad in (changed, wrapped[:30], wrapped.replace("v1", "v7"), "vault:v1:", "vault:v1:!",
+                "AAAA", "", b"\xff", wrapped[9:]):
+        refused(KeyUnwrapError, lambda bad=bad: kms.unwrap_key(bad, "footer"), "does not open",
+                secrets=[TOKEN])
+
+
+def test_unknown_keys(transit):
+    kms = client(transit)
+    wrapped = kms.wrap_key(KEY, "footer")
+    refused(KeyNotFoundError, lambda: kms.unwrap_key(wrapped, "none"), "'none'", "no such key")
+    # Where the policy has update alone, Vault hides whether the key exists.
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "none"), "does not exist")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../footer", "a/../../sys/seal", "a/b", "a?b",
+                                  "a%2fb", "a b", ".a", "a.", "-a", "ä", "a\n", "a\r\nX: y", "a#b"])
+def test_names_that_no_key_can_have_are_not_sent(transit, name):
+    kms = client(transit)
+    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
+    refused(KeyNotFoundError, lambda: kms.unwrap_key("vault:v1:AAAA", name), repr(name))
+    assert transit.requests == []
+
+
+def test_a_vault_without_associated_data_is_refused(transit):
+    transit.knows_associated_data = False
+    refused(UnsupportedError, lambda: client(transit).wrap_key(KEY, "footer"), "1.13")
+
+
+def test_a_key_without_associated_data(transit):
+    transit.always = answer(400, {"errors": [
+        "'[0].associated_data' provided for non-AEAD cipher suite rsa-2048"]})
+    for call in (lambda: client(transit).wrap_key(KEY, "footer"),
+                 lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer")):
+        refused(KeyRetrievalError, call, "aes256-gcm96")
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+def failing(status: int, **headers):
+    return answer(status, {"errors": ["SECRET of Vault"]}, **headers)
+
+
+@pytest.mark.parametrize("fault", [
+    *(failing(status) for status in (412, 429, 500, 502, 503, 504)), failing(429, Retry_After="60"),
+    hang_up, slow(0.6)])
+def test_down_and_up_again(transit, fault):
+    kms = client(transit, timeout=0.3)
+    wrapped = kms.wrap_key(KEY, "footer")
+    transit.faults = [fault, fault]
+    with took(1, 3):  # a pause of 1 to 1.5 seconds
+        assert kms.unwrap_key(wrapped, "footer") == KEY
+    assert len(transit.requests) == 4
+
+
+@pytest.mark.parametrize("status", [412, 429, 500, 502, 503, 504])
+def test_failing_for_good(transit, status):
+    transit.always = failing(status)
+    with took(1, 3):
+        refused(KmsUnavailableError, lambda: client(transit).wrap_key(KEY, "footer"),
+                f"HTTP {status}", secrets=[TOKEN])
+    assert len(transit.requests) == 3
+
+
+def test_down_for_good(transit):
+    with Transit() as other:
+        pass
+    with took(1, 3):
+        refused(KmsUnavailableError, lambda: client(other).wrap_key(KEY, "footer"), "no answer",
+                "NewConnectionError", secrets=[TOKEN])
+
+
+def test_the_defaults_take_the_time_that_the_docs_state():
+    with Transit() as other:
+        pass
+    with took(3, 5):  # pauses of 1 and 2 seconds, and up to half a second more each
+        refused(KmsUnavailableError, lambda: VaultKms(other.url).wrap_key(KEY, "footer"))
+
+
+def test_hanging_up_for_good(transit):
+    transit.always = hang_up
+    refused(KmsUnavailableError, lambda: client(transit).wrap_key(KEY, "footer"), "ProtocolError")
+    assert len(transit.requests) == 3
+
+
+def test_slow_for_good(transit):
+    transit.always = slow(3)
+    with took(1.9, 3.9):  # 3 attempts of 0.3 seconds, a pause of 1 to 1.5 seconds
+        refused(KmsUnavailableError, lambda: client(transit, timeout=0.3).wrap_key(KEY, "footer"),
+                "ReadTimeoutError")
+    assert len(transit.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "kind", "word"), [
+    (400, KeyUnwrapError, "does not open"), (403, KeyAccessError, "update"),
+    (404, KeyNotFoundError, "mounted"), (405, KeyRetrievalError, "405"),
+    (307, KeyRetrievalError, "active node"), (501, KmsUnavailableError, "501"),
+    (204, KeyRetrievalError, "204")])
+def test_refusals_are_not_repeated(transit, status, kind, word):
+    transit.always = failing(status, Location="http://127.0.0.1:1/elsewhere")
+    refused(kind, lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer"), word,
+            "'footer'", transit.url, secrets=[TOKEN])
+    assert len(transit.requests) == 1
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": {}}',
+    b'{"data": {"plaintext": 5, "ciphertext": 5}}', b'{"data": ["plaintext"]}'], ids=range(10))
+def test_answers_of_something_else(transit, body):
+    transit.always = answer(200, body)
+    for call in (lambda: client(transit).wrap_key(KEY, "footer"),
+                 lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer")):
+        refused(KmsUnavailableError, call, "none of Transit")
+
+
+def test_a_plaintext_that_is_no_base64(transit):
+    transit.always = answer(200, {"data": {"plaintext": "SECRET!"}})
+    refused(KmsUnavailableError, lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer"),
+            "none of Transit")
+
+
+def test_access_revoked_midway(transit):
+    kms = client(transit)
+    wrapped = kms.wrap_key(KEY, "footer")
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    transit.tokens.clear()
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "update on .../decrypt/",
+            secrets=[TOKEN])
+    transit.tokens.add(TOKEN)
+    transit.deleted.add("footer")
+    for call in (lambda: kms.unwrap_key(wrapped, "footer"),
+                 lambda: kms.wrap_key(KEY, "footer")):
+        refused(KeyAccessError, call, "deleted")
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+def test_where_the_token_comes_from(transit, monkeypatch, tmp_path):
+    def works(**options):
+        return client(transit, **options).wrap_key(KEY, "footer")
+
+    monkeypatch.setenv("VAULT_TOKEN", "wrong")
+    refused(KeyAccessError, works)
+    assert works(token=TOKEN)
+    assert works(token=token_of_the_tests)
+    monkeypatch.delenv("VAULT_TOKEN")
+    refused(KeyAccessError, works, "VAULT_TOKEN", ".vault-token")
+    (tmp_path / ".vault-token").write_text(TOKEN + "\n")
+    assert works()
+
+
+def test_a_renewed_token_is_seen(transit, monkeypatch):
+    kms = client(transit)
+    kms.wrap_key(KEY, "footer")
+    transit.tokens = {"new"}
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"))
+    monkeypatch.setenv("VAULT_TOKEN", "new")
+    assert kms.wrap_key(KEY, "footer")
+
+
+@pytest.mark.parametrize("token", ["SECRET\r\nX-Evil: 1", "SECRET\x00", "SECRETä"])
+def test_tokens_that_are_none(transit, token):
+    refused(KeyAccessError, lambda: client(transit, token=token).wrap_key(KEY, "footer"),
+            "characters")
+    assert transit.requests == []
+
+
+# --- configuration, TLS --------------------------------------------------------------------------
+
+@pytest.mark.parametrize("address", [
+    "", "vault:8200", "http://vault:8200", "http://10.0.0.1", "https://user:SECRET@vault",
+    "https://vault:SECRET", "https://[SECRET", "https://vault/?token=SECRET", "unix:///x"])
+def test_addresses_that_are_refused(address):
+    refused(ValueError, lambda: VaultKms(address))
+
+
+@pytest.mark.parametrize("mount", ["", "/", "a//b", "..", "../sys", "a/./b"])
+def test_mounts_that_are_refused(mount):
+    refused(ValueError, lambda: VaultKms("https://h", mount=mount), "mount")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (x509.CertificateBuilder().subject_name(name).issuer_name(name)
+            .public_key(key.public_key()).serial_number(1)
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256()))
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption()))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_tls(certificate, monkeypatch, tmp_path):
+    with Transit("footer", tls=certificate) as server:
+        for call in (lambda: client(server).wrap_key(KEY, "footer"),
+                     lambda: client(server, ca_file=tmp_path / "none").wrap_key(KEY, "footer")):
+            refused(KmsUnavailableError, call, "certificates", secrets=[TOKEN])
+        assert server.requests == []
+        for kms in (client(server, ca_file=certificate[0]),
+                    pickle.loads(pickle.dumps(client(server, ca_file=certificate[0])))):
+            assert kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer") == KEY
+        monkeypatch.setenv("VAULT_CACERT", str(certificate[0]))
+        assert client(server).wrap_key(KEY, "footer")
+
+
+def test_without_urllib3(monkeypatch):
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    refused(MissingExtraError, lambda: VaultKms("https://h").wrap_key(KEY, "a"),
+            "secure_bloom[vault]")
+
+
+# --- processes, threads, secrets -----------------------------------------------------------------
+
+def test_other_processes(transit, monkeypatch):
+    kms = client(transit)
+    wrapped = kms.wrap_key(KEY, "footer")
+    assert TOKEN.encode() not in pickle.dumps(kms)
+    assert through_a_child(kms, wrapped, "footer") == KEY
+    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "footer")) == str(KEY)
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    monkeypatch.delenv("VAULT_TOKEN")
+    kms = client(transit, token=token_of_the_tests)
+    path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    assert through_a_child(kms, wrapped, "footer", {"PYTHONPATH": path}) == KEY
+
+
+def test_a_token_given_as_text_is_not_pickled(transit):
+    refused(TypeError, lambda: pickle.dumps(client(transit, token=TOKEN)), "VAULT_TOKEN",
+            secrets=[TOKEN])
+
+
+def test_threads(transit):
+    in_threads(client(transit), "footer", calls=160)
+
+
+def test_no_secret_is_logged(transit, caplog):
+    caplog.set_level(logging.DEBUG)
+    kms = client(transit)
+    transit.faults = [hang_up]
+    wrapped = kms.wrap_key(KEY, "footer")
+    transit.faults = [failing(503)]
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    refused(KeyUnwrapError, lambda: kms.unwrap_key("vault:v1:AAAA", "footer"))
+    assert "/v1/transit/decrypt/footer" in caplog.text
+    without_secrets(caplog.text, TOKEN, wrapped)
+
+
+def test_what_shows(transit):
+    kms = client(transit, token=TOKEN)
+    assert repr(kms) == f"<VaultKms address={transit.url!r} mount='transit' namespace=None>"
