@@ -1,6 +1,6 @@
 """KMS clients by URI, for options and configuration files.
 
-    keyring:PATH
+    keyring:PATH?passphrase-file=PATH
     awskms:?region=eu-west-1&profile=x&endpoint=https://...
     vault:https://host:8200/transit?namespace=x&ca-file=/path
     pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
@@ -57,10 +57,10 @@ def open_kms(uri: str):
 
 def _keyring(path: str, query: str):
     from secure_bloom.keys.keyring import Keyring
-    _parameters(query, {}, "keyring")  # parameters of Keyring go here
+    options = _parameters(query, {"passphrase-file": str}, "keyring")
     if not path:
         raise ValueError("a keyring URI is keyring:PATH")
-    return Keyring(unquote(path))
+    return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"))
 
 
 def _awskms(path: str, query: str):

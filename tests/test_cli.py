@@ -1,6 +1,10 @@
 """The command line: what it prints, where, and with which exit code."""
 
+import contextlib
 import json
+import os
+import pty
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -289,3 +293,54 @@ def test_a_keyring_without_key_names_encrypts_nothing_and_is_refused(tmp_path, c
 def test_help_and_version():
     assert secure_bloom.__version__ in run("--version").stdout
     assert "probe" in run("--help").stdout
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+def test_a_kms_by_its_uri(encrypted, keyring):
+    at = ["probe", encrypted, "--column", "ssn", "--value", "012"]
+    assert run(*at, "--kms", f"keyring:{keyring}").exit_code == 0
+    assert run(*at, "--kms", f"keyring:{keyring}", "--keyring", keyring).exit_code == 2
+    assert run(*at, "--kms", "nokms:x").exit_code == 2
+    result = run(*at, "--kms", f"keyring:{keyring}.none")
+    assert result.exit_code == 4 and "keyring create" in result.stderr
+
+
+def on_terminal(*arguments, answers) -> tuple[int, str]:
+    """Run the command with a terminal, and answer what it asks for."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "secure_bloom", *map(str, arguments)])
+    shown = b""
+    for answer in answers:
+        while not shown.rstrip().endswith(b":"):
+            shown += os.read(terminal, 1000)
+        os.write(terminal, answer.encode() + b"\n")
+        shown += b"\n"
+    with contextlib.suppress(OSError):  # Linux reports the end so
+        while data := os.read(terminal, 1000):
+            shown += data
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
+    ring, secret = tmp_path / "sealed.json", tmp_path / "passphrase"
+    code, shown = on_terminal("keyring", "create", ring, "--passphrase",
+                              answers=["SECRET 1", "SECRET 1"])
+    assert code == 0 and "SECRET" not in shown
+    assert on_terminal("keyring", "add", ring, "footer", answers=["SECRET 1"])[0] == 0
+    assert on_terminal("keyring", "list", ring, answers=["wrong"])[0] == 4
+    code, _ = on_terminal("keyring", "passphrase", ring,
+                          answers=["SECRET 1", "SECRET 2", "SECRET 2"])
+    assert code == 0 and Keyring(ring, "SECRET 2").names() == ["footer"]
+    result = run("keyring", "list", ring)
+    assert result.exit_code == 4 and "passphrase-file=" in result.stderr
+    secret.write_text("SECRET 2\n")
+    secret.chmod(0o600)
+    kms = ["--kms", f"keyring:{ring}?passphrase-file={secret}", "--footer-key", "footer"]
+    assert run("write", csv, tmp_path / "x.parquet", *kms).exit_code == 0
+    assert on_terminal("inspect", tmp_path / "x.parquet", "--keyring", ring,
+                       answers=["SECRET 2"])[0] == 0
+    assert on_terminal("keyring", "passphrase", ring, "--remove", answers=["SECRET 2"])[0] == 0
+    assert run("keyring", "list", ring).stdout == "footer\n"

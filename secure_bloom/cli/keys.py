@@ -8,8 +8,7 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     echo,
     json_option,
-    keyring_option,
-    open_keyring,
+    kms_options,
     print_json,
     progress,
 )
@@ -22,10 +21,10 @@ def keys() -> None:
 
 @keys.command("list")
 @click.argument("path", type=click.Path())
-@keyring_option
+@kms_options
 @json_option
 @click.pass_context
-def keys_list(ctx, path: str, keyring: str | None, as_json: bool) -> None:
+def keys_list(ctx, path: str, kms, as_json: bool) -> None:
     """List the master keys that a file or folder needs.
 
     Needs no key. But where a footer is encrypted, what it says about the keys of columns can only
@@ -36,7 +35,7 @@ def keys_list(ctx, path: str, keyring: str | None, as_json: bool) -> None:
     from secure_bloom.keys import list_master_keys
     from secure_bloom.report import render_inventory
     with progress("reading footers") as advance:
-        inventory = list_master_keys(path, open_keyring(keyring), advance=advance)
+        inventory = list_master_keys(path, kms, advance=advance)
     if as_json:
         print_json({"path": path, **inventory.to_dict()})
     else:
@@ -48,11 +47,11 @@ def keys_list(ctx, path: str, keyring: str | None, as_json: bool) -> None:
 @click.argument("path", type=click.Path())
 @click.option("--from", "old", required=True, metavar="NAME", help="The old master key.")
 @click.option("--to", "new", required=True, metavar="NAME", help="The new master key.")
-@keyring_option
+@kms_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @click.pass_context
-def keys_rotate(ctx, path: str, old: str, new: str, keyring: str | None, dry_run: bool,
+def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
                 as_json: bool) -> None:
     """Wrap with another master key what one of them wraps, in a file or folder.
 
@@ -64,9 +63,8 @@ def keys_rotate(ctx, path: str, old: str, new: str, keyring: str | None, dry_run
     """
     from secure_bloom.keys import rotate_master_keys
     from secure_bloom.report import render_rotation
-    kms = open_keyring(keyring)
     if kms is None:
-        raise click.UsageError("the master keys are missing: --keyring FILE")
+        raise click.UsageError("the master keys are missing: give --keyring or --kms")
     with progress("rotating") as advance:
         result = rotate_master_keys(path, kms, old=old, new=new, dry_run=dry_run, advance=advance)
     if as_json:

@@ -10,20 +10,19 @@ from secure_bloom.cli.shared import (
     BAD,
     echo,
     json_option,
-    keyring_option,
-    open_file,
+    kms_options,
     print_json,
 )
 
 
 @click.command()
 @click.argument("file", type=click.Path())
-@keyring_option
+@kms_options
 @json_option
-def inspect(file: str, keyring: str | None, as_json: bool) -> None:
+def inspect(file: str, kms, as_json: bool) -> None:
     """Show columns, encryption and Bloom filters of a Parquet file."""
-    from secure_bloom import report
-    with open_file(file, keyring) as parquet_file:
+    from secure_bloom import ParquetFile, report
+    with ParquetFile(file, kms) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
         print_json(result)
@@ -36,20 +35,19 @@ def inspect(file: str, keyring: str | None, as_json: bool) -> None:
 @click.option("--column", required=True, metavar="C", help="Dotted path of a leaf column.")
 @click.option("--value", metavar="V", help="Value to look for; read from standard input if absent, "
               "which keeps it out of the list of processes.")
-@keyring_option
+@kms_options
 @json_option
 @click.pass_context
-def probe(ctx, file: str, column: str, value: str | None, keyring: str | None,
-          as_json: bool) -> None:
+def probe(ctx, file: str, column: str, value: str | None, kms, as_json: bool) -> None:
     """Ask the Bloom filters whether a column may contain a value.
 
     Exit code 0: it may; 1: it certainly does not; 2 and up: errors.
     """
-    from secure_bloom import report
+    from secure_bloom import ParquetFile, report
     from secure_bloom.parquet.schema import find_column
     from secure_bloom.probes import parse_value
     text = _line_from_stdin() if value is None else value
-    with open_file(file, keyring) as parquet_file:
+    with ParquetFile(file, kms) as parquet_file:
         column_type = find_column(parquet_file.columns, column).type
         result = report.probe_file(parquet_file, column, parse_value(text, column_type))
     if as_json:

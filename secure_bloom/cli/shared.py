@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 
@@ -11,6 +12,7 @@ from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
     KeyRetrievalError,
+    KeyringError,
     MissingExtraError,
     SecureBloomError,
 )
@@ -54,10 +56,31 @@ def exit_code(error: Exception) -> int:
     return USAGE if known else FAULT
 
 
-def keyring_option(command):
-    """Add ``--keyring``."""
+def kms_options(command):
+    """Add ``--keyring`` and ``--kms``; the command gets ``kms``, a client or None."""
+    @functools.wraps(command)
+    def with_client(*args, keyring: str | None, kms: str | None, **options):
+        return command(*args, kms=_client(keyring, kms), **options)
+
+    option = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
+                          "awskms:?region=eu-west-1 or vault:https://host:8200/transit.")
     return click.option("--keyring", type=click.Path(dir_okay=False), metavar="FILE",
-                        help="Keyring with the master keys.")(command)
+                        help="Keyring with the master keys.")(option(with_client))
+
+
+def _client(keyring: str | None, uri: str | None):
+    if keyring is not None and uri is not None:
+        raise click.UsageError("give either --keyring or --kms")
+    if uri is not None:
+        from secure_bloom.keys import open_kms
+        return open_kms(uri)
+    return None if keyring is None else open_keyring(keyring)
+
+
+def open_keyring(path: str):
+    """A keyring; asks for its passphrase where it has one."""
+    from secure_bloom.keys import Keyring
+    return Keyring(path, lambda: ask_passphrase(path))
 
 
 def json_option(command):
@@ -65,23 +88,18 @@ def json_option(command):
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
-def open_keyring(path: str | None):
-    """The keyring of ``--keyring``, or None."""
-    if path is None:
-        return None
-    from secure_bloom.keys import Keyring
-    return Keyring(path)
+def ask_passphrase(keyring: str, *, new: bool = False) -> str:
+    """The passphrase of a keyring, from the terminal."""
+    if not sys.stdin.isatty():
+        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it: use "
+                           "--kms 'keyring:FILE?passphrase-file=FILE'", file=keyring)
+    return click.prompt(f"Passphrase of {keyring}", hide_input=True, confirmation_prompt=new,
+                        err=True)
 
 
 def print_json(result: dict) -> None:
     """Print the result of a command that was given ``--json``."""
     click.echo(json.dumps(result, indent=2, default=str))
-
-
-def open_file(file: str, keyring: str | None):
-    """A Parquet file with the keys of ``--keyring``."""
-    from secure_bloom import ParquetFile
-    return ParquetFile(file, open_keyring(keyring))
 
 
 class progress:

@@ -12,8 +12,7 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     echo,
     json_option,
-    keyring_option,
-    open_keyring,
+    kms_options,
     print_json,
     progress,
 )
@@ -21,12 +20,12 @@ from secure_bloom.cli.shared import (
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
-@keyring_option
+@kms_options
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Dotted path of a leaf column to check; may be repeated. Default: all.")
 @json_option
 @click.pass_context
-def verify(ctx, files: tuple[str, ...], keyring: str | None, columns: tuple[str, ...],
+def verify(ctx, files: tuple[str, ...], kms, columns: tuple[str, ...],
            as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
 
@@ -38,11 +37,11 @@ def verify(ctx, files: tuple[str, ...], keyring: str | None, columns: tuple[str,
     """
     from secure_bloom import report, verify_file
     from secure_bloom.findings import VerifyResult
-    keys, results = open_keyring(keyring), []
+    results = []
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:
             try:
-                result = verify_file(file, keys, columns=columns or None, advance=advance)
+                result = verify_file(file, kms, columns=columns or None, advance=advance)
             except OSError as error:  # the other files are verified all the same
                 result = VerifyResult(file, not_checked=str(error))
             results.append(result)

@@ -9,9 +9,7 @@ import click
 from secure_bloom.cli.shared import (
     echo,
     json_option,
-    keyring_option,
-    open_file,
-    open_keyring,
+    kms_options,
     print_json,
     progress,
 )
@@ -34,7 +32,7 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.command()
 @click.argument("source", metavar="IN", type=click.Path(exists=True, dir_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
-@keyring_option
+@kms_options
 @click.option("--footer-key", metavar="NAME", help="Master key of the footer.")
 @click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
               help="Master key of sensitive columns; may be repeated.")
@@ -48,9 +46,9 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes with "
               "leading zeros.")
 @click.option("--plaintext", is_flag=True,
-              help="OUT may be without encryption, though IN is encrypted or a keyring given.")
+              help="OUT may be without encryption, though IN is encrypted or a KMS given.")
 @json_option
-def write(source: str, target: str, keyring: str | None, footer_key: str | None,
+def write(source: str, target: str, kms, footer_key: str | None,
           column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
           row_group_size: int | None, compression: str, text: str | None, plaintext: bool,
           as_json: bool) -> None:
@@ -59,8 +57,7 @@ def write(source: str, target: str, keyring: str | None, footer_key: str | None,
     Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
     the whole file is encrypted with that key.
     """
-    from secure_bloom import BloomFilterOptions, convert, report
-    kms = open_keyring(keyring)
+    from secure_bloom import BloomFilterOptions, ParquetFile, convert, report
     encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
                              plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in _names(bloom)}
@@ -68,7 +65,7 @@ def write(source: str, target: str, keyring: str | None, footer_key: str | None,
         convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
                              kms=kms, row_group_size=row_group_size, text_columns=_names(text),
                              allow_plaintext=plaintext, compression=compression, advance=advance)
-    with open_file(target, keyring if encryption else None) as parquet_file:
+    with ParquetFile(target, kms if encryption else None) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
         print_json(result)
@@ -81,14 +78,13 @@ def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
         if plaintext_footer:
             raise click.UsageError("--plaintext-footer needs --footer-key")
         if kms is not None and not plaintext:
-            raise click.UsageError("a keyring, but no --footer-key: OUT would not be encrypted; "
+            raise click.UsageError("a KMS, but no --footer-key: OUT would not be encrypted; "
                                    "say --plaintext if that is meant")
         return None
     if footer_key is None or kms is None:
-        raise click.UsageError("encryption needs --keyring and --footer-key")
-    import pyarrow.parquet.encryption as pe
+        raise click.UsageError("encryption needs --keyring or --kms, and --footer-key")
+    from secure_bloom import EncryptionConfiguration
     if column_keys:
-        return pe.EncryptionConfiguration(footer_key, column_keys=column_keys,
-                                          plaintext_footer=plaintext_footer)
-    return pe.EncryptionConfiguration(footer_key, uniform_encryption=True,
-                                      plaintext_footer=plaintext_footer)
+        return EncryptionConfiguration(footer_key, column_keys, plaintext_footer=plaintext_footer)
+    return EncryptionConfiguration(footer_key, uniform_encryption=True,
+                                   plaintext_footer=plaintext_footer)
