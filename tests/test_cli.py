@@ -313,7 +313,7 @@ def on_terminal(*arguments, answers) -> tuple[int, str]:
         os.execv(sys.executable, [sys.executable, "-m", "secure_bloom", *map(str, arguments)])
     shown = b""
     for answer in answers:
-        while not shown.rstrip().endswith(b":"):
+        while not shown.endswith(b": "):  # the blank comes when it listens
             shown += os.read(terminal, 1000)
         os.write(terminal, answer.encode() + b"\n")
         shown += b"\n"
