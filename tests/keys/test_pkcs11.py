@@ -333,6 +333,22 @@ def test_forked_children(token):
         lambda: kms.unwrap_key(wrapped, "footer"))) == str(KEY)
 
 
+def test_a_child_starts_the_library_anew(new_token):
+    kms = new_token.client()
+    kms.wrap_key(KEY, "footer")
+    inherited = new_token.session()
+
+    def child():
+        kms.wrap_key(KEY, "footer")
+        try:
+            return list(inherited.get_objects({}))
+        except pkcs11.SessionHandleInvalid:
+            return "invalid"
+
+    assert through_a_fork(child) == "invalid"
+    assert list(inherited.get_objects({}))
+
+
 def test_a_child_forked_while_a_thread_is_at_work(token):
     kms = token.client()
     wrapped = kms.wrap_key(KEY, "footer")
