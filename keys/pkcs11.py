@@ -97,7 +97,6 @@ class Pkcs11Kms(KmsClient):
         self._pin = pin
         self._pin_env = pin_env
         self._pin_refused = None
-        self._slot = (self.library, token, serial)
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
@@ -142,9 +141,10 @@ class Pkcs11Kms(KmsClient):
         if session is not None:
             with suppress(pkcs11.PKCS11Error):
                 session.close()
-        in_use = any(library == self.library for library, *_ in _sessions)
+        path = self._slot[0]
+        in_use = any(library == path for library, *_ in _sessions)
         if isinstance(error, _overlooked(pkcs11)) and not in_use:
-            _stale.add(self.library)
+            _stale.add(path)
 
     def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
         """Called with the lock held."""
@@ -174,12 +174,13 @@ class Pkcs11Kms(KmsClient):
 
     def _open(self, pkcs11):
         """A session that is logged in."""
-        library = pkcs11.lib(self.library)
-        if self.library in _stale:
-            _stale.discard(self.library)
+        path = self._slot[0]
+        library = pkcs11.lib(path)
+        if path in _stale:
+            _stale.discard(path)
             with suppress(pkcs11.PKCS11Error):  # some libraries notice the fork themselves
                 library.finalize()
-            library = pkcs11.lib(self.library)
+            library = pkcs11.lib(path)
         serial = None if self.serial is None else self.serial.encode()
         token = library.get_token(token_label=self.token, token_serial=serial)
         try:
@@ -189,6 +190,12 @@ class Pkcs11Kms(KmsClient):
         except (pkcs11.PinIncorrect, pkcs11.PinLenRange) as error:
             self._pin_refused = type(error).__name__
             raise
+
+    @property
+    def _slot(self) -> tuple:
+        """What clients share a session by; links to a library lead to the same one."""
+        library = os.path.realpath(self.library) if os.path.exists(self.library) else self.library
+        return library, self.token, self.serial
 
     def _read_pin(self) -> str:
         where = f"token {self.token!r}"

@@ -365,6 +365,15 @@ def test_other_processes(transit, monkeypatch):
     assert through_a_child(kms, wrapped, "footer", {"PYTHONPATH": path}) == KEY
 
 
+def test_a_fork_opens_connections_of_its_own(transit):
+    kms = client(transit)
+    kms.wrap_key(KEY, "footer")
+    before = kms._live[1]
+    assert through_a_fork(lambda: (kms.wrap_key(KEY, "footer"),
+                                   kms._live[1] is before)[1]) == "False"
+    assert kms._live[1] is before
+
+
 def test_a_token_given_as_text_is_not_pickled(transit):
     refused(TypeError, lambda: pickle.dumps(client(transit, token=TOKEN)), "VAULT_TOKEN",
             secrets=[TOKEN])
