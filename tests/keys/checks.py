@@ -10,7 +10,6 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-import pyarrow.parquet.encryption as pe
 import pytest
 
 import secure_bloom
@@ -25,9 +24,8 @@ def files_round_trip(client, footer_name: str, column_name: str, folder) -> None
         path = folder / f"{double_wrapping}.parquet"
         secure_bloom.write_table(
             table, path, kms=client, bloom_filters={"ssn": True},
-            encryption=pe.EncryptionConfiguration(
-                footer_key=footer_name, column_keys={column_name: ["ssn"]},
-                double_wrapping=double_wrapping))
+            encryption=secure_bloom.EncryptionConfiguration(
+                footer_name, {column_name: ["ssn"]}, double_wrapping=double_wrapping))
         for filters, count in ((None, 100), ([("ssn", "==", "000000042")], 1),
                                ([("ssn", "==", "none")], 0)):
             read = secure_bloom.read_table(path, keys=client, filters=filters)

@@ -111,8 +111,10 @@ def test_what_is_wrapped_is_unwrapped(moto, keys, form, key):
     assert kms.wrap_key(key, name) != wrapped
 
 
-def test_files(moto, keys, tmp_path):
-    files_round_trip(client(moto), *ALIASES, tmp_path)
+@pytest.mark.parametrize("form", ["alias", "arn"])
+def test_files(moto, keys, tmp_path, form):
+    names = ALIASES if form == "alias" else [keys[alias]["arn"] for alias in ALIASES]
+    files_round_trip(client(moto), *names, tmp_path)
 
 
 def test_what_a_call_sends(proxy):
