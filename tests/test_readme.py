@@ -1,4 +1,4 @@
-"""The code of the README runs as it stands there."""
+"""The code of the README and of the docs runs as it stands there."""
 
 import os
 import re
@@ -41,6 +41,12 @@ def test_command_line(tmp_path):
     out = _run([shutil.which("bash"), "-euc", SHELL], tmp_path)
     assert "1 encrypted" in out and "1 plain" in out
     assert "may be in 1 of 1 row groups" in out
+
+
+def test_a_kms_client_of_ones_own(tmp_path):
+    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    code = re.search(r"## Other KMS.*?```python\n(.*?)```", text, re.DOTALL)[1]
+    assert "[{'ssn': '078-05-1120', 'city': 'Rome'}]" in _run([sys.executable, "-c", code], tmp_path)
 
 
 def test_the_two_commands_exist():
