@@ -96,14 +96,12 @@ class SecureParquetReader(DataSourceReader):
             report.log()
 
     def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
-        """The same with the names of the schema: a dotted name may mean a field of a struct."""
-        [name] = predicate.path
+        """The same with the name that the column has in the schema."""
+        name, *fields = predicate.path
         found = find_name(name, self._schema.names)
-        path = (found,) if found else tuple(name.split("."))
-        first = find_name(path[0], self._schema.names)
-        if first is None:
+        if found is None:
             raise ColumnError("option filters: there is no such column", column=name)
-        return ColumnPredicate((first, *path[1:]), predicate.op, predicate.value)
+        return ColumnPredicate((found, *fields), predicate.op, predicate.value)
 
     def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
         values = self._partition_values(file, places)
