@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.spark.names import same_names
 from secure_bloom.spark.options import OptionError
 from secure_bloom.writer import parquet_leaves
 
@@ -56,18 +57,13 @@ class Columns:
         The path is matched without case, unless exactly this one exists. Option names do not keep
         their case, so there (``keeps_case=False``) that would be a guess.
         """
-        if keeps_case and name in self._below:
-            return self._below[name]
-        found = [path for path in self._below if path.lower() == name.lower()]
+        found = same_names(name, self._below, keeps_case=keeps_case)
         if not found:
             known = ", ".join(leaf.path for leaf in self.leaves[:20])
             raise OptionError(f"there is no column {name!r}; there are: {known}"
                               + (", ..." if self.leaves[20:] else ""), option=option)
-        if len(found) > 1:
-            advice = ("write it as it is, or rename one of them" if keeps_case else
-                      "use option bloom_filters, whose value keeps case, or rename one of them")
-            raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
-                              f"{advice}", option=option)
+        _check_one(name, found, option, "write it as it is" if keeps_case else
+                   "use option bloom_filters, whose value keeps case")
         return self._below[found[0]]
 
     def find_leaf(self, name: str, option: str, *, keeps_case: bool = True) -> LeafColumn:
@@ -80,15 +76,12 @@ class Columns:
 
     def find_field(self, name: str, option: str) -> str:
         """The name of a top-level column."""
-        found = [name] if name in self.schema.names else [
-            known for known in self.schema.names if known.lower() == name.lower()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
-                              "write it as it is, or rename one of them", option=option)
-        raise OptionError(f"there is no top-level column {name!r}; there are: "
-                          + ", ".join(self.schema.names), option=option)
+        found = same_names(name, self.schema.names)
+        if not found:
+            raise OptionError(f"there is no top-level column {name!r}; there are: "
+                              + ", ".join(self.schema.names), option=option)
+        _check_one(name, found, option, "write it as it is")
+        return found[0]
 
     def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
         """For every field with this metadata entry, its leaves and the entry's value."""
@@ -102,6 +95,12 @@ class Columns:
         for leaves, key in self.marked(KEY):
             for leaf in leaves:
                 yield leaf.path, key.strip()
+
+
+def _check_one(name: str, found: list[str], option: str, advice: str) -> None:
+    if len(found) > 1:
+        raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
+                          f"{advice}, or rename one of them", option=option)
 
 
 def _check_metadata(path: str, entries: Mapping) -> None:

@@ -12,9 +12,10 @@ from secure_bloom.errors import ColumnError, UnsupportedError, located
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile, Pruned
 from secure_bloom.spark import partitions as hive
-from secure_bloom.spark.conform import conform, find_name
+from secure_bloom.spark.conform import conform
 from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.names import find_name
 from secure_bloom.spark.report import TaskReport, log
 from secure_bloom.spark.schema import arrow_schema
 from secure_bloom.spark.splits import DataFile, FileRange, divide
@@ -152,7 +153,7 @@ class SecureParquetReader(DataSourceReader):
                 continue  # in the path
             if names[column] is None and not predicate.allows_null:
                 return Pruned([], [])  # the file lacks the column: all rows are null
-            leaf = names[column] and find_leaf(file, (names[column], *predicate.path[1:]))
+            leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
@@ -182,14 +183,13 @@ class SecureParquetReader(DataSourceReader):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def find_leaf(file: ParquetFile, path: tuple[str, ...]) -> LeafColumn | None:
-    """The only leaf column with this path, by its exact name or without case; not of lists."""
-    for same in (lambda name: name, str.lower):
-        found = [leaf for leaf in file.columns
-                 if tuple(map(same, leaf.parts)) == tuple(map(same, path))]
-        if found:
-            break
-    if len(found) != 1 or found[0].is_repeated:
+def find_leaf(columns: list[LeafColumn], path: tuple[str, ...]) -> LeafColumn | None:
+    """The leaf column whose values the DataFrame has at this path; None if it is in a list."""
+    leaves = columns
+    for depth, name in enumerate(path):
+        found = find_name(name, {leaf.parts[depth] for leaf in leaves if len(leaf.parts) > depth})
+        leaves = [leaf for leaf in leaves if leaf.parts[depth:depth + 1] == (found,)]
+    if len(leaves) != 1 or len(leaves[0].parts) > len(path) or leaves[0].is_repeated:
         return None
-    several = sum(leaf.path == found[0].path for leaf in file.columns) > 1
-    return None if several else found[0]
+    several = sum(leaf.path == leaves[0].path for leaf in columns) > 1
+    return None if several else leaves[0]

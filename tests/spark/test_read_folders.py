@@ -9,8 +9,9 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom.keys import Keyring
+from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.reader import SecureParquetReader
+from secure_bloom.spark.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 
@@ -83,6 +84,18 @@ def test_names_that_differ_in_case_only(spark, tmp_path):
     source = spark.read.format("secure_parquet")
     assert "may mean id or ID" in failure(source.schema("Id int").load(str(tmp_path)).collect)
     assert rows(source.schema("ID int").load(str(tmp_path))) == ["Row(ID=2)"]
+
+
+def test_fields_are_found_for_pruning_as_for_reading():
+    def leaf(*parts):
+        return LeafColumn(0, ".".join(parts), parts, ColumnType("INT64", 0, pa.int64()))
+
+    columns = [leaf("s", "x", "a"), leaf("s", "X", "B"), leaf("t"), leaf("u.v"), leaf("u", "v")]
+    assert find_leaf(columns, ("s", "x", "A")) is columns[0]
+    assert find_leaf(columns, ("s", "X", "b")) is columns[1]
+    assert find_leaf(columns, ("T",)) is columns[2]
+    for path in [("s", "X", "a"), ("s", "X"), ("t", "t"), ("u", "v"), ("u.v",), ("w",)]:
+        assert find_leaf(columns, path) is None
 
 
 def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
@@ -217,7 +230,7 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path):
 
 
 def test_merging_needs_no_order():
-    from secure_bloom.spark.conform import wider
+    from secure_bloom.spark.schema_merging import wider
     assert wider(T.DecimalType(5, 2), T.LongType()) == T.DecimalType(21, 2)
     assert wider(T.DecimalType(38, 30), T.LongType()) is None
     assert wider(T.ByteType(), T.ShortType()) == wider(T.ShortType(), T.ByteType()) == T.ShortType()
