@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.hashing import is_list, plain_type
 from secure_bloom.spark.names import find_name
 from secure_bloom.spark.nested import unsliced
+from secure_bloom.spark.values import can_be_read_as
 
 
 def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -15,11 +17,12 @@ def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
     Raises
     ------
     UnsupportedError
-        If a value has no counterpart in that type.
+        If the values mean something else with that type, or one of them does not fit.
     """
-    source = array.type
-    if source == type_:
+    if array.type == type_:
         return array
+    array = _plain(array)
+    source = array.type
     mask = array.is_null() if array.null_count else None
     if pa.types.is_struct(source) and pa.types.is_struct(type_):
         names = [field.name for field in source]
@@ -41,11 +44,20 @@ def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return _cast(array, type_)
 
 
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without dictionaries and extensions, and lists of the usual kind."""
+    type_ = plain_type(array.type)
+    if is_list(type_):
+        type_ = pa.list_(type_.value_field)
+    return array if array.type == type_ else array.cast(type_)
+
+
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not can_be_read_as(array.type, type_):
+        raise UnsupportedError(f"the type {array.type} cannot be read as {type_}; say another type "
+                               "in .schema(...)")
     try:
-        if pa.types.is_float64(array.type) and pa.types.is_floating(type_):
-            raise pa.ArrowInvalid  # Arrow would round
         return array.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise UnsupportedError(f"the values of type {array.type} cannot be read as {type_}; say "
-                               "another type in .schema(...)") from None
+        raise UnsupportedError(f"a value of type {array.type} cannot be read as {type_} without "
+                               "changing it; say another type in .schema(...)") from None

@@ -63,10 +63,19 @@ def test_types_that_contradict(spark, tmp_path):
     write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
     message = failure(lambda: read(spark, tmp_path / "t", mergeSchema="true"))
     assert "say which to use: .schema(...)" in message and "column id" in message
-    texts = spark.read.format("secure_parquet").schema("id string").load(str(tmp_path / "t"))
-    assert rows(texts) == ["Row(id='0')", "Row(id='0')"]
-    dates = spark.read.format("secure_parquet").schema("id date").load(str(tmp_path / "t"))
-    assert "cannot be read as" in failure(dates.collect)
+    for type_, source in (("string", "int64"), ("bigint", "string"), ("date", "int64")):
+        frame = spark.read.format("secure_parquet").schema(f"id {type_}").load(str(tmp_path / "t"))
+        assert f"column id: the type {source} cannot be read as" in failure(frame.collect)
+
+
+def test_a_type_for_types_that_contradict(spark, tmp_path):
+    put(tmp_path, "a.parquet", t=pa.array([0], pa.date32()))
+    put(tmp_path, "b.parquet", t=pa.array([0], pa.timestamp("us")))
+    assert "say which to use" in failure(lambda: read(spark, tmp_path, mergeSchema="true"))
+    frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
+    assert frame.collect() == 2 * [(datetime.datetime(1970, 1, 1),)]
+    put(tmp_path, "c.parquet", t=pa.array([1], pa.timestamp("ns")))
+    assert "c.parquet, column t: a value of type timestamp[ns] cannot" in failure(frame.collect)
 
 
 def test_nested_fields_by_name(spark, tmp_path):
