@@ -16,8 +16,9 @@ from secure_bloom.spark.names import same_names
 from secure_bloom.spark.options import OptionError
 from secure_bloom.writer import parquet_leaves
 
-KEY = "secure_bloom.key"
-BLOOM_FILTER = "secure_bloom.bloom_filter"
+OUR_METADATA = "secure_bloom."
+KEY = OUR_METADATA + "key"
+BLOOM_FILTER = OUR_METADATA + "bloom_filter"
 
 Path = tuple[str, ...]
 
@@ -87,8 +88,11 @@ class Columns:
         """For every field with this metadata entry, its leaves and the entry's value."""
         for path, entries in self._metadata.items():
             if entry in entries:
-                yield [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path], \
-                    entries[entry]
+                leaves = [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path]
+                if not leaves:  # to go on would leave a sensitive column unencrypted
+                    raise OptionError(f"metadata {entry} says something about a field that is not "
+                                      "in the files", column=".".join(path))
+                yield leaves, entries[entry]
 
     def sensitive(self) -> Iterator[tuple[str, str]]:
         """Path and master key of every leaf that the schema says is sensitive."""
@@ -106,11 +110,16 @@ def _check_one(name: str, found: list[str], option: str, advice: str) -> None:
 def _check_metadata(path: str, entries: Mapping) -> None:
     for name, value in entries.items():
         if name == KEY:
+            if isinstance(value, list):
+                raise OptionError(
+                    "the files that it was read from have different master keys: "
+                    f"{', '.join(map(str, value))}; say which one a copy is to have, in metadata "
+                    f"{KEY}", column=path)
             if not isinstance(value, str) or not value.strip():
                 raise OptionError(f"metadata {KEY} must be the name of a master key", column=path)
         elif name == BLOOM_FILTER:
             if not isinstance(value, bool):
                 raise OptionError(f"metadata {BLOOM_FILTER} must be true or false", column=path)
-        elif name.lower().startswith("secure_bloom."):
+        elif name.lower().startswith(OUR_METADATA):
             raise OptionError(f"metadata {name} is unknown, and so refused; there are: {KEY}, "
                               f"{BLOOM_FILTER}", column=path)

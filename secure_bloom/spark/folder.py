@@ -22,6 +22,7 @@ from secure_bloom.spark.partitions import infer_type, partition_values
 from secure_bloom.spark.read_options import ReadOptions, parse_read_options
 from secure_bloom.spark.schema import spark_schema
 from secure_bloom.spark.schema_merging import merge, with_partitions
+from secure_bloom.spark.sensitivity import column_keys, mark
 from secure_bloom.spark.splits import DataFile
 
 _KEYS_LIVE = 600  # seconds, as long as parquet-java keeps them
@@ -136,7 +137,7 @@ class Folder:
 
     def _file_schema(self, file: DataFile) -> StructType:
         with located(file=file.path), self.open(file.path) as opened:
-            return spark_schema(opened.schema, opened.columns)
+            return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...]) -> StructType:
         merged = StructType()

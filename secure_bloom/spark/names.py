@@ -19,6 +19,11 @@ def same_names(name: str, names: Iterable[str], *, keeps_case: bool = True) -> l
     return [other for other in names if other.lower() == name.lower()]
 
 
+def same_path(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two paths differ in case at most."""
+    return [name.lower() for name in one] == [name.lower() for name in other]
+
+
 def find_name(name: str, names: Iterable[str]) -> str | None:
     """The one that is meant; None where there is none.
 

@@ -15,9 +15,10 @@ from secure_bloom.spark import partitions as hive
 from secure_bloom.spark.conform import conform
 from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.names import find_name
+from secure_bloom.spark.names import find_name, same_path
 from secure_bloom.spark.report import TaskReport, log
 from secure_bloom.spark.schema import arrow_schema
+from secure_bloom.spark.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.splits import DataFile, FileRange, divide
 from secure_bloom.spark.values import same_values
 
@@ -62,6 +63,8 @@ class SecureParquetReader(DataSourceReader):
         self._schema = arrow_schema(schema)
         self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
                                        and folder.options.columns is None)
+        self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
+        self._marked = marked_paths(schema)
         self._predicates = [self._located(predicate) for predicate in folder.options.filters]
         if folder.options.columns is not None:
             for name in schema.names:
@@ -124,6 +127,7 @@ class SecureParquetReader(DataSourceReader):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
+            self._check_keys(file, names, groups)
             after_statistics, kept = self._prune(file, names, groups)
             report.add(file.footer, groups, after_statistics, kept)
             columns = [name for name in names.values() if name is not None]
@@ -143,6 +147,20 @@ class SecureParquetReader(DataSourceReader):
                         "option mergeSchema to true (all columns of all files) or false (those of "
                         "the first file only), or name columns in .schema(...)", column=name)
         return names
+
+    def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
+                    groups: list[int]) -> None:
+        """Whoever reads values of a sensitive column has to see in the schema that it is one."""
+        if not self._refuses_unmarked_keys:
+            return
+        for path in {chunk.column.parts for chunk in with_own_key(file.footer, groups)}:
+            is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
+            if path[0] in names.values() and not is_marked:
+                raise UnsupportedError(
+                    "it is encrypted with a key of its own here, but not in the first file, whose "
+                    "schema was taken, so a copy might not be encrypted; set option mergeSchema to "
+                    "true (what is sensitive in any file) or false (what is in the first file), or "
+                    "name columns in .schema(...)", column=".".join(path))
 
     def _prune(self, file: ParquetFile, names: dict[str, str | None],
                groups: list[int]) -> Pruned:

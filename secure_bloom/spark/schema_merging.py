@@ -6,6 +6,7 @@ from pyspark.sql import types as T
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.names import find_name
+from secure_bloom.spark.sensitivity import unite
 
 _INTEGERS = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())
 _DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
@@ -42,7 +43,8 @@ def with_partitions(schema: T.StructType, partitions: list[T.StructField]) -> T.
     fields = {field.name: field for field in schema}
     for field in partitions:
         name = find_name(field.name, list(fields)) or field.name
-        fields[name] = T.StructField(name, field.dataType)
+        metadata = fields[name].metadata if name in fields else None
+        fields[name] = T.StructField(name, field.dataType, metadata=metadata)
     return T.StructType(list(fields.values()))
 
 
@@ -91,5 +93,5 @@ def _wider_struct(one: T.StructType, other: T.StructType) -> T.StructType | None
         type_ = wider(known.dataType, field.dataType)
         if type_ is None:
             return None
-        fields[name] = T.StructField(name, type_, True, known.metadata)
+        fields[name] = T.StructField(name, type_, True, unite(known.metadata, field.metadata))
     return T.StructType(list(fields.values()))

@@ -11,7 +11,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.spark.columns import Path
 from secure_bloom.spark.commit import Batch, Job
+from secure_bloom.spark.encryption_options import keys_by_column
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import OptionError, locate
@@ -21,10 +23,11 @@ from secure_bloom.spark.schema import (
     file_schema,
     stored_schema,
 )
+from secure_bloom.spark.sensitivity import mark
 from secure_bloom.spark.summary import StagedFile
 from secure_bloom.spark.task_files import TaskFiles
 from secure_bloom.spark.write_options import parse_write_options
-from secure_bloom.writer import ParquetWriter
+from secure_bloom.writer import ParquetWriter, parquet_leaves
 
 
 @dataclass
@@ -55,8 +58,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
-        self._file_schema = file_schema(StructType(
-            [column for column in schema if column.name not in partition_by]))
+        in_files = StructType([column for column in schema if column.name not in partition_by])
+        self._file_schema = file_schema(mark(in_files, self._own_keys()))
         self.job = Job(*locate(options), overwrite)
         self.job.check_folder()
         self._try()
@@ -81,6 +84,12 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def abort(self, messages: list[TaskCommit | None]) -> None:
         """Remove what the tasks have written so far."""
         self.job.abort()
+
+    def _own_keys(self) -> dict[Path, set[str]]:
+        """The master keys of leaf columns, for files without rows: others tell by their chunks."""
+        keys = keys_by_column(self._options.encryption)
+        return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
+                if leaf.path in keys}
 
     def _try(self) -> None:
         """Write a file without rows, to memory: opens the keyring, and pyarrow sees the options."""
