@@ -11,12 +11,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.folder import relative_path
 from secure_bloom.spark.columns import Path
 from secure_bloom.spark.commit import Batch, Job
 from secure_bloom.spark.encryption_options import keys_by_column
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
-from secure_bloom.spark.options import OptionError, locate
+from secure_bloom.spark.options import PARTITION_BY, OptionError, locate
+from secure_bloom.spark.partitions import partition_values
 from secure_bloom.spark.schema import (
     check_partition_types,
     field_metadata,
@@ -62,6 +64,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._file_schema = file_schema(mark(in_files, self._own_keys()))
         self.job = Job(*locate(options), overwrite)
         self.job.check_folder()
+        if not overwrite:
+            _check_partition_columns(self.job, partition_by)
         self._try()
         self.job.start()
 
@@ -121,3 +125,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     def _open(self, where, **place) -> ParquetWriter:
         return ParquetWriter(where, self._file_schema, **place, **self._options.writer_arguments())
+
+
+def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
+    """A folder in which files have different partition columns cannot be read."""
+    for path in job.visible_files():
+        present = tuple(partition_values(relative_path(path, job.folder)))
+        if present != partition_by:
+            raise OptionError(
+                f"the folder has files with the partition columns ({', '.join(present)}), and with "
+                f"({', '.join(partition_by)}) besides it could not be read; use the same, or "
+                "overwrite", option=PARTITION_BY, file=path)

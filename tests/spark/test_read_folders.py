@@ -75,6 +75,7 @@ def test_a_type_for_types_that_contradict(spark, tmp_path):
     frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
     assert frame.collect() == 2 * [(datetime.datetime(1970, 1, 1),)]
     put(tmp_path, "c.parquet", t=pa.array([1], pa.timestamp("ns")))
+    frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
     assert "c.parquet, column t: a value of type timestamp[ns] cannot" in failure(frame.collect)
 
 
