@@ -72,15 +72,16 @@ def can_be_read_as(source: pa.DataType, target: pa.DataType) -> bool:
     return source == target or _is_any(source, target, (*_SAME_VALUES, *_OTHER_KIND))
 
 
-def same_values(spark_type: T.DataType, column_type: ColumnType) -> bool:
+def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
     """Whether a value of the DataFrame's column equals the one in the file, and sorts like it.
 
     Only then do statistics and Bloom filters of the file say anything about a predicate on the
     DataFrame. It is so for the same type and for exact, checked conversions; not for INT96, whose
-    nanoseconds are cut off, nor for collations in which other strings are equal.
+    nanoseconds are cut off, nor for collations in which other strings are equal, nor where the
+    DataFrame has no such column (None).
     """
     source = column_type.arrow_type
-    if source is None or column_type.physical_type == "INT96":
+    if spark_type is None or source is None or column_type.physical_type == "INT96":
         return False
     if isinstance(spark_type, T.StringType) and spark_type != T.StringType():
         return False

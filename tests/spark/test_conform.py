@@ -91,6 +91,7 @@ def test_values_that_do_not_fit(values, source, target):
     (T.TimestampType(), pa.timestamp("ns", "UTC"), True), (T.TimestampType(), NTZ, False),
     (T.TimestampNTZType(), NTZ, True), (T.TimestampNTZType(), pa.date32(), False),
     (T.DayTimeIntervalType(), pa.int64(), False), (T.LongType(), None, False),
+    (None, pa.int64(), False),
 ])
 def test_where_statistics_and_filters_of_the_file_count(spark_type, file_type, expected):
     assert same_values(spark_type, ColumnType("INT64", 0, file_type)) is expected
