@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.spark.names import same_names
 from secure_bloom.spark.options import OptionError
 from secure_bloom.writer import parquet_leaves
 
-KEY = "secure_bloom.key"
-BLOOM_FILTER = "secure_bloom.bloom_filter"
+OUR_METADATA = "secure_bloom."
+KEY = OUR_METADATA + "key"
+BLOOM_FILTER = OUR_METADATA + "bloom_filter"
 
 Path = tuple[str, ...]
 
@@ -56,18 +58,13 @@ class Columns:
         The path is matched without case, unless exactly this one exists. Option names do not keep
         their case, so there (``keeps_case=False``) that would be a guess.
         """
-        if keeps_case and name in self._below:
-            return self._below[name]
-        found = [path for path in self._below if path.lower() == name.lower()]
+        found = same_names(name, self._below, keeps_case=keeps_case)
         if not found:
             known = ", ".join(leaf.path for leaf in self.leaves[:20])
             raise OptionError(f"there is no column {name!r}; there are: {known}"
                               + (", ..." if self.leaves[20:] else ""), option=option)
-        if len(found) > 1:
-            advice = ("write it as it is, or rename one of them" if keeps_case else
-                      "use option bloom_filters, whose value keeps case, or rename one of them")
-            raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
-                              f"{advice}", option=option)
+        _check_one(name, found, option, "write it as it is" if keeps_case else
+                   "use option bloom_filters, whose value keeps case")
         return self._below[found[0]]
 
     def find_leaf(self, name: str, option: str, *, keeps_case: bool = True) -> LeafColumn:
@@ -80,22 +77,22 @@ class Columns:
 
     def find_field(self, name: str, option: str) -> str:
         """The name of a top-level column."""
-        found = [name] if name in self.schema.names else [
-            known for known in self.schema.names if known.lower() == name.lower()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
-                              "write it as it is, or rename one of them", option=option)
-        raise OptionError(f"there is no top-level column {name!r}; there are: "
-                          + ", ".join(self.schema.names), option=option)
+        found = same_names(name, self.schema.names)
+        if not found:
+            raise OptionError(f"there is no top-level column {name!r}; there are: "
+                              + ", ".join(self.schema.names), option=option)
+        _check_one(name, found, option, "write it as it is")
+        return found[0]
 
     def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
         """For every field with this metadata entry, its leaves and the entry's value."""
         for path, entries in self._metadata.items():
             if entry in entries:
-                yield [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path], \
-                    entries[entry]
+                leaves = [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path]
+                if not leaves:  # to go on would leave a sensitive column unencrypted
+                    raise OptionError(f"metadata {entry} says something about a field that is not "
+                                      "in the files", column=".".join(path))
+                yield leaves, entries[entry]
 
     def sensitive(self) -> Iterator[tuple[str, str]]:
         """Path and master key of every leaf that the schema says is sensitive."""
@@ -104,14 +101,25 @@ class Columns:
                 yield leaf.path, key.strip()
 
 
+def _check_one(name: str, found: list[str], option: str, advice: str) -> None:
+    if len(found) > 1:
+        raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
+                          f"{advice}, or rename one of them", option=option)
+
+
 def _check_metadata(path: str, entries: Mapping) -> None:
     for name, value in entries.items():
         if name == KEY:
+            if isinstance(value, list):
+                raise OptionError(
+                    "the files that it was read from have different master keys: "
+                    f"{', '.join(map(str, value))}; say which one a copy is to have, in metadata "
+                    f"{KEY}", column=path)
             if not isinstance(value, str) or not value.strip():
                 raise OptionError(f"metadata {KEY} must be the name of a master key", column=path)
         elif name == BLOOM_FILTER:
             if not isinstance(value, bool):
                 raise OptionError(f"metadata {BLOOM_FILTER} must be true or false", column=path)
-        elif name.lower().startswith("secure_bloom."):
+        elif name.lower().startswith(OUR_METADATA):
             raise OptionError(f"metadata {name} is unknown, and so refused; there are: {KEY}, "
                               f"{BLOOM_FILTER}", column=path)

@@ -22,6 +22,8 @@ from secure_bloom.spark.options import (
 )
 
 _METADATA = f"metadata {KEY}"
+_MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
+                'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
 
 
 def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict | None:
@@ -33,11 +35,14 @@ def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict | Non
         If options contradict each other or the schema, or say nothing.
     """
     asked = [name for name in ENCRYPTION if name in options]
-    asked += [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
+    sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
     if boolean(options, PLAINTEXT):
         if asked:
             raise OptionError(f"it contradicts {asked[0]}: remove one of them", option=PLAINTEXT)
+        if sensitive:
+            raise OptionError(f"it contradicts {sensitive[0]}: {_MAKE_PUBLIC}", option=PLAINTEXT)
         return None
+    asked += sensitive
     if not asked:
         raise OptionError(
             f"no encryption is asked for, and nothing was written. Set {FOOTER_KEY} and "
@@ -54,6 +59,12 @@ def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict | Non
         raise OptionError(f"not possible with {UNIFORM_KEY}: use {FOOTER_KEY} and {COLUMN_KEYS}",
                           option=PLAINTEXT_FOOTER)
     return encryption
+
+
+def keys_by_column(encryption: dict | None) -> dict[str, str]:
+    """The master key of each leaf column that has one of its own, by dotted path."""
+    return {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
+            for path in paths}
 
 
 def _keys(options: Mapping[str, str], columns: Columns) -> dict:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 
+import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from secure_bloom.predicates import Predicate, normalize
 from secure_bloom.spark.options import OptionError
 
+_PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
 _OPS = ("=", "==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null")
 
 
@@ -29,6 +32,11 @@ class ColumnPredicate:
     path: tuple[str, ...]
     op: str
     value: object = None
+
+    @property
+    def name(self) -> str:
+        """The path as Spark reads it, and as nothing else could be read."""
+        return ".".join("`" + part.replace("`", "``") + "`" for part in self.path)
 
     @property
     def allows_null(self) -> bool:
@@ -54,7 +62,9 @@ def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
         The folder.
     filters : list of tuple
         ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
-        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone.
+        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone. Columns are
+        named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name that
+        has a dot stands in backticks.
     **options
         As for ``spark.read.options``.
 
@@ -70,30 +80,48 @@ def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
 
 
 def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:
-    """The predicates of option ``filters``; the path is split by whoever knows the schema."""
+    """The predicates of option ``filters``."""
     if text is None:
         return ()
     try:
-        return tuple(ColumnPredicate((p.column,), p.op, p.value) for p in _checked(
+        return tuple(_checked(
             [(column, op, _decode(value)) for column, op, value in json.loads(text)]))
     except (ValueError, TypeError, KeyError, ArithmeticError):
         raise OptionError("it is set by secure_bloom.spark.load: use that function",
                           option="filters") from None
 
 
-def _checked(filters) -> list[Predicate]:
+def _checked(filters) -> list[ColumnPredicate]:
     alternatives = normalize(filters)
     if len(alternatives) != 1:
         raise ValueError("filters must be one list of predicates that are all to hold")
     for predicate in alternatives[0]:
         if predicate.op not in _OPS:
             raise ValueError(f"operator must be one of {', '.join(_OPS)}, not {predicate.op!r}")
-    return [Predicate(p.column, p.op, [v for v in p.value if v is not None]) if p.op == "in" else p
-            for p in alternatives[0]]
+    return [ColumnPredicate(_path(p.column), p.op, _python_value(
+        [v for v in p.value if v is not None] if p.op == "in" else p.value))
+        for p in alternatives[0]]
 
 
-def _condition(predicate: Predicate) -> Column:
-    column, value = F.col(predicate.column), predicate.value
+def _path(name: str) -> tuple[str, ...]:
+    """The parts of a column's name, by Spark's rule: backticks keep dots together."""
+    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", name):
+        raise ValueError(f"{name!r} names no column: it is a name, or names joined by dots; a name "
+                         "with dots of its own stands in backticks")
+    return tuple(quoted.replace("``", "`") or plain for quoted, plain in re.findall(_PART, name))
+
+
+def _python_value(value):
+    """The same without NumPy's scalars, which ``repr`` and JSON do not write as numbers."""
+    if isinstance(value, list):
+        return [_python_value(element) for element in value]
+    if isinstance(value, np.bool_ | np.integer | np.floating | np.str_ | np.bytes_):
+        return value.item()  # not of times: nanoseconds would become a number
+    return value
+
+
+def _condition(predicate: ColumnPredicate) -> Column:
+    column, value = F.col(predicate.name), predicate.value
     match predicate.op:
         case "=" | "==":
             return column == F.lit(value)
@@ -114,8 +142,8 @@ def _condition(predicate: Predicate) -> Column:
     return column.isNotNull()
 
 
-def _to_json(predicates: Iterable[Predicate]) -> str:
-    return json.dumps([[p.column, p.op, _encode(p.value)] for p in predicates])
+def _to_json(predicates: Iterable[ColumnPredicate]) -> str:
+    return json.dumps([[p.name, p.op, _encode(p.value)] for p in predicates])
 
 
 _DECODERS = {

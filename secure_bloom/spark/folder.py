@@ -11,16 +11,18 @@ from dataclasses import dataclass
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
-from secure_bloom.dataset import data_files
 from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
+from secure_bloom.folder import data_files
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.conform import find_name, wider, wider_struct
+from secure_bloom.spark.names import find_name
 from secure_bloom.spark.options import check_names, keyring_path, locate
 from secure_bloom.spark.partitions import infer_type, partition_values
 from secure_bloom.spark.read_options import ReadOptions, parse_read_options
 from secure_bloom.spark.schema import spark_schema
+from secure_bloom.spark.schema_merging import merge, with_partitions
+from secure_bloom.spark.sensitivity import column_keys, mark
 from secure_bloom.spark.splits import DataFile
 
 _KEYS_LIVE = 600  # seconds, as long as parquet-java keeps them
@@ -135,14 +137,14 @@ class Folder:
 
     def _file_schema(self, file: DataFile) -> StructType:
         with located(file=file.path), self.open(file.path) as opened:
-            return spark_schema(opened.schema, opened.columns)
+            return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...]) -> StructType:
         merged = StructType()
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             for file, schema in zip(files, pool.map(self._file_schema, files), strict=True):
                 with located(file=file.path):
-                    merged = wider_struct(merged, schema) or _contradiction(merged, schema)
+                    merged = merge(merged, schema)
         return merged
 
     def _chosen(self, schema: StructType) -> StructType:
@@ -157,27 +159,6 @@ class Folder:
                 raise ColumnError(f"option columns: there is no such column{hint}", column=name)
             chosen.append(schema[found])
         return StructType(chosen)
-
-
-def with_partitions(schema: StructType, partitions: list[StructField]) -> StructType:
-    """The columns of files, and those of paths: last, or in place of the one with that name."""
-    fields = {field.name: field for field in schema}
-    for field in partitions:
-        name = find_name(field.name, list(fields)) or field.name
-        fields[name] = StructField(name, field.dataType)
-    return StructType(list(fields.values()))
-
-
-def _contradiction(merged: StructType, schema: StructType):
-    for field in schema:
-        name = find_name(field.name, merged.names)
-        known = merged[name].dataType if name else field.dataType
-        if wider(known, field.dataType) is None:
-            raise UnsupportedError(
-                f"here the type is {field.dataType.simpleString()}, in other files "
-                f"{known.simpleString()}; say which to use: .schema(...) before .load",
-                column=field.name)
-    raise AssertionError("two schemas without a contradiction")
 
 
 def _names(names) -> str:

@@ -31,6 +31,11 @@ def without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
+def unsliced(array: pa.Array) -> pa.Array:
+    """The array without an offset: Arrow cannot rebuild a slice of lists or maps."""
+    return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
+
+
 def _rebuild(array: pa.Array, parent_is_null: pa.Array | None = None) -> pa.Array:
     """``parent_is_null`` is given for a field that cannot be null."""
     if parent_is_null is not None and array.null_count:
@@ -47,9 +52,11 @@ def _rebuild(array: pa.Array, parent_is_null: pa.Array | None = None) -> pa.Arra
                     for i, field in enumerate(fields)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if pa.types.is_map(type_):
+        array = unsliced(array)
         return pa.MapArray.from_arrays(array.offsets, _rebuild(array.keys), _rebuild(array.items),
                                        type=type_, mask=mask)
     if pa.types.is_list(type_):
+        array = unsliced(array)
         return pa.ListArray.from_arrays(array.offsets, _rebuild(array.values), type=type_,
                                         mask=mask)
     if mask is None and array.null_count:

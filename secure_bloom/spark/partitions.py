@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.predicates import Predicate
+from secure_bloom.spark.hive_folders import NULL
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -32,7 +32,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 def partition_values(relative: str) -> dict[str, str | None]:
     """The partition columns in the path of a file below its folder, and their values as text."""
     pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
-    return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in pairs}
+    return {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
 
 
 def infer_type(values: Iterable[str | None]) -> DataType:

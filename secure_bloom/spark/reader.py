@@ -12,11 +12,13 @@ from secure_bloom.errors import ColumnError, UnsupportedError, located
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile, Pruned
 from secure_bloom.spark import partitions as hive
-from secure_bloom.spark.conform import conform, find_name
+from secure_bloom.spark.conform import conform
 from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.names import find_name, same_path
 from secure_bloom.spark.report import TaskReport, log
 from secure_bloom.spark.schema import arrow_schema
+from secure_bloom.spark.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.splits import DataFile, FileRange, divide
 from secure_bloom.spark.values import same_values
 
@@ -61,6 +63,8 @@ class SecureParquetReader(DataSourceReader):
         self._schema = arrow_schema(schema)
         self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
                                        and folder.options.columns is None)
+        self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
+        self._marked = marked_paths(schema)
         self._predicates = [self._located(predicate) for predicate in folder.options.filters]
         if folder.options.columns is not None:
             for name in schema.names:
@@ -96,14 +100,12 @@ class SecureParquetReader(DataSourceReader):
             report.log()
 
     def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
-        """The same with the names of the schema: a dotted name may mean a field of a struct."""
-        [name] = predicate.path
+        """The same with the name that the column has in the schema."""
+        name, *fields = predicate.path
         found = find_name(name, self._schema.names)
-        path = (found,) if found else tuple(name.split("."))
-        first = find_name(path[0], self._schema.names)
-        if first is None:
+        if found is None:
             raise ColumnError("option filters: there is no such column", column=name)
-        return ColumnPredicate((first, *path[1:]), predicate.op, predicate.value)
+        return ColumnPredicate((found, *fields), predicate.op, predicate.value)
 
     def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
         values = self._partition_values(file, places)
@@ -125,6 +127,7 @@ class SecureParquetReader(DataSourceReader):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
+            self._check_keys(file, names, groups)
             after_statistics, kept = self._prune(file, names, groups)
             report.add(file.footer, groups, after_statistics, kept)
             columns = [name for name in names.values() if name is not None]
@@ -145,6 +148,20 @@ class SecureParquetReader(DataSourceReader):
                         "the first file only), or name columns in .schema(...)", column=name)
         return names
 
+    def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
+                    groups: list[int]) -> None:
+        """Whoever reads values of a sensitive column has to see in the schema that it is one."""
+        if not self._refuses_unmarked_keys:
+            return
+        for path in {chunk.column.parts for chunk in with_own_key(file.footer, groups)}:
+            is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
+            if path[0] in names.values() and not is_marked:
+                raise UnsupportedError(
+                    "it is encrypted with a key of its own here, but not in the first file, whose "
+                    "schema was taken, so a copy might not be encrypted; set option mergeSchema to "
+                    "true (what is sensitive in any file) or false (what is in the first file), or "
+                    "name columns in .schema(...)", column=".".join(path))
+
     def _prune(self, file: ParquetFile, names: dict[str, str | None],
                groups: list[int]) -> Pruned:
         found = []
@@ -154,7 +171,7 @@ class SecureParquetReader(DataSourceReader):
                 continue  # in the path
             if names[column] is None and not predicate.allows_null:
                 return Pruned([], [])  # the file lacks the column: all rows are null
-            leaf = names[column] and find_leaf(file, (names[column], *predicate.path[1:]))
+            leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
@@ -184,14 +201,13 @@ class SecureParquetReader(DataSourceReader):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def find_leaf(file: ParquetFile, path: tuple[str, ...]) -> LeafColumn | None:
-    """The only leaf column with this path, by its exact name or without case; not of lists."""
-    for same in (lambda name: name, str.lower):
-        found = [leaf for leaf in file.columns
-                 if tuple(map(same, leaf.parts)) == tuple(map(same, path))]
-        if found:
-            break
-    if len(found) != 1 or found[0].is_repeated:
+def find_leaf(columns: list[LeafColumn], path: tuple[str, ...]) -> LeafColumn | None:
+    """The leaf column whose values the DataFrame has at this path; None if it is in a list."""
+    leaves = columns
+    for depth, name in enumerate(path):
+        found = find_name(name, {leaf.parts[depth] for leaf in leaves if len(leaf.parts) > depth})
+        leaves = [leaf for leaf in leaves if leaf.parts[depth:depth + 1] == (found,)]
+    if len(leaves) != 1 or len(leaves[0].parts) > len(path) or leaves[0].is_repeated:
         return None
-    several = sum(leaf.path == found[0].path for leaf in file.columns) > 1
-    return None if several else found[0]
+    several = sum(leaf.path == leaves[0].path for leaf in columns) > 1
+    return None if several else leaves[0]

@@ -10,7 +10,7 @@ import pyarrow.parquet.encryption as pe
 
 from secure_bloom.keys import Keyring
 from secure_bloom.spark.columns import Columns, Path
-from secure_bloom.spark.encryption_options import parse_encryption
+from secure_bloom.spark.encryption_options import keys_by_column, parse_encryption
 from secure_bloom.spark.file_options import AS_SPARK, parse_writer_options
 from secure_bloom.spark.filter_options import parse_bloom_filters
 from secure_bloom.spark.options import (
@@ -124,8 +124,7 @@ def _partition_by(options: Mapping[str, str], columns: Columns,
     if encryption is not None and "column_keys" not in encryption:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
                           "stand in the names of folders: use column keys", option=PARTITION_BY)
-    keys = {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
-            for path in paths}
+    keys = keys_by_column(encryption)
     for name in partition_by:
         if name in keys:
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "

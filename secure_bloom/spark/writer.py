@@ -11,20 +11,25 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
+from secure_bloom.folder import relative_path
+from secure_bloom.spark.columns import Path
 from secure_bloom.spark.commit import Batch, Job
+from secure_bloom.spark.encryption_options import keys_by_column
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
-from secure_bloom.spark.options import OptionError, locate
+from secure_bloom.spark.options import PARTITION_BY, OptionError, locate
+from secure_bloom.spark.partitions import partition_values
 from secure_bloom.spark.schema import (
     check_partition_types,
     field_metadata,
     file_schema,
     stored_schema,
 )
+from secure_bloom.spark.sensitivity import mark
 from secure_bloom.spark.summary import StagedFile
 from secure_bloom.spark.task_files import TaskFiles
 from secure_bloom.spark.write_options import parse_write_options
-from secure_bloom.writer import ParquetWriter
+from secure_bloom.writer import ParquetWriter, parquet_leaves
 
 
 @dataclass
@@ -55,10 +60,12 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
-        self._file_schema = file_schema(StructType(
-            [column for column in schema if column.name not in partition_by]))
+        in_files = StructType([column for column in schema if column.name not in partition_by])
+        self._file_schema = file_schema(mark(in_files, self._own_keys()))
         self.job = Job(*locate(options), overwrite)
         self.job.check_folder()
+        if not overwrite:
+            _check_partition_columns(self.job, partition_by)
         self._try()
         self.job.start()
 
@@ -81,6 +88,12 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def abort(self, messages: list[TaskCommit | None]) -> None:
         """Remove what the tasks have written so far."""
         self.job.abort()
+
+    def _own_keys(self) -> dict[Path, set[str]]:
+        """The master keys of leaf columns, for files without rows: others tell by their chunks."""
+        keys = keys_by_column(self._options.encryption)
+        return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
+                if leaf.path in keys}
 
     def _try(self) -> None:
         """Write a file without rows, to memory: opens the keyring, and pyarrow sees the options."""
@@ -112,3 +125,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     def _open(self, where, **place) -> ParquetWriter:
         return ParquetWriter(where, self._file_schema, **place, **self._options.writer_arguments())
+
+
+def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
+    """A folder in which files have different partition columns cannot be read."""
+    for path in job.visible_files():
+        present = tuple(partition_values(relative_path(path, job.folder)))
+        if present != partition_by:
+            raise OptionError(
+                f"the folder has files with the partition columns ({', '.join(present)}), and with "
+                f"({', '.join(partition_by)}) besides it could not be read; use the same, or "
+                "overwrite", option=PARTITION_BY, file=path)

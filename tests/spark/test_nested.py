@@ -44,12 +44,17 @@ VALUE = {"i": 1, "in": {"t": "x", "n": None}, "l": [{"t": "y", "n": 2}, None],
 
 
 @pytest.mark.parametrize("values", [[VALUE, None, VALUE], [None, None], [VALUE], []])
-@pytest.mark.parametrize("around", ["nothing", "list"])
-def test_values_stay_and_pyarrow_writes_them(values, around):
+@pytest.mark.parametrize("around", ["nothing", "list", "map"])
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_values_stay_and_pyarrow_writes_them(values, around, start):
     array = as_spark_sets_it(OUTER, values)
+    offsets = pa.array([0, len(values), None, len(values)], pa.int32())
     if around == "list":
-        array = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), array)
-    batch = pa.RecordBatch.from_arrays([array], names=["s"])
+        array = pa.ListArray.from_arrays(offsets, array)
+    if around == "map":
+        keys = pa.array(range(len(values)), pa.int8())
+        array = pa.MapArray.from_arrays(offsets, keys, array)
+    batch = pa.RecordBatch.from_arrays([array], names=["s"]).slice(start)
     result = without_hidden_nulls(batch)
     result.validate(full=True)
     assert result.schema == batch.schema

@@ -298,6 +298,12 @@ def test_keys_from_the_schema_keep_case():
     ({("SSN",): {KEY: ""}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {KEY: 5}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {"secure_bloom.keys": "k"}}, {"plaintext": "true"}, "secure_bloom.keys is unknown"),
+    ({("SSN",): {KEY: "pii"}}, {"plaintext": "true"}, "to be public, remove .* df.withMetadata"),
+    ({("SSN",): {KEY: ["a", "b"]}}, KEYS, "column SSN: .* different master keys: a, b; say which"),
+    ({("SSN",): {KEY: ["a", "b"]}}, {"plaintext": "true"}, "different master keys"),
+    ({("nobody",): {KEY: "pii"}}, KEYS, "column nobody: .* a field that is not in the files"),
+    ({("tags", "item"): {KEY: "pii"}}, {"plaintext": "true"}, "a field that is not in the files"),
+    ({("tags", "item"): {FILTER: True}}, {"plaintext": "true"}, "a field that is not in the files"),
     ({("SSN",): {FILTER: "true"}}, {"plaintext": "true"}, "must be true or false"),
     ({("flag",): {FILTER: True}}, {"plaintext": "true"}, "column flag: .*cannot have a Bloom"),
 ])

@@ -6,6 +6,7 @@ import random
 from decimal import Decimal
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -215,18 +216,18 @@ def rows_read(folders, *filters) -> int:
     return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
 
 
-@pytest.mark.parametrize(("filters", "most"), [
+@pytest.mark.parametrize(("filters", "expected"), [
     ([EqualTo(("id",), 500)], GROUP), ([EqualTo(("id",), 5000)], 0),
     ([In(("id",), [3, 1100, None])], 2 * GROUP), ([In(("id",), [None])], 0),
     ([EqualTo(("p",), 1)], 2 * ROWS // FILES), ([EqualTo(("ps",), "nowhere")], 0),
-    ([IsNotNull(("none",))], ROWS // 2 - 2 * GROUP), ([EqualTo(("st", "q"), 3)], GROUP),
+    ([IsNotNull(("none",))], ROWS // 2 - 3 * GROUP), ([EqualTo(("st", "q"), 3)], GROUP),
     ([EqualTo(("ts",), datetime.datetime(2024, 1, 5, 7, 30, 0, 2, tzinfo=UTC))], 0),
     ([EqualTo(("bin",), b"\x07\xff"), IsNotNull(("bin",))], GROUP),
     ([StringStartsWith(("s",), "\U0001f601")], 0),
     ([EqualTo(("day",), datetime.date(2023, 1, 1))], 0),
 ], ids=range(12))
-def test_row_groups_are_skipped(folders, filters, most):
-    assert rows_read(folders, *filters) <= most
+def test_row_groups_are_skipped(folders, filters, expected):
+    assert rows_read(folders, *filters) == expected
 
 
 def test_what_cannot_be_used_skips_nothing(folders):
@@ -296,15 +297,35 @@ def test_names_with_dots_and_other_case(pushing, tmp_path):
     assert matching("`A.B` = 2 and C = 'x'") == []
 
 
+def test_a_name_with_a_dot_and_a_field_of_a_struct(spark, tmp_path):
+    pq.write_table(pa.table({"a.b": [1], "a": [{"b": 5}], "c`d": ["x"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [{"b": 7}]}), tmp_path / "b.parquet")
+
+    def found(*filters):
+        return secure_bloom.spark.load(spark, tmp_path, list(filters), mergeSchema="true").collect()
+
+    assert [row.a.b for row in found(("a.b", "=", 7))] == [7]
+    assert [row.a.b for row in found(("a.b", "=", 5), ("`c``d`", "=", "x"))] == [5]
+    assert found(("a.b", "=", 1)) == []
+    assert [row.a.b for row in found(("`a.b`", "=", 1))] == [5]
+    assert [row.a.b for row in found(("`a.b`", "is null", None))] == [7]
+
+
 def test_spark_mixes_up_conditions_so_they_are_used_only_where_one_use_is_promised(pushing,
                                                                                    folders):
-    """Each of these gives a wrong result with option single_use, which is why it is an option."""
+    """Spark gives all uses of a DataFrame the reader that was given conditions last."""
     data = frame(pushing, folders)
     assert data.where("id = 500").count() == 1
     assert data.count() == ROWS
     assert data.where("id = 5").union(data.where("id = 500")).count() == 2
     first, second = data.where("id = 5"), data.where("id = 500")
     assert [len(one.collect()) for one in (first, second, first)] == [1, 1, 1]
+    # Where one of these fails, Spark keeps conditions apart, and the option is not needed any more.
+    data = frame(pushing, folders, single_use="true")
+    assert data.where("id = 500").count() == 1
+    assert data.count() == GROUP
+    data = frame(pushing, folders, single_use="true")
+    assert data.where("id = 5").union(data.where("id = 500")).count() == 1
 
 
 def test_filters_of_a_load_hold_for_every_use(spark, folders):
@@ -325,7 +346,9 @@ def test_filters_of_a_load_hold_for_every_use(spark, folders):
      "ts > timestamp'2024-01-20 12:00:00Z'"),
     ([("d38", "=", DEC38[0])], f"d38 = {DEC38[0]}BD"), ([("g", "=", math.nan)], "isnan(g)"),
     ([("f", "=", -0.0), ("bin", "<", b"\x05\xff")], "f = 0 and bin < X'05FF'"),
-], ids=range(9))
+    ([("g", ">", np.float64(0.05)), ("i", "in", {np.int32(7), np.int64(8)}),
+      ("`st`.`q`", ">=", np.uint8(0))], "g > 0.05 and i in (7, 8) and st.q >= 0"),
+], ids=range(10))
 def test_filters_of_a_load(spark, folders, filters, query):
     own = spark.read.schema(SCHEMA).parquet(str(folders / "plain")).where(query)
     data = secure_bloom.spark.load(spark, str(folders / "encrypted"), filters,
@@ -336,7 +359,8 @@ def test_filters_of_a_load(spark, folders, filters, query):
 
 @pytest.mark.parametrize("filters", [
     [("id", "!=", 5)], [[("id", "=", 5)], [("id", "=", 6)]], [("id", "=", object())],
-    [("ts", "=", datetime.datetime(2024, 1, 1))]])
+    [("ts", "=", datetime.datetime(2024, 1, 1))], [("ts", "=", np.datetime64(0, "ns"))],
+    [("", "=", 5)], [("a..b", "=", 5)], [("`a", "=", 5)], [("a`b`", "=", 5)]])
 def test_filters_that_cannot_be_passed(spark, folders, filters):
     with pytest.raises((TypeError, ValueError)):
         secure_bloom.spark.load(spark, str(folders / "encrypted"), filters)

@@ -9,8 +9,9 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom.keys import Keyring
+from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.reader import SecureParquetReader
+from secure_bloom.spark.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 
@@ -62,10 +63,20 @@ def test_types_that_contradict(spark, tmp_path):
     write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
     message = failure(lambda: read(spark, tmp_path / "t", mergeSchema="true"))
     assert "say which to use: .schema(...)" in message and "column id" in message
-    texts = spark.read.format("secure_parquet").schema("id string").load(str(tmp_path / "t"))
-    assert rows(texts) == ["Row(id='0')", "Row(id='0')"]
-    dates = spark.read.format("secure_parquet").schema("id date").load(str(tmp_path / "t"))
-    assert "cannot be read as" in failure(dates.collect)
+    for type_, source in (("string", "int64"), ("bigint", "string"), ("date", "int64")):
+        frame = spark.read.format("secure_parquet").schema(f"id {type_}").load(str(tmp_path / "t"))
+        assert f"column id: the type {source} cannot be read as" in failure(frame.collect)
+
+
+def test_a_type_for_types_that_contradict(spark, tmp_path):
+    put(tmp_path, "a.parquet", t=pa.array([0], pa.date32()))
+    put(tmp_path, "b.parquet", t=pa.array([0], pa.timestamp("us")))
+    assert "say which to use" in failure(lambda: read(spark, tmp_path, mergeSchema="true"))
+    frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
+    assert frame.collect() == 2 * [(datetime.datetime(1970, 1, 1),)]
+    put(tmp_path, "c.parquet", t=pa.array([1], pa.timestamp("ns")))
+    frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
+    assert "c.parquet, column t: a value of type timestamp[ns] cannot" in failure(frame.collect)
 
 
 def test_nested_fields_by_name(spark, tmp_path):
@@ -83,6 +94,18 @@ def test_names_that_differ_in_case_only(spark, tmp_path):
     source = spark.read.format("secure_parquet")
     assert "may mean id or ID" in failure(source.schema("Id int").load(str(tmp_path)).collect)
     assert rows(source.schema("ID int").load(str(tmp_path))) == ["Row(ID=2)"]
+
+
+def test_fields_are_found_for_pruning_as_for_reading():
+    def leaf(*parts):
+        return LeafColumn(0, ".".join(parts), parts, ColumnType("INT64", 0, pa.int64()))
+
+    columns = [leaf("s", "x", "a"), leaf("s", "X", "B"), leaf("t"), leaf("u.v"), leaf("u", "v")]
+    assert find_leaf(columns, ("s", "x", "A")) is columns[0]
+    assert find_leaf(columns, ("s", "X", "b")) is columns[1]
+    assert find_leaf(columns, ("T",)) is columns[2]
+    for path in [("s", "X", "a"), ("s", "X"), ("t", "t"), ("u", "v"), ("u.v",), ("w",)]:
+        assert find_leaf(columns, path) is None
 
 
 def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
@@ -217,7 +240,7 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path):
 
 
 def test_merging_needs_no_order():
-    from secure_bloom.spark.conform import wider
+    from secure_bloom.spark.schema_merging import wider
     assert wider(T.DecimalType(5, 2), T.LongType()) == T.DecimalType(21, 2)
     assert wider(T.DecimalType(38, 30), T.LongType()) is None
     assert wider(T.ByteType(), T.ShortType()) == wider(T.ShortType(), T.ByteType()) == T.ShortType()

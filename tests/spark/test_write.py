@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from secure_bloom import ParquetFile, read_table
+from secure_bloom.spark.sensitivity import mark
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark
@@ -228,7 +229,7 @@ def test_an_empty_frame_leaves_one_file_with_the_schema(spark, tmp_path, mode, k
     write(frame.where("id < 0"), folder, mode, **encrypted, **{f"{ENABLED}#ssn": "true"})
     assert len(visible(folder)) == 1
     back = read(spark, folder, keyring=encrypted["keyring"])
-    assert back.schema == frame.schema.toNullable()
+    assert back.schema == mark(frame.schema.toNullable(), {("ssn",): {"pii"}})
     assert back.count() == 0
     assert read_table(folder, keys=keyring).num_rows == 0
 
@@ -238,6 +239,31 @@ def test_an_empty_append_adds_no_file(spark, tmp_path):
     before = visible(tmp_path)
     write(people(spark).where("id < 0"), tmp_path, **PLAINTEXT)
     assert visible(tmp_path) == before
+
+
+@pytest.mark.parametrize("there, added", [("city", None), (None, "city"), ("city", "id"),
+                                          ("city", "city, id"), ("id, city", "city, id")])
+def test_an_append_with_other_partition_columns(spark, tmp_path, there, added):
+    def options(names):
+        return PLAINTEXT | ({"partition_by": names} if names else {})
+
+    write(people(spark, 4), tmp_path, **options(there))
+    with pytest.raises(AnalysisException) as caught:
+        write(people(spark, 4), tmp_path, **options(added))
+    assert (f"the folder has files with the partition columns ({there or ''}), and with "
+            f"({added or ''}) besides it could not be read") in str(caught.value)
+    assert "option partition_by" in str(caught.value)
+    write(people(spark, 4), tmp_path, **options(there))
+    assert read(spark, tmp_path).count() == 8
+    write(people(spark, 4), tmp_path, "overwrite", **options(added))
+    assert read(spark, tmp_path).count() == 4
+
+
+def test_an_append_matches_escaped_names_of_partition_columns(spark, tmp_path):
+    frame = people(spark, 4).withColumnRenamed("city", "c=/ty")
+    for count in (4, 8):
+        write(frame, tmp_path, **PLAINTEXT, partition_by="C=/TY")
+        assert read(spark, tmp_path).count() == count
 
 
 # --- refused before any task runs ----------------------------------------------------------------

@@ -1,0 +1,39 @@
+"""Names of columns: first exactly, then without case, as everywhere in ``secure_parquet``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from secure_bloom.errors import ColumnError
+
+
+def same_names(name: str, names: Iterable[str], *, keeps_case: bool = True) -> list[str]:
+    """Which of the names may be meant: the same one, or else all that differ in case only.
+
+    Names of options do not keep their case, so there (``keeps_case=False``) the same one would be
+    a guess.
+    """
+    names = list(names)
+    if keeps_case and name in names:
+        return [name]
+    return [other for other in names if other.lower() == name.lower()]
+
+
+def same_path(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two paths differ in case at most."""
+    return [name.lower() for name in one] == [name.lower() for name in other]
+
+
+def find_name(name: str, names: Iterable[str]) -> str | None:
+    """The one that is meant; None where there is none.
+
+    Raises
+    ------
+    ColumnError
+        If several names differ from it in case only.
+    """
+    found = same_names(name, names)
+    if len(found) > 1:
+        raise ColumnError(f"it may mean {' or '.join(found)}, which differ in case only; name one "
+                          "of them in .schema(...)", column=name)
+    return found[0] if found else None
