@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 
 from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
@@ -71,6 +72,7 @@ class KeyEncryptionKeys:
     Parameters
     ----------
     kms : KmsClient
+        A CachedKms gives those that it has.
     master_keys : iterable of str
     data_key_length_bits : int
         128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
@@ -84,7 +86,8 @@ class KeyEncryptionKeys:
     def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
         self.kms_instance_id = getattr(kms, "kms_instance_id", DEFAULT_INSTANCE)
         self.kms_instance_url = getattr(kms, "kms_instance_url", DEFAULT_INSTANCE)
-        self._keys = {name: KeyEncryptionKey.make(kms, name, data_key_length_bits // 8)
+        cached = getattr(kms, "key_encryption_key", partial(KeyEncryptionKey.make, kms))
+        self._keys = {name: cached(name, data_key_length_bits // 8)
                       for name in sorted(set(master_keys))}
 
     @classmethod

@@ -13,6 +13,8 @@ from secure_bloom.spark.options import (
     ENCRYPTION,
     FOOTER_KEY,
     KEY_BITS,
+    KEYRING,
+    KMS,
     PLAINTEXT,
     PLAINTEXT_FOOTER,
     UNIFORM_KEY,
@@ -47,9 +49,9 @@ def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict | Non
         raise OptionError(
             f"no encryption is asked for, and nothing was written. Set {FOOTER_KEY} and "
             f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
-    if not options.get("keyring"):
-        raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys",
-                          option="keyring")
+    if not (options.get(KEYRING) or options.get(KMS)):
+        raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys, or "
+                          f"their KMS in option {KMS}", option=KEYRING)
     encryption = _keys(options, columns)
     encryption |= {"encryption_algorithm": choice(options, ALGORITHM, ALGORITHMS),
                    "double_wrapping": boolean(options, DOUBLE_WRAPPING, True),
@@ -111,27 +113,24 @@ def _column_keys(options: Mapping[str, str], columns: Columns) -> dict[str, list
                               f"({source}): remove one of them")
         if path not in column_keys.setdefault(key, []):
             column_keys[key].append(path)
-        _check_punctuation(path, key, source)
+        _check_punctuation(path)
     return column_keys
 
 
 def _column_keys_option(options: Mapping[str, str], columns: Columns) -> Iterator[tuple[str, str]]:
     """``"key1: a, b; key2: c"`` as (path, key); a group means its leaves."""
     for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
-        key, _, names = (piece.strip() for piece in part.partition(":"))
-        if not key or not names or ":" in names:
-            raise OptionError('its form is "key1: column, column; key2: column", without ":" in '
-                              "the names", option=COLUMN_KEYS)
+        key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
+        if not key or not names:
+            raise OptionError('its form is "key1: column, column; key2: column"',
+                              option=COLUMN_KEYS)
         for name in names.split(","):
             for leaf in columns.find(name.strip(), COLUMN_KEYS):
                 yield leaf.path, key
 
 
-def _check_punctuation(path: str, key: str, source: str) -> None:
-    """pyarrow passes both on in one text, in which these have a meaning."""
+def _check_punctuation(path: str) -> None:
+    """pyarrow passes the paths on in one text, in which these have a meaning."""
     if any(character in path for character in ":;,") or path != path.strip():
         raise OptionError(f"column {path} cannot have a key of its own, because of the punctuation "
                           f"or the spaces in its name: rename it, or use {UNIFORM_KEY}")
-    if any(character in key for character in ":;,"):
-        raise OptionError(f"the master key {key} of {source} cannot be used for a column, because "
-                          f"of the punctuation in its name: rename it, or use {UNIFORM_KEY}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +11,11 @@ from pyspark.sql.types import StructField, StructType
 
 from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
 from secure_bloom.folder import data_files
-from secure_bloom.keys import Keyring
-from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
+from secure_bloom.spark.kms import kms_client, kms_uri
 from secure_bloom.spark.names import find_name
-from secure_bloom.spark.options import check_names, keyring_path, locate
+from secure_bloom.spark.options import check_names, locate
 from secure_bloom.spark.partitions import infer_type, partition_values
 from secure_bloom.spark.read_options import ReadOptions, parse_read_options
 from secure_bloom.spark.schema import spark_schema
@@ -25,9 +23,7 @@ from secure_bloom.spark.schema_merging import merge, with_partitions
 from secure_bloom.spark.sensitivity import column_keys, mark
 from secure_bloom.spark.splits import DataFile
 
-_KEYS_LIVE = 600  # seconds, as long as parquet-java keeps them
 _FOOTERS_AT_ONCE = 8
-_keys: dict[str, tuple[tuple, float, KmsKeys]] = {}
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,8 @@ class Folder:
     Parameters
     ----------
     options : mapping of str to str
-        ``path`` and, for encrypted files, ``keyring``. The options for writing change nothing.
+        ``path`` and, for encrypted files, ``keyring`` or ``kms``. The options for writing change
+        nothing.
 
     Raises
     ------
@@ -61,7 +58,7 @@ class Folder:
         check_names(options, reading=True)
         self.filesystem, self.path = locate(options)
         self.options: ReadOptions = parse_read_options(options)
-        self._keyring = keyring_path(options)
+        self._kms = kms_uri(options)
 
     def list(self) -> Listing:
         """The visible files, sorted; the path itself where it is a file.
@@ -92,20 +89,9 @@ class Folder:
             files.append(DataFile(path, sizes.get(path, 0), tuple(values.values())))
         return Listing(tuple(files), names or ())
 
-    def keys(self) -> KmsKeys | None:
-        """The keyring, None if none was named; with the keys that this process has unwrapped."""
-        if self._keyring is None:
-            return None
-        try:
-            stat = os.stat(self._keyring)
-            stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        except OSError:
-            stamp = ()  # let Keyring say what is wrong
-        known, since, keys = _keys.get(self._keyring, ((), 0, None))
-        if not stamp or stamp != known or time.monotonic() - since > _KEYS_LIVE:
-            keys = KmsKeys(Keyring(self._keyring))
-            _keys[self._keyring] = stamp, time.monotonic(), keys
-        return keys
+    def keys(self) -> CachedKms | None:
+        """The KMS client of this process; None if no KMS was named."""
+        return None if self._kms is None else kms_client(self._kms)
 
     def open(self, path: str) -> ParquetFile:
         """One of the files."""
@@ -115,7 +101,7 @@ class Folder:
         except KeyNotFoundError as error:
             if keys is not None:
                 raise
-            raise KeyNotFoundError("the file is encrypted; name the keyring file in option keyring",
+            raise KeyNotFoundError("the file is encrypted; name the KMS in option keyring or kms",
                                    file=path) from error
 
     def schema(self) -> StructType:

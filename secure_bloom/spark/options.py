@@ -1,7 +1,7 @@
 """The options of ``secure_parquet``: their names, where they point to, and how values are read.
 
 Option names arrive in lower case, values as they were written. Nothing here needs Spark, and no
-option holds a key: keys are named, and kept in a keyring. What options mean for a write is in
+option holds a key: keys are named, and kept in a KMS. What options mean for a write is in
 ``write_options``.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 
@@ -19,6 +18,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import resolve
 
+KEYRING = "keyring"
+KMS = "kms"
 PLAINTEXT = "plaintext"
 FOOTER_KEY = "parquet.encryption.footer.key"
 COLUMN_KEYS = "parquet.encryption.column.keys"
@@ -57,14 +58,14 @@ OTHER_NAMES = {
     "parquet.page.write-checksum.enabled": "write_page_checksum",
 }
 
-_KNOWN = ("path", "keyring", PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES, BLOOM_FILTERS,
+_KNOWN = ("path", KEYRING, KMS, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES, BLOOM_FILTERS,
           PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER,
           *OTHER_NAMES)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use")
 
-_NO_JAVA = "no Java class is used here: remove it, and name a keyring file in option keyring"
+_NO_JAVA = "no Java class is used here: remove it, and name the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
 _ADVICE = {
     "parquet.crypto.factory.class": _NO_JAVA,
@@ -141,19 +142,13 @@ def locate(options: Mapping[str, str]) -> tuple[pa_fs.FileSystem, str]:
     if not path:
         raise OptionError("give the folder, as in save(path) and load(path)", option="path")
     try:
-        return resolve(_without_file_scheme(path))
+        return resolve(without_file_scheme(path))
     except pa.ArrowInvalid as error:
         raise OptionError(f"{path} cannot be used: {error}", option="path") from None
 
 
-def keyring_path(options: Mapping[str, str]) -> str | None:
-    """The keyring file, absolute, because tasks may run in another folder."""
-    path = options.get("keyring")
-    return os.path.abspath(os.path.expanduser(_without_file_scheme(path))) if path else None
-
-
-def _without_file_scheme(path: str) -> str:
-    # As Hadoop reads it: file:/a and file:///a are the path /a, nothing is percent-encoded.
+def without_file_scheme(path: str) -> str:
+    """The path of a local file, as Hadoop reads it: nothing is percent-encoded."""
     match = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL | re.IGNORECASE)
     return match[1] if match else path
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.parquet.encryption as pe
 
-from secure_bloom.keys import Keyring
+from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.spark.columns import Columns, Path
 from secure_bloom.spark.encryption_options import keys_by_column, parse_encryption
 from secure_bloom.spark.file_options import AS_SPARK, parse_writer_options
 from secure_bloom.spark.filter_options import parse_bloom_filters
+from secure_bloom.spark.kms import kms_client, kms_uri
 from secure_bloom.spark.options import (
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
@@ -21,7 +22,6 @@ from secure_bloom.spark.options import (
     UNIFORM_KEY,
     OptionError,
     check_names,
-    keyring_path,
     names,
     number,
     with_one_name,
@@ -35,10 +35,10 @@ class WriteOptions:
 
     Attributes
     ----------
-    keyring : str or None
-        Path of the keyring file, absolute.
+    kms : str or None
+        URI of the KMS.
     encryption : dict or None
-        Arguments of :class:`pyarrow.parquet.encryption.EncryptionConfiguration`; None: plaintext.
+        Arguments of :class:`secure_bloom.EncryptionConfiguration`; None: plaintext.
     bloom_filters : dict of str to BloomFilterOptions
         By dotted path of the leaf column.
     partition_by : tuple of str
@@ -51,7 +51,7 @@ class WriteOptions:
         Arguments of :class:`pyarrow.parquet.ParquetWriter`.
     """
 
-    keyring: str | None = None
+    kms: str | None = None
     encryption: dict | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
@@ -60,12 +60,19 @@ class WriteOptions:
     max_bytes_per_file: int | None = None
     writer: dict = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
 
-    def writer_arguments(self) -> dict:
-        """Keyword arguments for :class:`secure_bloom.ParquetWriter`; reads the keyring."""
+    def key_encryption_keys(self) -> KeyEncryptionKeys | None:
+        """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
+        if self.encryption is None or not self.encryption["double_wrapping"]:
+            return None
+        return KeyEncryptionKeys.for_encryption(EncryptionConfiguration(**self.encryption),
+                                                kms_client(self.kms))
+
+    def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict:
+        """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
-            arguments |= {"encryption": pe.EncryptionConfiguration(**self.encryption),
-                          "kms": Keyring(self.keyring)}
+            arguments |= {"encryption": EncryptionConfiguration(**self.encryption),
+                          "kms": kms_client(self.kms) if keks is None else keks}
         return arguments
 
 
@@ -97,7 +104,7 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
         {path: entries for path, entries in (metadata or {}).items()
          if path[0] not in partition_by})
     return WriteOptions(
-        keyring=keyring_path(options), encryption=encryption, partition_by=partition_by,
+        kms=kms_uri(options), encryption=encryption, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files),
         row_group_size=number(options, ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
                               lambda rows: 1 <= rows <= MAX_ROW_GROUP_ROWS,

@@ -42,6 +42,8 @@ class TaskCommit(WriterCommitMessage):
 class SecureParquetWriter(DataSourceArrowWriter):
     """Writes one DataFrame into a folder. Made on the driver, then pickled to the tasks.
 
+    With it go the key-encryption keys, so the KMS is asked once, and tasks need none.
+
     Parameters
     ----------
     options : mapping of str to str
@@ -51,7 +53,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
     Raises
     ------
     SecureBloomError
-        If anything is wrong with the options, the keyring, the columns or the folder, before any
+        If anything is wrong with the options, the KMS, the columns or the folder, before any
         task runs.
     """
 
@@ -66,6 +68,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self.job.check_folder()
         if not overwrite:
             _check_partition_columns(self.job, partition_by)
+        self._keks = self._options.key_encryption_keys()
         self._try()
         self.job.start()
 
@@ -96,7 +99,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
                 if leaf.path in keys}
 
     def _try(self) -> None:
-        """Write a file without rows, to memory: opens the keyring, and pyarrow sees the options."""
+        """Write a file without rows, to memory, so that pyarrow sees the options."""
         try:
             with self._open(pa.BufferOutputStream()) as writer:
                 writer.write_table(self._file_schema.empty_table())
@@ -124,7 +127,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return self.job.staged(path, 0)
 
     def _open(self, where, **place) -> ParquetWriter:
-        return ParquetWriter(where, self._file_schema, **place, **self._options.writer_arguments())
+        return ParquetWriter(where, self._file_schema, **place,
+                             **self._options.writer_arguments(self._keks))
 
 
 def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:

@@ -198,7 +198,7 @@ def test_refusals(proxy, status, code, kind, word):
     (500, "KeyUnavailableException"), (400, "ThrottlingException"), (503, "anything")])
 def test_overload(proxy, status, code):
     proxy.always = error(status, code)
-    with took(0, 3):  # pauses of up to 1 and 2 seconds
+    with took(0, 7):  # pauses of up to 1 and 2 seconds, and a busy machine
         refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
     assert len(proxy.requests) == 3
 

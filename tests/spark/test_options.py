@@ -49,7 +49,7 @@ def test_defaults():
 
 def test_encryption_with_column_keys():
     options = parse(**KEYS, **{COLUMNS: "k: SSN"})
-    assert options.keyring == "/k.json"
+    assert options.kms == "keyring:/k.json"
     assert options.encryption == {
         "footer_key": "f", "column_keys": {"k": ["SSN"]}, "plaintext_footer": False,
         "encryption_algorithm": "AES_GCM_V1", "double_wrapping": True,
@@ -72,7 +72,7 @@ def test_uniform_encryption():
     options = parse(keyring="k", **{UNIFORM: " f "})
     assert options.encryption["footer_key"] == "f"
     assert options.encryption["uniform_encryption"]
-    assert options.keyring.startswith("/")
+    assert options.kms.startswith("keyring:/")
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -140,7 +140,8 @@ REFUSED = [
     ({**KEYS, COLUMNS: "id"}, "its form is"),
     ({**KEYS, COLUMNS: ": id"}, "its form is"),
     ({**KEYS, COLUMNS: "k:"}, "its form is"),
-    ({**KEYS, COLUMNS: "arn:aws:kms: id"}, "its form is"),
+    ({**KEYS, COLUMNS: "arn:aws:kms:key/1"}, "key/1"),
+    ({**KEYS, "kms": "awskms:", COLUMNS: "k: id"}, "option kms: it contradicts keyring"),
     ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
     ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; there are: id, SSN"),
     ({**KEYS, COLUMNS: "k: id; m: ID"}, r"column id has two keys, k \(.*\) and m \(option"),
@@ -294,7 +295,6 @@ def test_keys_from_the_schema_keep_case():
     ({("SSN",): {KEY: "pii"}}, {"keyring": "k", UNIFORM: "f"}, "column SSN has two keys, f .* pii"),
     ({("address",): {KEY: "a"}, ("address", "zip"): {KEY: "b"}}, KEYS, "address.zip has two keys"),
     ({("SSN",): {KEY: "pii"}}, {**KEYS, "partition_by": "ssn"}, "column SSN is sensitive"),
-    ({("SSN",): {KEY: "a:b"}}, KEYS, "master key a:b .* punctuation"),
     ({("SSN",): {KEY: ""}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {KEY: 5}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {"secure_bloom.keys": "k"}}, {"plaintext": "true"}, "secure_bloom.keys is unknown"),
@@ -341,6 +341,21 @@ def test_columns_that_differ_in_case_only_are_ambiguous_in_lower_cased_names():
         column_keys("k: Ab", pa.schema([("ab", pa.int64()), ("AB", pa.int64())]))
 
 
+def test_master_keys_may_have_any_name():
+    arn = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"
+    assert column_keys(f"{arn}: id, ssn; k: city") == {arn: ["id", "SSN"], "k": ["city"]}
+    assert parse_marked({("SSN",): {KEY: "a:b;c,d"}}, **KEYS).encryption["column_keys"] \
+        == {"a:b;c,d": ["SSN"]}
+
+
+def test_the_kms_is_named_by_a_uri():
+    uri = "awskms:?region=eu-west-1"
+    assert parse(kms=uri, **{UNIFORM: "f"}).kms == uri
+    assert parse(kms="keyring:k?passphrase-file=/p", **{UNIFORM: "f"}).kms \
+        == f"keyring:{os.path.abspath('k')}?passphrase-file=/p"
+    assert parse(keyring="/a b?.json", **{UNIFORM: "f"}).kms == "keyring:/a%20b%3F.json"
+
+
 def test_column_names_that_pyarrow_cannot_carry():
     with pytest.raises(OptionError, match=r"g\.a:b cannot have a key of its own"):
         column_keys("k: g", PUNCTUATION)
@@ -352,7 +367,7 @@ def test_options_go_to_tasks_without_keys(keyring):
     pickled = pickle.dumps(options)
     assert not any(key in pickled for key in keyring._keys.values())
     assert pickle.loads(pickled) == options
-    with ParquetWriter(pa.BufferOutputStream(), SCHEMA, **options.writer_arguments()) as writer:
+    with ParquetWriter(pa.BufferOutputStream(), SCHEMA, **options.writer_arguments(None)) as writer:
         writer.write_table(SCHEMA.empty_table())
 
 
