@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.spark.commit import Batch, Job
+from secure_bloom.spark.batches import Batch
+from secure_bloom.spark.commit import Job
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import OptionError, locate

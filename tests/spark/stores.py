@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import threading
 
 import pyarrow.fs as pa_fs
 
@@ -36,17 +37,20 @@ class Faults:
     def __init__(self, at=None, after=False, error=OSError, watch=None):
         self.at, self.after, self.error, self.watch = at, after, error, watch
         self.count = 0
+        self._lock = threading.Lock()
 
     def call(self, operation, *args, **kwargs):
-        if self.error is Died and self.at is not None and self.count >= self.at:
-            raise Died
-        if self.watch is not None:
-            self.watch()
-        self.count += 1
-        if self.count == self.at and not self.after:
+        with self._lock:
+            if self.error is Died and self.at is not None and self.count >= self.at:
+                raise Died
+            if self.watch is not None:
+                self.watch()
+            self.count += 1
+            fails = self.count == self.at
+        if fails and not self.after:
             raise self.error(5, "the disk is gone")
         result = operation(*args, **kwargs)
-        if self.count == self.at:
+        if fails:
             raise self.error(5, "the disk is gone")
         return result
 
@@ -124,7 +128,9 @@ class Store:
                       if info.type == pa_fs.FileType.File)
 
     def staged(self):
-        return [name for name in self.names() if name.startswith("_staging/")]
+        """What jobs have left there; one file always stays."""
+        return [name for name in self.names()
+                if name.startswith("_staging/") and name != "_staging/generation"]
 
     def has_success(self):
         return "_SUCCESS" in self.names()
@@ -151,3 +157,73 @@ def s3_store(server, folder):
         cls = pa_fs.S3FileSystem if faults is None else faults.filesystem(pa_fs.S3FileSystem)
         return server.filesystem_of(cls)
     return Store(make, f"{BUCKET}/{folder}")
+
+
+def coarse_store(folder):
+    """Like S3, but times have more digits in a listing than in other answers, as on MinIO."""
+    def make(faults=None):
+        cls = pa_fs.PyFileSystem if faults is None else faults.filesystem(pa_fs.PyFileSystem)
+        return cls(_Coarse())
+    return Store(make, str(folder))
+
+
+class _Coarse(pa_fs.FileSystemHandler):
+    """A local filesystem that does not say so."""
+
+    def __init__(self):
+        self._local = pa_fs.LocalFileSystem()
+
+    def __eq__(self, other):
+        return isinstance(other, _Coarse)
+
+    def get_type_name(self):
+        return "coarse"
+
+    def get_file_info(self, paths):
+        return [_with_time(info, 10**9) for info in self._local.get_file_info(paths)]
+
+    def get_file_info_selector(self, selector):
+        return [_with_time(info, 10**6) for info in self._local.get_file_info(selector)]
+
+    def normalize_path(self, path):
+        return path
+
+    def create_dir(self, path, recursive):
+        self._local.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path):
+        self._local.delete_dir(path)
+
+    def delete_dir_contents(self, path, missing_dir_ok=False):
+        raise NotImplementedError
+
+    def delete_root_dir_contents(self):
+        raise NotImplementedError
+
+    def delete_file(self, path):
+        self._local.delete_file(path)
+
+    def move(self, src, dest):
+        self._local.move(src, dest)
+
+    def copy_file(self, src, dest):
+        raise NotImplementedError
+
+    def open_input_stream(self, path):
+        return self._local.open_input_stream(path)
+
+    def open_input_file(self, path):
+        return self._local.open_input_file(path)
+
+    def open_output_stream(self, path, metadata):
+        return self._local.open_output_stream(path)
+
+    def open_append_stream(self, path, metadata):
+        raise NotImplementedError
+
+
+def _with_time(info, unit):
+    if info.type != pa_fs.FileType.File:
+        return info
+    return pa_fs.FileInfo(info.path, info.type, size=info.size,
+                          mtime_ns=info.mtime_ns // unit * unit)
