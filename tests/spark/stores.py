@@ -3,11 +3,13 @@
 import ctypes
 import os
 import threading
+from datetime import timedelta
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.files import write_file
 from secure_bloom.folder import data_files
+from secure_bloom.spark import commit
 from secure_bloom.spark.commit import Job
 from tests.spark.s3 import BUCKET
 
@@ -31,28 +33,43 @@ class Faults:
     error : type
         OSError for one failure, Died for the end.
     watch : callable, optional
-        Called before each operation.
+        Called before each operation, and before an answer is lost.
+    lasting : bool
+        Whether all operations fail from there on, as they do for Died.
     """
 
-    def __init__(self, at=None, after=False, error=OSError, watch=None):
+    def __init__(self, at=None, after=False, error=OSError, watch=None, lasting=False):
         self.at, self.after, self.error, self.watch = at, after, error, watch
+        self.lasting = lasting or error is Died
         self.count = 0
+        self._watcher = None
         self._lock = threading.Lock()
 
     def call(self, operation, *args, **kwargs):
+        if self._watcher == threading.get_ident():  # where functions of ``os`` are everybody's
+            return operation(*args, **kwargs)
         with self._lock:
-            if self.error is Died and self.at is not None and self.count >= self.at:
-                raise Died
-            if self.watch is not None:
-                self.watch()
+            if self.lasting and self.at is not None and self.count >= self.at:
+                raise self.error(5, "the disk is gone")
+            self._watch()
             self.count += 1
             fails = self.count == self.at
         if fails and not self.after:
             raise self.error(5, "the disk is gone")
         result = operation(*args, **kwargs)
         if fails:
+            with self._lock:
+                self._watch()
             raise self.error(5, "the disk is gone")
         return result
+
+    def _watch(self):
+        if self.watch is not None:
+            self._watcher = threading.get_ident()
+            try:
+                self.watch()
+            finally:
+                self._watcher = None
 
     def filesystem(self, cls):
         """A subclass whose operations pass through here."""
@@ -138,6 +155,20 @@ class Store:
     def _value(self, path):
         with self.filesystem.open_input_stream(path) as stream:
             return int(stream.read())
+
+
+def everything_is_stale(monkeypatch):
+    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+    monkeypatch.setattr(commit, "GRACE", timedelta(days=-1))
+
+
+def later_jobs(store, monkeypatch):
+    """They give dead jobs up, take them back, and wait once for files that were not there."""
+    with monkeypatch.context() as patch:
+        everything_is_stale(patch)
+        for _ in range(3):
+            if store.staged():
+                store.job().abort()
 
 
 def local_store(folder, monkeypatch):

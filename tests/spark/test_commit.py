@@ -5,8 +5,6 @@ import gc
 import logging
 import os
 import pickle
-import uuid
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -15,38 +13,11 @@ import pytest
 from secure_bloom.errors import FormatError
 from secure_bloom.files import write_file
 from secure_bloom.folder import CommitRecord, data_files
-from secure_bloom.spark import commit, last_commit
+from secure_bloom.spark import last_commit
 from secure_bloom.spark.batches import Batch
 from secure_bloom.spark.commit import CommitError, Job
 from secure_bloom.writer import FilterTotals, ParquetWriter
-from tests.spark.stores import Died, Faults, coarse_store, local_store, s3_store
-
-
-@pytest.fixture(params=["local", "coarse", "s3"])
-def store(request, tmp_path, monkeypatch):
-    if request.param == "local":
-        return local_store(tmp_path, monkeypatch)
-    if request.param == "coarse":
-        return coarse_store(tmp_path)
-    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
-
-
-@pytest.fixture
-def local(tmp_path, monkeypatch):
-    return local_store(tmp_path, monkeypatch)
-
-
-def everything_is_stale(monkeypatch):
-    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
-    monkeypatch.setattr(commit, "GRACE", timedelta(days=-1))
-
-
-def later_jobs(store, monkeypatch):
-    """They give dead jobs up, take them back, and wait once for files that were not there."""
-    with monkeypatch.context() as patch:
-        everything_is_stale(patch)
-        for _ in range(3):
-            store.job().abort()
+from tests.spark.stores import Died, Faults, everything_is_stale, later_jobs
 
 
 def test_nothing_is_visible_before_the_commit(store):
