@@ -82,6 +82,23 @@ class Faults:
                     | {"open_output_stream": open_output_stream})
 
 
+class Acts(Faults):
+    """Something is done when so many operations were begun, and more before the next ones.
+
+    ``done`` says whether the first of these was.
+    """
+
+    def __init__(self, count, *acts, **faults):
+        super().__init__(**faults, watch=self._act)
+        self._acts = {count + number: act for number, act in enumerate(acts)}
+        self.done = False
+
+    def _act(self):
+        if self.count in self._acts:
+            self.done = True
+            self._acts.pop(self.count)()
+
+
 class _Stream:
     """An upload: what counts is the end of it."""
 
@@ -109,8 +126,9 @@ class Store:
     def below(self, name):
         return Store(self._make, f"{self.folder}/{name}")
 
-    def with_faults(self, faults):
-        return self._make(faults)
+    def with_faults(self, faults, patch=None):
+        """Faults in functions of ``os`` last as long as the patch, or the test."""
+        return self._make(faults, patch)
 
     def job(self, overwrite=False):
         job = Job(self.filesystem, self.folder, overwrite)
@@ -134,8 +152,10 @@ class Store:
 
     def all_values(self):
         """What readers see that do not know ``_staging``."""
+        def hidden(part):
+            return part[0] == "." or (part[0] == "_" and "=" not in part)
         return sorted(self._value(f"{self.folder}/{name}") for name in self.names()
-                      if name.split("/")[0][0] not in "._")
+                      if not any(map(hidden, name.split("/"))))
 
     def names(self):
         """All files below the folder."""
@@ -173,18 +193,18 @@ def later_jobs(store, monkeypatch):
 
 def local_store(folder, monkeypatch):
     """Files are written with the functions of ``os``, so these have to fail too."""
-    def make(faults=None):
+    def make(faults=None, patch=None):
         if faults is None:
             return pa_fs.LocalFileSystem()
         for name in ("fsync", "replace"):
             original = getattr(os, name)
-            monkeypatch.setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
+            (patch or monkeypatch).setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
         return faults.filesystem(pa_fs.LocalFileSystem)()
     return Store(make, str(folder))
 
 
 def s3_store(server, folder):
-    def make(faults=None):
+    def make(faults=None, patch=None):
         cls = pa_fs.S3FileSystem if faults is None else faults.filesystem(pa_fs.S3FileSystem)
         return server.filesystem_of(cls)
     return Store(make, f"{BUCKET}/{folder}")
@@ -192,7 +212,7 @@ def s3_store(server, folder):
 
 def coarse_store(folder):
     """Like S3, but times have more digits in a listing than in other answers, as on MinIO."""
-    def make(faults=None):
+    def make(faults=None, patch=None):
         cls = pa_fs.PyFileSystem if faults is None else faults.filesystem(pa_fs.PyFileSystem)
         return cls(_Coarse())
     return Store(make, str(folder))
