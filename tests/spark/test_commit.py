@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 
+from secure_bloom import files, read_table
 from secure_bloom.errors import FormatError
 from secure_bloom.files import write_file
 from secure_bloom.folder import CommitRecord, data_files
-from secure_bloom.spark import last_commit
+from secure_bloom.spark import job_folder, last_commit
 from secure_bloom.spark.batches import Batch
 from secure_bloom.spark.commit import CommitError, Job
 from secure_bloom.writer import FilterTotals, ParquetWriter
@@ -168,6 +169,30 @@ def test_a_new_folder(local, tmp_path):
     assert not (tmp_path / "a").exists()
     folder.write(1, overwrite=True)
     assert folder.values() == [1]
+
+
+def test_every_new_folder_lasts(local, tmp_path, monkeypatch):
+    synced = []
+    for module in (files, job_folder):
+        monkeypatch.setattr(module, "sync_folder", synced.append)
+    table = local.below("a/t")
+    job = table.job()
+    assert {str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/t", f"{tmp_path}/a/t/_staging",
+            job.staging} <= set(synced)
+    file = table.stage(job, 1, directory="x=1/y=2/z=3")
+    synced.clear()
+    job.commit([file])
+    assert {table.folder, *(f"{table.folder}/{name}" for name in
+                            ("x=1", "x=1/y=2", "x=1/y=2/z=3"))} <= set(synced)
+
+
+def test_a_slash_at_the_end_of_a_path(store):
+    job = store.job()
+    store.write(1, directory="x=1")
+    store.stage(job, 2)
+    assert data_files(store.filesystem, f"{store.folder}/") == data_files(
+        store.filesystem, store.folder)
+    assert store.below("x=1/").values() == store.values() == [1]
 
 
 # --- the summary ---------------------------------------------------------------------------------
@@ -400,3 +425,5 @@ def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
         assert not exists()
     assert exists()
     assert writer.filter_totals.plain == 1
+    folder = path.removesuffix("a.parquet")  # with a slash at its end
+    assert read_table(folder, filesystem=filesystem).equals(table)
