@@ -41,6 +41,13 @@ def test_append_keeps_and_overwrite_replaces(store):
     assert store.values() == store.all_values() == [4]
 
 
+def test_files_of_other_programs_are_replaced(store):
+    write_file(store.filesystem, f"{store.folder}/people.parquet", b"1")
+    store.write(2, overwrite=True)
+    assert store.values() == store.all_values() == [2]
+    assert store.staged() == []
+
+
 def test_hive_folders(store):
     store.write(1, directory="day=2024-01-01/city=x")
     store.write(2, directory="_day=2")
