@@ -9,7 +9,7 @@ import pytest
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import write_file
 from secure_bloom.folder import data_files
-from secure_bloom.spark import commit
+from secure_bloom.spark import commit, last_commit
 from secure_bloom.spark.batches import Batch
 from secure_bloom.spark.commit import CommitError, Job
 from tests.spark.stores import Acts, Faults, later_jobs
@@ -128,6 +128,54 @@ def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fa
     pytest.fail("the commit never ended")
 
 
+@pytest.mark.parametrize("act", ["finish", "overwrite"])
+def test_a_job_is_finished_between_two_steps_of_another_that_finishes_it(store, monkeypatch, act):
+    few_on_s3(store, False)
+    for at in range(200):
+        scene = Scene(store.below(f"{at}"))
+        records = []
+        scene.job.finish = records.append
+        scene.commit(monkeypatch, Faults())
+        faults = Acts(at, lambda scene=scene, records=records: (
+            Job.finish(scene.job, *records) if act == "finish"
+            else scene.store.write(8, overwrite=True)))
+        seen = start_with(scene.store, monkeypatch, faults)
+        assert not [values for values in seen if values not in (scene.new, [8])]
+        if not faults.done:
+            return
+        expected = scene.new if act == "finish" else [8]
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == expected
+        assert scene.store.staged() == []
+        assert scene.store.has_success()
+    pytest.fail("the other job never started")
+
+
+def start_with(store, monkeypatch, faults):
+    """A job starts on this filesystem; what readers see before each of its steps."""
+    seen, act = [], faults.watch
+    faults.watch = lambda: (act(), seen.append(store.values()))
+    job = Job(store.filesystem, store.folder, False)
+    with monkeypatch.context() as patch:
+        job.filesystem = store.with_faults(faults, patch)
+        job.start()
+    job.filesystem = store.filesystem
+    job.abort()
+    return seen
+
+
+def test_what_another_job_has_finished_is_left_alone(store):
+    scene = Scene(store)
+    records = []
+    scene.job.finish = records.append
+    scene.job.commit(scene.files)
+    last = store.write(7)
+    Job.finish(scene.job, *records)
+    assert last_commit(store.folder, store.filesystem).job == last.id
+    assert store.values() == store.all_values() == [3, 4, 7]
+    assert store.staged() == []
+
+
 # --- jobs that were silent -----------------------------------------------------------------------
 
 def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
@@ -160,6 +208,44 @@ def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
         later_jobs(scene.store, monkeypatch)
         assert scene.store.values() == scene.store.all_values() == seen
         assert scene.store.staged() == []
+
+
+def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(store, monkeypatch):
+    few_on_s3(store, False)
+    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+    outcomes = set()
+    for at in range(200):
+        scene = Scene(store.below(f"{at}"))
+        errors = []
+        faults = Acts(at, lambda scene=scene, errors=errors: errors.append(
+            scene.commit(monkeypatch, Faults())))
+        seen = start_with(scene.store, monkeypatch, faults)
+        if not faults.done:
+            assert True in outcomes
+            return
+        expected = scene.old if errors[0] else scene.new
+        outcomes.add(errors[0] is None)
+        assert seen[-1] == expected
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == expected
+        assert scene.store.staged() == []
+    pytest.fail("the other job never started")
+
+
+def test_a_job_that_slept_before_its_commit_point(store, monkeypatch):
+    scene = Scene(store)
+    write_record = scene.job._write_record
+
+    def sleep(record):
+        later_jobs(store, monkeypatch)
+        assert store.values() == store.all_values() == [1, 2]
+        write_record(record)
+
+    scene.job._write_record = sleep
+    with pytest.raises((OSError, CommitError)):
+        scene.job.commit(scene.files)
+    assert store.values() == store.all_values() == [1, 2]
+    assert store.staged() == []
 
 
 def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeypatch):
@@ -239,6 +325,7 @@ def test_late_attempts_leave_no_folders(store, monkeypatch):
     job.commit([])
     with pytest.raises(CommitError):
         job.new_file(0, "d=1")
+    assert job.in_place or not job.exists(job.staging)
     with contextlib.suppress(FileNotFoundError):
         write_file(store.filesystem, path, b"9")
     with pytest.raises(CommitError):
@@ -285,6 +372,30 @@ def test_a_failing_job_while_a_reader_lists_the_folder(store, monkeypatch):
             folder.stage(job, 3)
 
         faults = Acts(at, begin, job.abort)
+        with monkeypatch.context() as patch:
+            seen = data_files(folder.with_faults(faults, patch), folder.folder)
+        if not faults.done:
+            return
+        assert seen == old
+    pytest.fail("the listing never ended")
+
+
+def test_a_late_attempt_removes_its_file_while_a_reader_lists_the_folder(store, monkeypatch):
+    for at in range(30):
+        folder = store.below(f"{at}")
+        folder.write(1, 2)
+        old = data_files(folder.filesystem, folder.folder)
+        job = folder.job()
+        path = job.new_file(0)
+        job.abort()
+        with contextlib.suppress(FileNotFoundError):
+            write_file(folder.filesystem, path, b"9")
+
+        def end(job=job, path=path):
+            with pytest.raises(CommitError):
+                job.staged(path, 1)
+
+        faults = Acts(at, end)
         with monkeypatch.context() as patch:
             seen = data_files(folder.with_faults(faults, patch), folder.folder)
         if not faults.done:
