@@ -35,6 +35,7 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     if not is_path(source):
         return ParquetFile(source, keys).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
+    path = path.rstrip("/") or path
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)

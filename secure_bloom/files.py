@@ -226,3 +226,18 @@ def sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Create a folder, with those above it, to last. Where files are objects there is none."""
+    if filesystem.type_name in UPLOADS:
+        return
+    new = []
+    if filesystem.type_name == "local":
+        above = path
+        while above and not os.path.isdir(above):
+            new.append(above)
+            above = os.path.dirname(above)
+    filesystem.create_dir(path, recursive=True)
+    for folder in new:
+        sync_folder(os.path.dirname(folder) or ".")

@@ -1,13 +1,19 @@
 """A folder of data files, and which of them readers may see while jobs write into it.
 
-    <folder>/_staging/<job>/started        the job has not committed: all its files are hidden
-    <folder>/_staging/<job>/pending/<file> an attempt may write <folder>/<file>: it is hidden
-    <folder>/_staging/<job>/committed      of the job's files, the listed ones are visible,
-                                           and the files that they replace are not
+Jobs leave markers in ``_staging`` of the table. A table is the folder itself, or for Hive folders
+such as ``t/day=1`` the folder above them, ``t``; so all who read or write t, or a part of it, look
+at the same place. Paths in markers are relative to the table.
 
-The last one is a single file, so a commit is a single step, however many files it publishes and
-replaces. Files belong to a job by their names. Without a folder ``_staging`` everything is visible.
-Who writes these markers, and who removes them, is in ``spark/commit.py``.
+    _staging/<job>/started         the job has not ended: all its files are hidden
+    _staging/<job>/pending/<file>  an attempt may write <file>: it is hidden
+    _staging/<job>/committed       of the job's files, the listed ones are visible, and the files
+                                   that they replace are not, whatever the markers above say
+    _staging/generation            has other content after every job that added or removed files
+
+A commit is the writing of ``committed``, a single file, so it is a single step, however many files
+it publishes and replaces. Files belong to a job by their names. A job without any of the markers
+has been committed long ago, or this is a copy: its files are visible. Who writes the markers, and
+who removes them, is in ``spark/commit.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +35,8 @@ from secure_bloom.errors import FormatError, SecureBloomError
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
-STARTED, PENDING, COMMITTED = "started", "pending", "committed"
+STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
+GENERATION = "generation"
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
@@ -37,18 +44,20 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """What a commit did. Paths are relative to the folder.
+    """What a commit did. Paths are relative to the table.
 
     Attributes
     ----------
     files : list of str
         The files of this job that are visible.
-    replaced : dict of str to [int, int]
-        Files that are not visible any more, with size and time: a new file of the same name is.
+    replaced : dict of str to list
+        Files that are not visible any more, with their signatures.
     summary : dict
         A CommitSummary.
     stream, batch
         The streaming query and its batch, or None.
+    folder : str
+        The Hive folder that the job wrote to, "" for the table.
     """
 
     files: list[str]
@@ -56,6 +65,15 @@ class CommitRecord:
     summary: dict = field(default_factory=dict)
     stream: str | None = None
     batch: int | None = None
+    folder: str = ""
+
+    def replaces(self, path: str, info: pa_fs.FileInfo) -> bool:
+        """Whether this is one of the replaced files, rather than a later one of the same name.
+
+        Names of ours are never used again. Of others, size and time decide.
+        """
+        known = self.replaced.get(path)
+        return known is not None and (job_of(path) is not None or known == signature(info))
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -69,9 +87,11 @@ class CommitRecord:
             if values.pop("version") != 1:
                 raise ValueError("its version is not 1")
             record = cls(**values)
-            for path in [*record.files, *record.replaced]:
+            for path in [*record.files, *record.replaced, record.folder]:
                 if path.startswith("/") or ".." in path.split("/"):
                     raise ValueError("a path leads out of the folder")
+            if table_of(f"table/{record.folder}") != "table":
+                raise ValueError("its folder is no Hive folder")
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
                 raise ValueError("its stream is not the id of a query")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -85,6 +105,7 @@ class JobState:
     """What ``_staging`` says about a job."""
 
     started: bool = False
+    given_up: bool = False
     pending: set[str] = field(default_factory=set)
     record: CommitRecord | None = None
     newest: datetime | None = None
@@ -105,6 +126,14 @@ def job_of(path: str) -> str | None:
     """The id of the job that wrote a file, by its name."""
     match = _FILE_NAME.fullmatch(posixpath.basename(path))
     return match[1] if match else None
+
+
+def table_of(folder: str) -> str:
+    """The folder above all Hive folders (``name=value``) at the end of a path."""
+    folder = folder.rstrip("/")
+    while "=" in posixpath.basename(folder)[1:]:
+        folder = posixpath.dirname(folder)
+    return folder or "/"
 
 
 def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
@@ -129,16 +158,30 @@ def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
 def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.FileInfo]:
     """The visible files below a folder, by their paths relative to it, sorted.
 
-    All are of one moment between two commits. Raises FileNotFoundError if there is no folder.
+    All are of one moment between two commits.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no folder.
+    SecureBloomError
+        If jobs write into a table that is only a part of this folder.
     """
-    before = _staged(filesystem, folder)
+    folder = folder.rstrip("/") or "/"
+    table = table_of(folder)
     for _ in range(_TRIES):
-        found = files_below(filesystem, folder)
-        after = _staged(filesystem, folder)
-        if _markers(before) == _markers(after):
+        # In this order: what a job does before the first step shows in the listing, what it does
+        # after the last one does not, and what it does between changes one of the others.
+        generation = _generation(filesystem, table)
+        before = _staged(filesystem, table)
+        found = files_below(filesystem, folder, allow_not_found=True)
+        after = _staged(filesystem, table)
+        if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
-                return _visible(found, _jobs(filesystem, after))
-        before = after
+                # The pending files of both: one that was listed may be gone, with its marker.
+                jobs = _jobs(filesystem, before | after)
+                _check_found(filesystem, found, folder)
+                return _visible(found, jobs, relative_path(folder, table))
         time.sleep(0.01)
     raise _busy(folder)
 
@@ -147,26 +190,44 @@ def _busy(folder: str) -> SecureBloomError:
     return SecureBloomError("jobs commit to this folder faster than it can be listed", file=folder)
 
 
-def _visible(found, jobs) -> dict[str, pa_fs.FileInfo]:
-    replaced: dict[str, list[list]] = {}
+def _check_found(filesystem, found, folder) -> None:
+    if not found and filesystem.get_file_info(folder).type == pa_fs.FileType.NotFound:
+        raise FileNotFoundError(f"there is no folder {folder}")
+    for path in found:
+        table, _, marker = path.partition(f"/{STAGING}/")
+        if "/" in marker and not _is_hidden(table):
+            raise SecureBloomError("this is a table of its own, and a job writes into it or has "
+                                   "left something there; read it by its own path, or wait for "
+                                   "the next job there to end", file=f"{folder}/{table}")
+
+
+def _visible(found, jobs, prefix: str) -> dict[str, pa_fs.FileInfo]:
+    replacing: dict[str, list[CommitRecord]] = {}
     for state in jobs.values():
-        for path, which in (state.record.replaced if state.record else {}).items():
-            replaced.setdefault(path, []).append(which)
+        for path in state.record.replaced if state.record else ():
+            replacing.setdefault(path, []).append(state.record)
 
     def is_visible(path, info):
+        if _is_hidden(path):
+            return False
+        path = posixpath.join(prefix, path)
         state = jobs.get(job_of(path))
-        return not (_is_hidden(path) or (state is not None and state.hides(path))
-                    or signature(info) in replaced.get(path, ()))
+        return not ((state is not None and state.hides(path))
+                    or any(record.replaces(path, info) for record in replacing.get(path, ())))
 
     return {path: info for path, info in sorted(found.items()) if is_visible(path, info)}
 
 
 def signature(info: pa_fs.FileInfo) -> list:
-    """What tells a file from a later one of the same name."""
-    return [info.size, info.mtime_ns]
+    """What tells a file from a later one of the same name.
+
+    Only infos of listings may be compared, and of their times only whole seconds: stores give
+    more or less of a time in other answers.
+    """
+    return [info.size, None if info.mtime_ns is None else info.mtime_ns // 10**9]
 
 
-def read_jobs(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, JobState]:
+def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     """The jobs of which ``_staging`` holds anything, by id.
 
     Raises
@@ -176,8 +237,8 @@ def read_jobs(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, JobState]:
     """
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):  # a record has just been removed
-            return _jobs(filesystem, _staged(filesystem, folder))
-    raise _busy(folder)
+            return _jobs(filesystem, _staged(filesystem, table))
+    raise _busy(table)
 
 
 def _jobs(filesystem, staged: Mapping[str, pa_fs.FileInfo]) -> dict[str, JobState]:
@@ -192,6 +253,8 @@ def _jobs(filesystem, staged: Mapping[str, pa_fs.FileInfo]) -> dict[str, JobStat
             state.newest = max(info.mtime, state.newest or info.mtime)
         if rest == STARTED:
             state.started = True
+        elif rest == GIVEN_UP:
+            state.given_up = True
         elif rest == COMMITTED:
             committed[job] = info.path
         elif rest.startswith(f"{PENDING}/"):
@@ -228,17 +291,24 @@ def relative_path(path: str, folder: str) -> str:
     return path.removeprefix(folder.rstrip("/")).lstrip("/")
 
 
-def _staged(filesystem, folder: str) -> dict[str, pa_fs.FileInfo]:
-    """What is in ``_staging``, and ``_SUCCESS``, which every commit writes."""
-    staged = files_below(filesystem, f"{folder}/{STAGING}", allow_not_found=True)
-    return staged | {SUCCESS: filesystem.get_file_info(f"{folder}/{SUCCESS}")}
+def _staged(filesystem, table: str) -> dict[str, pa_fs.FileInfo]:
+    return files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
 
 
-def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set:
-    """Changes with every commit, and with every step that changes what is visible."""
-    return {path for path in staged if path.endswith((f"/{STARTED}", f"/{COMMITTED}"))} | {
-        tuple(signature(staged[SUCCESS]))}
+def _generation(filesystem, table: str) -> bytes | None:
+    # The content: times may be whole seconds, in which much can happen.
+    try:
+        with filesystem.open_input_stream(posixpath.join(table, STAGING, GENERATION)) as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
+    """Those that change what is visible, but not of single files."""
+    return {path for path in staged if path.endswith((f"/{STARTED}", f"/{COMMITTED}"))}
 
 
 def _is_hidden(relative: str) -> bool:
-    return any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part)
+               for part in relative.split("/"))

@@ -1,17 +1,37 @@
 """The commit protocol: the files of a job become visible together, when the job commits, or never.
 
-Markers in ``<folder>/_staging/<job>`` tell our readers what to see; ``secure_bloom/folder.py`` says
-how. A job commits by writing one of them, ``committed``, which is the commit point: what fails
-before is taken back, what fails after is finished by the next job on the folder.
+Markers in ``_staging/<job>`` tell our readers what to see; ``secure_bloom/folder.py`` says how. A
+job commits by writing one of them, ``committed``, which is the commit point: what fails before is
+taken back, what fails after is finished by the next job on the table.
 
 - Where a rename is cheap, tasks write below ``_staging/<job>``, and the commit moves the files to
   their places, then writes ``committed``.
 - Elsewhere, as on S3, tasks write to the final places at once, each after a marker ``pending``.
 
+    start      write started
+    attempt    write pending, look for started, write the file, look for started
+    commit     write committing, move files, look for started and given_up, write committed
+    finish     delete replaced files, write the batch, _SUCCESS and generation, then end
+    roll back  delete files, write generation, then end
+    end        remove started; list pending; delete the files of attempts that lost, then their
+               markers; remove committed
+
+At any moment, whoever dies, and whoever else runs:
+
+1. A file that is not published is hidden: by ``started``, then by its ``pending``, which goes after
+   the file. An attempt whose ``pending`` comes too late to be listed finds ``started`` gone and
+   writes nothing; one that has been listed, and has not written yet, keeps its ``pending``.
+2. ``committed`` goes last, when no replaced file and no ``pending`` of a published one is left.
+3. So if ``committed`` is missing and ``started`` is there, looked for in this order, the job has
+   not committed. If both are missing, another job has ended this one: its files tell how.
+4. Anybody may finish a job that has committed, also several at the same time.
+5. Nobody but the job itself takes it back, unless it was silent for STALE_AFTER, and nothing came
+   for GRACE after another job had written ``given_up``, which the job looks for before it commits.
+
 Other readers, such as Spark's own, see whole files only, and ``_SUCCESS`` is gone while a commit
 runs. A task may run several times, and its attempts write different files; only the one that Spark
 reports is published. An abort may come while tasks still write, or not at all, so nothing relies on
-it, and an attempt that ends after its job stays hidden.
+it.
 """
 
 from __future__ import annotations
@@ -20,22 +40,22 @@ import contextlib
 import json
 import logging
 import posixpath
-import re
-import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.files import UPLOADS, sync_folder, write_file
+from secure_bloom.files import make_folder, write_file
 from secure_bloom.folder import (
     COMMITTED,
+    GIVEN_UP,
     PENDING,
     STAGING,
     STARTED,
     SUCCESS,
     CommitRecord,
+    JobState,
     files_below,
     new_name,
     read_jobs,
@@ -43,13 +63,14 @@ from secure_bloom.folder import (
     signature,
     visible_files,
 )
+from secure_bloom.spark.batches import Batch, is_committed, note_batch
+from secure_bloom.spark.job_folder import COMMITTING, JobFolder
 from secure_bloom.spark.summary import CommitSummary, StagedFile
 from secure_bloom.writer import FilterTotals
 
-STREAMS = "_streams"
 STALE_AFTER = timedelta(hours=24)  # a job writes something in this time, or has ended
+GRACE = timedelta(hours=1)  # from a job's last look at its markers to its commit point, at most
 
-_RENAMING = ("local", "hdfs", "py::fsspec+file")  # filesystems on which a rename is cheap
 _log = logging.getLogger("secure_bloom.spark")
 
 
@@ -57,15 +78,7 @@ class CommitError(SecureBloomError):
     """A job could not make its files visible."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A batch of a streaming query, by the query's id; it is committed once."""
-
-    stream: str
-    id: int
-
-
-class Job:
+class Job(JobFolder):
     """One write job into a folder. It goes to the tasks by pickling, with its id.
 
     Parameters
@@ -81,16 +94,8 @@ class Job:
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: bool,
                  id: str | None = None):
-        self.filesystem = filesystem
-        self.folder = folder.rstrip("/") or "/"
+        super().__init__(filesystem, folder, id)
         self.overwrite = overwrite
-        self.id = id or uuid.uuid4().hex
-        self.in_place = filesystem.type_name not in _RENAMING
-
-    @property
-    def staging(self) -> str:
-        """The folder for the markers of this job, and for files that are not visible yet."""
-        return f"{self.folder}/{STAGING}/{self.id}"
 
     def check_folder(self) -> None:
         """Raise CommitError if the job could not be committed to this folder."""
@@ -106,18 +111,17 @@ class Job:
 
     def visible_files(self) -> list[str]:
         """The data files that readers see, sorted."""
-        return [info.path for info in self._visible().values()]
+        return [info.path for info in self._visible()]
 
     # --- before the commit -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Announce the job, on the driver and before any task; finish what dead jobs have left."""
-        self._write_marker(f"{self.staging}/{STARTED}")
-        self._sync([posixpath.dirname(self.staging), self.folder])
+        self.write_marker(STARTED)
         try:
             self.recover()
         except (OSError, SecureBloomError) as error:
-            _log.warning("%s: what earlier jobs left could not be removed: %s", self.folder, error)
+            _log.warning("%s: what earlier jobs left could not be removed: %s", self.table, error)
 
     def new_file(self, partition: int, directory: str = "") -> str:
         """A path to write a file to, that no other attempt has.
@@ -127,13 +131,19 @@ class Job:
         partition : int
         directory : str
             Where below the folder: ``day=2024-01-01/city=x``.
+
+        Raises
+        ------
+        CommitError
+            If the job has ended.
         """
-        name = posixpath.join(directory, new_name(partition, self.id))
+        name = posixpath.join(self.name, directory, new_name(partition, self.id))
         if self.in_place:
-            self._write_marker(f"{self.staging}/{PENDING}/{name}")
-        path = f"{self._work}/{name}"
-        self._make_folder(posixpath.dirname(path))
-        return path
+            self.write_marker(f"{PENDING}/{name}")
+        make_folder(self.filesystem, posixpath.dirname(f"{self.work}/{name}"))
+        if not self.has(STARTED):  # asked after the marker was written
+            raise self._too_late(name)
+        return f"{self.work}/{name}"
 
     def staged(self, path: str, rows: int, filters: FilterTotals | None = None) -> StagedFile:
         """What the commit needs to know about a file that is complete.
@@ -143,19 +153,18 @@ class Job:
         CommitError
             If the job has ended meanwhile; the file is removed then.
         """
-        info, started = self.filesystem.get_file_info([path, f"{self.staging}/{STARTED}"])
-        if started.type == pa_fs.FileType.NotFound:
-            self._delete_file(path)
-            raise CommitError("the job ended before this task, or this task does not see the "
-                              "folder that the driver sees", file=self.folder)
+        name = relative_path(path, self.work)
+        if not self.has(STARTED):
+            raise self._too_late(name)
+        size = self.filesystem.get_file_info(path).size
         filters = filters or FilterTotals()
-        return StagedFile(relative_path(path, self._work), rows, info.size, filters.encrypted,
-                          filters.plain, filters.bytes)
+        return StagedFile(name, rows, size, filters.encrypted, filters.plain, filters.bytes)
 
     def abort(self) -> None:
-        """Take back what the job has written so far, as far as possible."""
+        """Take back what the job has written so far, as far as possible, unless it has ended."""
         with contextlib.suppress(OSError):
-            self._roll_back([])
+            if not self.has(COMMITTED) and self.has(STARTED):  # in this order
+                self._roll_back()
 
     # --- the commit ------------------------------------------------------------------------------
 
@@ -176,92 +185,108 @@ class Job:
         Raises
         ------
         CommitError, OSError
-            Nothing has changed then, and the files are gone.
+            Nothing has changed then, and the files are gone, unless a note of the error says
+            that this is not known, because the filesystem does not answer.
+        BaseException
+            Such as KeyboardInterrupt. A note says so if the job has committed.
         """
-        success = None
+        tried, success = False, None
         try:
-            if batch is not None and self._is_committed(batch):
+            if batch is not None and is_committed(self, batch):
                 self.abort()
                 return None
+            self.write_marker(COMMITTING)
+            self._check_alive()
             self._check_staged(files)
-            summary = CommitSummary.of(self.id, files)
-            replaced = {path: signature(info) for path, info in self._visible().items()} \
-                if self.overwrite else {}
+            record = self._record(files, batch)
             success = self._remove_success()
-            self._publish([file.path for file in files])
-            record = CommitRecord([file.path for file in files], replaced, asdict(summary),
-                                  batch and batch.stream, batch and batch.id)
+            self._publish(record.files)
+            self._check_alive()
+            tried = True
             self._write_record(record)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._roll_back([file.path for file in files], success)
-            raise
-        try:
-            self.finish(record)
-        except OSError as error:
-            _log.warning("%s: the new files are visible, but cleaning up failed, and is left to "
-                         "the next job. Until then other readers may see replaced files: %s",
-                         self.folder, error)
-        _log.info("%s: committed %s", self.folder, json.dumps(asdict(summary)))
-        return summary
+            if not self._has_committed(record):
+                raise self._given_up()
+        except BaseException as error:
+            if not (tried and self._has_committed_despite(error, record)):
+                with contextlib.suppress(OSError):
+                    if tried:
+                        self.remove_marker(COMMITTED)
+                    self._roll_back(success)
+                raise
+            if not isinstance(error, Exception):
+                self._note_committed(error)
+                raise
+        return self._complete(record)
 
     def finish(self, record: CommitRecord) -> None:
-        """Remove what the commit has made useless, its markers last. May be done several times."""
+        """Remove what the commit has made useless, its markers last."""
         self._delete_replaced(record)
-        kept = [path for path in self._pending()
-                if path not in record.files and not self._delete_file(f"{self.folder}/{path}")]
-        if record.stream is not None:
-            self._write_batch(Batch(record.stream, record.batch))
-        write_file(self.filesystem, f"{self.folder}/{SUCCESS}",
+        if not self.has(COMMITTED):  # another job has finished this one meanwhile
+            return
+        note_batch(self, record)
+        write_file(self.filesystem, posixpath.join(self.folder, SUCCESS),
                    json.dumps(record.summary).encode())
-        self._sync([self.folder])
-        self._delete_file(f"{self.staging}/{STARTED}")
-        self._remove_pending(kept)
-        self._delete_file(f"{self.staging}/{COMMITTED}")
-        if not kept:
-            self._delete_folder(self.staging)
+        self.note_change()
+        self.end(set(record.files))
 
     def recover(self) -> None:
         """Finish jobs that died after their commit point, and take back those that died before."""
-        for id, state in read_jobs(self.filesystem, self.folder).items():
+        selector = pa_fs.FileSelector(posixpath.join(self.table, STAGING), allow_not_found=True)
+        entries = self.filesystem.get_file_info(selector)
+        jobs = read_jobs(self.filesystem, self.table)
+        for id, state in jobs.items():
             if id == self.id:
                 continue
-            other = Job(self.filesystem, self.folder, False, id)
             if state.record is not None:
-                other.finish(state.record)
-            elif state.newest and datetime.now(UTC) - state.newest > STALE_AFTER:
-                files = files_below(self.filesystem, self.folder) if state.started else ()
-                other._roll_back([path for path in files if id in posixpath.basename(path)
-                                  and not path.startswith(f"{STAGING}/")])
-                other._delete_folder(other.staging)
+                folder = posixpath.join(self.table, state.record.folder)
+                Job(self.filesystem, folder, False, id).finish(state.record)
+            elif state.newest is not None:
+                Job(self.filesystem, self.table, False, id)._take_back(state)
+        self._remove_empty([info for info in entries if info.base_name not in jobs])
 
     # --- parts of these --------------------------------------------------------------------------
 
-    @property
-    def _work(self) -> str:
-        """Where tasks write."""
-        return self.folder if self.in_place else self.staging
+    def _visible(self) -> list[pa_fs.FileInfo]:
+        if not self.exists(self.folder):
+            return []
+        return list(visible_files(self.filesystem, self.folder).values())
 
-    def _visible(self) -> dict[str, pa_fs.FileInfo]:
-        if self.filesystem.get_file_info(self.folder).type == pa_fs.FileType.NotFound:
-            return {}
-        return visible_files(self.filesystem, self.folder)
+    def _too_late(self, name: str) -> CommitError:
+        """Remove what an attempt has written, and its marker last."""
+        self.delete_file(f"{self.work}/{name}")
+        if self.in_place:
+            self.remove_marker(f"{PENDING}/{name}")
+        else:
+            self.delete_staging()
+        return CommitError("the job ended before this task, or this task does not see the folder "
+                           "that the driver sees", file=self.folder)
+
+    def _check_alive(self) -> None:
+        if self.has(GIVEN_UP) or not self.has(STARTED):
+            raise self._given_up()
+
+    def _given_up(self) -> CommitError:
+        return CommitError("another job has removed the files of this one, which wrote nothing "
+                           f"for {STALE_AFTER}; write again", file=self.folder)
 
     def _check_staged(self, files: list[StagedFile]) -> None:
-        paths = [f"{self._work}/{file.path}" for file in files]
-        started, *found = self.filesystem.get_file_info([f"{self.staging}/{STARTED}", *paths])
-        if started.type == pa_fs.FileType.NotFound:
-            raise CommitError("another job has removed the files of this one, which wrote nothing "
-                              f"for {STALE_AFTER}; write again", file=self.folder)
+        found = self.filesystem.get_file_info([f"{self.work}/{file.path}" for file in files])
         for file, info in zip(files, found, strict=True):
             if info.type != pa_fs.FileType.File or info.size != file.size:
                 raise CommitError(f"the file was complete with {file.size} bytes and is now "
                                   "missing or changed; write again. Do tasks and driver see the "
                                   "same folder?", file=info.path)
 
+    def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
+        replaced = {relative_path(info.path, self.table): signature(info)
+                    for info in self._visible()} if self.overwrite else {}
+        return CommitRecord([file.path for file in files], replaced,
+                            asdict(CommitSummary.of(self.id, files)),
+                            batch and batch.stream, batch and batch.id, self.name)
+
     def _remove_success(self) -> bytes | None:
         """While it is there, the folder is complete for readers that do not know our markers."""
-        path = f"{self.folder}/{SUCCESS}"
+        path = posixpath.join(self.folder, SUCCESS)
         try:
             with self.filesystem.open_input_stream(path) as stream:
                 content = stream.read()
@@ -270,107 +295,96 @@ class Job:
             return None
         return content
 
-    def _publish(self, paths: list[str]) -> None:
+    def _publish(self, names: list[str]) -> None:
         if self.in_place:
             return
-        folders = {posixpath.dirname(f"{self.folder}/{path}") for path in paths}
+        folders = set()
+        for name in names:
+            while name:  # up to the table, which is ""
+                name = posixpath.dirname(name)
+                folders.add(self.path(name).rstrip("/") or "/")
         for folder in folders:
-            self._make_folder(folder)
-        for path in paths:
-            self.filesystem.move(f"{self.staging}/{path}", f"{self.folder}/{path}")
-        self._sync({self.folder, *folders, *map(posixpath.dirname, folders)})
+            make_folder(self.filesystem, folder)
+        for name in names:
+            self.filesystem.move(f"{self.staging}/{name}", self.path(name))
+        self.sync(folders)
 
     def _write_record(self, record: CommitRecord) -> None:
-        path = f"{self.staging}/{COMMITTED}"
-        try:
-            write_file(self.filesystem, path, record.to_bytes())
-        except OSError:  # perhaps only the answer was lost
-            if self.filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
-                raise
+        write_file(self.filesystem, f"{self.staging}/{COMMITTED}", record.to_bytes())
 
-    def _roll_back(self, files: list[str], success: bytes | None = None) -> None:
-        """Remove the job, unless it has committed. Markers go last, and only with their files:
-        an attempt that still runs may write its file later.
-        """
-        if self._exists(f"{self.staging}/{COMMITTED}"):
-            return
-        pending = self._pending()
-        gone = {path for path in {*files, *pending} if self._delete_file(f"{self.folder}/{path}")}
-        if success is not None:
-            write_file(self.filesystem, f"{self.folder}/{SUCCESS}", success)
-        kept = [path for path in pending if path not in gone]
-        self._delete_file(f"{self.staging}/{STARTED}")
-        self._remove_pending(kept)
-        if not kept:
-            self._delete_folder(self.staging)
+    def _has_committed(self, record: CommitRecord) -> bool:
+        """After the attempt to write the record, of which perhaps only the answer was lost."""
+        committed = self.has(COMMITTED)
+        if self.has(STARTED):  # in this order: who finishes a job removes committed last
+            return committed
+        found = self.filesystem.get_file_info([self.path(name) for name in record.files])
+        return all(info.type == pa_fs.FileType.File for info in found)
+
+    def _has_committed_despite(self, error: BaseException, record: CommitRecord) -> bool:
+        try:
+            return self._has_committed(record)
+        except OSError as unknown:
+            self._note(error, "it is not known whether the job has committed: look at the rows "
+                              "before you write again")
+            raise error from unknown
+
+    def _complete(self, record: CommitRecord) -> CommitSummary:
+        try:
+            self.finish(record)
+        except Exception as error:
+            _log.warning("%s: the new files are visible, but cleaning up failed, and is left to "
+                         "the next job. Until then other readers may see replaced files: %s",
+                         self.folder, error)
+        except BaseException as error:
+            self._note_committed(error)
+            raise
+        _log.info("%s: committed %s", self.folder, json.dumps(record.summary))
+        return CommitSummary(**record.summary)
+
+    def _note_committed(self, error: BaseException) -> None:
+        self._note(error, "the job has committed all the same, and its rows are visible: do not "
+                          "write them again. The next job cleans up")
+
+    def _note(self, error: BaseException, text: str) -> None:
+        _log.warning("%s: %s", self.folder, text)
+        error.add_note(f"{self.folder}: {text}.")
 
     def _delete_replaced(self, record: CommitRecord) -> None:
-        paths = {f"{self.folder}/{path}": which for path, which in record.replaced.items()}
-        for info in self.filesystem.get_file_info(list(paths)):
-            if info.type == pa_fs.FileType.File and signature(info) == paths[info.path]:
-                self._delete_file(info.path)
+        if record.replaced:
+            found = files_below(self.filesystem, self.folder, allow_not_found=True)
+            names = {relative_path(info.path, self.table): info for info in found.values()}
+            self.delete_files(name for name, info in names.items() if record.replaces(name, info))
 
-    def _pending(self) -> list[str]:
-        return list(files_below(self.filesystem, f"{self.staging}/{PENDING}",
-                                allow_not_found=True))
+    def _roll_back(self, success: bytes | None = None) -> None:
+        """Remove the job, which has not committed. Files go before the markers that hide them."""
+        files = self.pending()
+        if self.has(COMMITTING):
+            files.update(self.own_files())
+        gone = self.delete_files(files)
+        path = posixpath.join(self.folder, SUCCESS)
+        if success is not None and not self.exists(path):
+            write_file(self.filesystem, path, success)
+        if gone:
+            self.note_change()
+        self.end(gone)
 
-    def _remove_pending(self, kept: list[str]) -> None:
-        """All but these. A failure is an error: files whose marker stays would become hidden."""
-        if not kept:  # at once, which is cheap on an object store
-            with contextlib.suppress(FileNotFoundError):
-                self.filesystem.delete_dir(f"{self.staging}/{PENDING}")
-            return
-        for path in set(self._pending()) - set(kept):
-            self._delete_file(f"{self.staging}/{PENDING}/{path}")
+    def _remove_empty(self, entries: list[pa_fs.FileInfo]) -> None:
+        """Folders of attempts that came too late, and temporary files."""
+        for info in entries:
+            if info.mtime is not None and datetime.now(UTC) - info.mtime <= STALE_AFTER:
+                continue
+            if info.type == pa_fs.FileType.Directory:
+                Job(self.filesystem, self.table, False, info.base_name).delete_staging()
+            elif info.base_name.startswith("."):
+                self.delete_file(info.path)
 
-    # --- streams ---------------------------------------------------------------------------------
-
-    def _batches(self, stream: str) -> list[int]:
-        names = files_below(self.filesystem, f"{self.folder}/{STREAMS}/{stream}",
-                            allow_not_found=True)
-        return [int(name) for name in names if re.fullmatch(r"\d+", name)]
-
-    def _is_committed(self, batch: Batch) -> bool:
-        # In this order: who removes a commit record has written the file for its batch before.
-        records = [state.record for state in read_jobs(self.filesystem, self.folder).values()]
-        done = [record.batch for record in records if record and record.stream == batch.stream]
-        return max(done + self._batches(batch.stream), default=-1) >= batch.id
-
-    def _write_batch(self, batch: Batch) -> None:
-        # One file for each batch, of which the highest counts: writing an old one changes nothing.
-        folder = f"{self.folder}/{STREAMS}/{batch.stream}"
-        self._write_marker(f"{folder}/{batch.id}")
-        for number in self._batches(batch.stream):
-            if number < batch.id:
-                self._delete_file(f"{folder}/{number}")
-
-    # --- files -----------------------------------------------------------------------------------
-
-    def _exists(self, path: str) -> bool:
-        return self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound
-
-    def _make_folder(self, path: str) -> None:
-        if self.filesystem.type_name not in UPLOADS:  # these have none
-            self.filesystem.create_dir(path, recursive=True)
-
-    def _write_marker(self, path: str) -> None:
-        self._make_folder(posixpath.dirname(path))
-        write_file(self.filesystem, path, b"")
-
-    def _delete_file(self, path: str) -> bool:
-        """Whether it was there."""
-        try:
-            self.filesystem.delete_file(path)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _delete_folder(self, path: str) -> None:
-        # A late attempt may write into it at this moment: what is left is removed by a later job.
-        with contextlib.suppress(OSError):
-            self.filesystem.delete_dir(path)
-
-    def _sync(self, folders) -> None:
-        if self.filesystem.type_name == "local":
-            for folder in folders:
-                sync_folder(folder)
+    def _take_back(self, state: JobState) -> None:
+        """Roll back a job that is dead, in two steps: it may be about to commit at this moment."""
+        silent = datetime.now(UTC) - state.newest
+        if self.has(STARTED):
+            if not state.given_up and silent > STALE_AFTER:
+                self.write_marker(GIVEN_UP)
+            elif state.given_up and silent > GRACE and not self.has(COMMITTED):
+                self._roll_back()
+        elif silent > STALE_AFTER and not self.has(COMMITTED):  # attempts that came late
+            self.end(wait=False)

@@ -10,7 +10,7 @@ import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
 from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
-from secure_bloom.folder import data_files
+from secure_bloom.folder import visible_files
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.kms import kms_client, kms_uri
@@ -75,18 +75,16 @@ class Folder:
             raise FileNotFoundError(f"there is no folder {self.path}")
         if info.type == pa_fs.FileType.File:
             return Listing((DataFile(self.path, info.size),))
-        sizes = {info.path: info.size for info in self.filesystem.get_file_info(
-            pa_fs.FileSelector(self.path, recursive=True))}
         files, names = [], None
-        for path in data_files(self.filesystem, self.path):
-            values = partition_values(path.removeprefix(self.path))
+        for relative, info in visible_files(self.filesystem, self.path).items():
+            values = partition_values(relative)
             if names is None:
                 names = tuple(values)
             if tuple(values) != names:
                 raise UnsupportedError(
                     f"its path has the partition columns {_names(values)}, that of other files "
-                    f"{_names(names)}; read folders one by one", file=path)
-            files.append(DataFile(path, sizes.get(path, 0), tuple(values.values())))
+                    f"{_names(names)}; read folders one by one", file=info.path)
+            files.append(DataFile(info.path, info.size, tuple(values.values())))
         return Listing(tuple(files), names or ())
 
     def keys(self) -> CachedKms | None:

@@ -15,7 +15,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from secure_bloom.spark.commit import Batch, CommitError, Job
+from secure_bloom.spark.batches import Batch
+from secure_bloom.spark.commit import CommitError, Job
 from secure_bloom.spark.writer import SecureParquetWriter, TaskCommit
 
 _QUERY_ID = "sql.streaming.queryId"

@@ -133,6 +133,9 @@ def _partition_by(options: Mapping[str, str], columns: Columns,
                           "stand in the names of folders: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)
     for name in partition_by:
+        if name.startswith("."):
+            raise OptionError(f"column {name}: all readers take folders whose names begin with a "
+                              "dot for hidden ones; rename the column", option=PARTITION_BY)
         if name in keys:
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
                               "would stand in the names of folders: partition by another column",

@@ -12,8 +12,9 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.folder import relative_path
+from secure_bloom.spark.batches import Batch
 from secure_bloom.spark.columns import Path
-from secure_bloom.spark.commit import Batch, Job
+from secure_bloom.spark.commit import Job
 from secure_bloom.spark.encryption_options import keys_by_column
 from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls

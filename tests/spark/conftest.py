@@ -1,11 +1,13 @@
 import os
 import sys
+import uuid
 
 import pytest
 
 from secure_bloom.keys import Keyring
 from tests.spark.helpers import QUICK_JVM
 from tests.spark.s3 import S3Server
+from tests.spark.stores import coarse_store, local_store, s3_store
 
 
 @pytest.fixture(scope="session")
@@ -47,3 +49,17 @@ def s3():
     server = S3Server()
     yield server
     server.stop()
+
+
+@pytest.fixture(params=["local", "coarse", "s3"])
+def store(request, tmp_path, monkeypatch):
+    if request.param == "local":
+        return local_store(tmp_path, monkeypatch)
+    if request.param == "coarse":
+        return coarse_store(tmp_path)
+    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    return local_store(tmp_path, monkeypatch)

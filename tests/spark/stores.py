@@ -2,11 +2,14 @@
 
 import ctypes
 import os
+import threading
+from datetime import timedelta
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.files import write_file
 from secure_bloom.folder import data_files
+from secure_bloom.spark import commit
 from secure_bloom.spark.commit import Job
 from tests.spark.s3 import BUCKET
 
@@ -30,25 +33,43 @@ class Faults:
     error : type
         OSError for one failure, Died for the end.
     watch : callable, optional
-        Called before each operation.
+        Called before each operation, and before an answer is lost.
+    lasting : bool
+        Whether all operations fail from there on, as they do for Died.
     """
 
-    def __init__(self, at=None, after=False, error=OSError, watch=None):
+    def __init__(self, at=None, after=False, error=OSError, watch=None, lasting=False):
         self.at, self.after, self.error, self.watch = at, after, error, watch
+        self.lasting = lasting or error is Died
         self.count = 0
+        self._watcher = None
+        self._lock = threading.Lock()
 
     def call(self, operation, *args, **kwargs):
-        if self.error is Died and self.at is not None and self.count >= self.at:
-            raise Died
-        if self.watch is not None:
-            self.watch()
-        self.count += 1
-        if self.count == self.at and not self.after:
+        if self._watcher == threading.get_ident():  # where functions of ``os`` are everybody's
+            return operation(*args, **kwargs)
+        with self._lock:
+            if self.lasting and self.at is not None and self.count >= self.at:
+                raise self.error(5, "the disk is gone")
+            self._watch()
+            self.count += 1
+            fails = self.count == self.at
+        if fails and not self.after:
             raise self.error(5, "the disk is gone")
         result = operation(*args, **kwargs)
-        if self.count == self.at:
+        if fails:
+            with self._lock:
+                self._watch()
             raise self.error(5, "the disk is gone")
         return result
+
+    def _watch(self):
+        if self.watch is not None:
+            self._watcher = threading.get_ident()
+            try:
+                self.watch()
+            finally:
+                self._watcher = None
 
     def filesystem(self, cls):
         """A subclass whose operations pass through here."""
@@ -59,6 +80,23 @@ class Faults:
             return _Stream(cls.open_output_stream(self_, path), self)
         return type(cls.__name__, (cls,), {name: wrap(name) for name in _OPERATIONS}
                     | {"open_output_stream": open_output_stream})
+
+
+class Acts(Faults):
+    """Something is done when so many operations were begun, and more before the next ones.
+
+    ``done`` says whether the first of these was.
+    """
+
+    def __init__(self, count, *acts, **faults):
+        super().__init__(**faults, watch=self._act)
+        self._acts = {count + number: act for number, act in enumerate(acts)}
+        self.done = False
+
+    def _act(self):
+        if self.count in self._acts:
+            self.done = True
+            self._acts.pop(self.count)()
 
 
 class _Stream:
@@ -88,8 +126,9 @@ class Store:
     def below(self, name):
         return Store(self._make, f"{self.folder}/{name}")
 
-    def with_faults(self, faults):
-        return self._make(faults)
+    def with_faults(self, faults, patch=None):
+        """Faults in functions of ``os`` last as long as the patch, or the test."""
+        return self._make(faults, patch)
 
     def job(self, overwrite=False):
         job = Job(self.filesystem, self.folder, overwrite)
@@ -113,8 +152,10 @@ class Store:
 
     def all_values(self):
         """What readers see that do not know ``_staging``."""
+        def hidden(part):
+            return part[0] == "." or (part[0] == "_" and "=" not in part)
         return sorted(self._value(f"{self.folder}/{name}") for name in self.names()
-                      if name.split("/")[0][0] not in "._")
+                      if not any(map(hidden, name.split("/"))))
 
     def names(self):
         """All files below the folder."""
@@ -124,7 +165,9 @@ class Store:
                       if info.type == pa_fs.FileType.File)
 
     def staged(self):
-        return [name for name in self.names() if name.startswith("_staging/")]
+        """What jobs have left there; one file always stays."""
+        return [name for name in self.names()
+                if name.startswith("_staging/") and name != "_staging/generation"]
 
     def has_success(self):
         return "_SUCCESS" in self.names()
@@ -134,20 +177,104 @@ class Store:
             return int(stream.read())
 
 
+def everything_is_stale(monkeypatch):
+    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+    monkeypatch.setattr(commit, "GRACE", timedelta(days=-1))
+
+
+def later_jobs(store, monkeypatch):
+    """They give dead jobs up, take them back, and wait once for files that were not there."""
+    with monkeypatch.context() as patch:
+        everything_is_stale(patch)
+        for _ in range(3):
+            if store.staged():
+                store.job().abort()
+
+
 def local_store(folder, monkeypatch):
     """Files are written with the functions of ``os``, so these have to fail too."""
-    def make(faults=None):
+    def make(faults=None, patch=None):
         if faults is None:
             return pa_fs.LocalFileSystem()
         for name in ("fsync", "replace"):
             original = getattr(os, name)
-            monkeypatch.setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
+            (patch or monkeypatch).setattr(os, name, lambda *a, _o=original: faults.call(_o, *a))
         return faults.filesystem(pa_fs.LocalFileSystem)()
     return Store(make, str(folder))
 
 
 def s3_store(server, folder):
-    def make(faults=None):
+    def make(faults=None, patch=None):
         cls = pa_fs.S3FileSystem if faults is None else faults.filesystem(pa_fs.S3FileSystem)
         return server.filesystem_of(cls)
     return Store(make, f"{BUCKET}/{folder}")
+
+
+def coarse_store(folder):
+    """Like S3, but times have more digits in a listing than in other answers, as on MinIO."""
+    def make(faults=None, patch=None):
+        cls = pa_fs.PyFileSystem if faults is None else faults.filesystem(pa_fs.PyFileSystem)
+        return cls(_Coarse())
+    return Store(make, str(folder))
+
+
+class _Coarse(pa_fs.FileSystemHandler):
+    """A local filesystem that does not say so."""
+
+    def __init__(self):
+        self._local = pa_fs.LocalFileSystem()
+
+    def __eq__(self, other):
+        return isinstance(other, _Coarse)
+
+    def get_type_name(self):
+        return "coarse"
+
+    def get_file_info(self, paths):
+        return [_with_time(info, 10**9) for info in self._local.get_file_info(paths)]
+
+    def get_file_info_selector(self, selector):
+        return [_with_time(info, 10**6) for info in self._local.get_file_info(selector)]
+
+    def normalize_path(self, path):
+        return path
+
+    def create_dir(self, path, recursive):
+        self._local.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path):
+        self._local.delete_dir(path)
+
+    def delete_dir_contents(self, path, missing_dir_ok=False):
+        raise NotImplementedError
+
+    def delete_root_dir_contents(self):
+        raise NotImplementedError
+
+    def delete_file(self, path):
+        self._local.delete_file(path)
+
+    def move(self, src, dest):
+        self._local.move(src, dest)
+
+    def copy_file(self, src, dest):
+        raise NotImplementedError
+
+    def open_input_stream(self, path):
+        return self._local.open_input_stream(path)
+
+    def open_input_file(self, path):
+        return self._local.open_input_file(path)
+
+    def open_output_stream(self, path, metadata):
+        return self._local.open_output_stream(path)
+
+    def open_append_stream(self, path, metadata):
+        raise NotImplementedError
+
+
+def _with_time(info, unit):
+    if info.type != pa_fs.FileType.File:
+        return info
+    return pa_fs.FileInfo(info.path, info.type, size=info.size,
+                          mtime_ns=info.mtime_ns // unit * unit)

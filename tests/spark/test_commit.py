@@ -1,40 +1,24 @@
-"""The commit protocol, without Spark, on a local filesystem and on S3."""
+"""The commit protocol, without Spark: a local filesystem, S3, a store with coarse times."""
 
 import contextlib
 import gc
 import logging
 import os
 import pickle
-import uuid
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 
+from secure_bloom import files, read_table
 from secure_bloom.errors import FormatError
 from secure_bloom.files import write_file
 from secure_bloom.folder import CommitRecord, data_files
-from secure_bloom.spark import commit, last_commit
-from secure_bloom.spark.commit import Batch, CommitError, Job
+from secure_bloom.spark import job_folder, last_commit
+from secure_bloom.spark.batches import Batch
+from secure_bloom.spark.commit import CommitError, Job
 from secure_bloom.writer import FilterTotals, ParquetWriter
-from tests.spark.stores import Died, Faults, local_store, s3_store
-
-
-@pytest.fixture(params=["local", "s3"])
-def store(request, tmp_path, monkeypatch):
-    if request.param == "local":
-        return local_store(tmp_path, monkeypatch)
-    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
-
-
-@pytest.fixture
-def local(tmp_path, monkeypatch):
-    return local_store(tmp_path, monkeypatch)
-
-
-def everything_is_stale(monkeypatch):
-    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+from tests.spark.stores import Died, Faults, everything_is_stale, later_jobs
 
 
 def test_nothing_is_visible_before_the_commit(store):
@@ -57,6 +41,13 @@ def test_append_keeps_and_overwrite_replaces(store):
     assert store.values() == store.all_values() == [4]
 
 
+def test_files_of_other_programs_are_replaced(store):
+    write_file(store.filesystem, f"{store.folder}/people.parquet", b"1")
+    store.write(2, overwrite=True)
+    assert store.values() == store.all_values() == [2]
+    assert store.staged() == []
+
+
 def test_hive_folders(store):
     store.write(1, directory="day=2024-01-01/city=x")
     store.write(2, directory="_day=2")
@@ -76,35 +67,42 @@ def test_attempts_that_lost_are_not_published(store):
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-@pytest.mark.parametrize("known", [False, True])
-def test_a_task_that_ends_after_its_job_stays_hidden(store, monkeypatch, end, known):
+def test_a_task_that_ends_after_its_job_stays_hidden(store, monkeypatch, end):
     store.write(1)
     job = store.job()
     winner = store.stage(job, 2)
-    early = job.new_file(0)  # opened before the end, or only after it
+    path = job.new_file(0)
     if end == "commit":
         job.commit([winner])
     else:
         job.abort()
-    path = early if known else job.new_file(0)
     with contextlib.suppress(FileNotFoundError):  # its folder has been removed
         write_file(store.filesystem, path, b"9")
     expected = [1, 2] if end == "commit" else [1]
     assert store.values() == expected
-    everything_is_stale(monkeypatch)
-    store.job().abort()  # the task may have died before it could remove the file
+    later_jobs(store, monkeypatch)  # the task may have died before it could remove the file
     assert store.values() == store.all_values() == expected
+    assert store.staged() == []
+
+
+def test_a_task_that_begins_after_its_job_fails(store):
+    job = store.job()
+    job.commit([])
+    with pytest.raises(CommitError, match="the job ended before this task"):
+        job.new_file(0)
     assert store.staged() == []
 
 
 def test_a_task_that_ends_after_its_job_removes_its_file_and_fails(store):
     job = store.job()
-    job.commit([])
     path = job.new_file(0)
-    write_file(store.filesystem, path, b"9")
+    job.commit([])
+    with contextlib.suppress(FileNotFoundError):
+        write_file(store.filesystem, path, b"9")
     with pytest.raises(CommitError, match="the job ended before this task"):
         job.staged(path, 1)
     assert store.all_values() == []
+    assert store.staged() == []
 
 
 def test_a_job_goes_to_the_tasks_with_its_id(store):
@@ -150,6 +148,7 @@ def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, m
     assert store.values() == [3]
     with monkeypatch.context() as patch:
         everything_is_stale(patch)
+        running.recover()  # gives up
         running.recover()
     running.commit([late])
     assert store.values() == store.all_values() == [2, 3]
@@ -177,6 +176,30 @@ def test_a_new_folder(local, tmp_path):
     assert not (tmp_path / "a").exists()
     folder.write(1, overwrite=True)
     assert folder.values() == [1]
+
+
+def test_every_new_folder_lasts(local, tmp_path, monkeypatch):
+    synced = []
+    for module in (files, job_folder):
+        monkeypatch.setattr(module, "sync_folder", synced.append)
+    table = local.below("a/t")
+    job = table.job()
+    assert {str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/t", f"{tmp_path}/a/t/_staging",
+            job.staging} <= set(synced)
+    file = table.stage(job, 1, directory="x=1/y=2/z=3")
+    synced.clear()
+    job.commit([file])
+    assert {table.folder, *(f"{table.folder}/{name}" for name in
+                            ("x=1", "x=1/y=2", "x=1/y=2/z=3"))} <= set(synced)
+
+
+def test_a_slash_at_the_end_of_a_path(store):
+    job = store.job()
+    store.write(1, directory="x=1")
+    store.stage(job, 2)
+    assert data_files(store.filesystem, f"{store.folder}/") == data_files(
+        store.filesystem, store.folder)
+    assert store.below("x=1/").values() == store.values() == [1]
 
 
 # --- the summary ---------------------------------------------------------------------------------
@@ -296,10 +319,8 @@ def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, ov
         elif error is OSError:
             assert seen == folder.all_values() == old
             assert folder.staged() == []
-        with monkeypatch.context() as patch:
-            everything_is_stale(patch)
-            folder.write(7)  # the next job
-            folder.job().abort()  # an attempt whose file was not there is waited for once
+        folder.write(7)  # the next job
+        later_jobs(folder, monkeypatch)
         assert folder.values() == folder.all_values() == [*seen, 7]
         assert folder.staged() == []
         assert folder.has_success()
@@ -379,10 +400,8 @@ def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, 
             monkeypatch.undo()
         commit_batch(folder, 1, 2)
         assert folder.values() == [1, 2]
-        with monkeypatch.context() as patch:
-            everything_is_stale(patch)
-            assert commit_batch(folder, 1, 2) is None
-            folder.job().abort()
+        assert commit_batch(folder, 1, 2) is None
+        later_jobs(folder, monkeypatch)
         assert folder.values() == folder.all_values() == [1, 2]
         assert folder.staged() == []
         if done:
@@ -413,3 +432,5 @@ def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
         assert not exists()
     assert exists()
     assert writer.filter_totals.plain == 1
+    folder = path.removesuffix("a.parquet")  # with a slash at its end
+    assert read_table(folder, filesystem=filesystem).equals(table)

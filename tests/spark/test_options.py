@@ -253,6 +253,12 @@ def test_names_that_spark_has_for_them():
     assert options.writer["data_page_size"] == 100
 
 
+def test_a_partition_column_whose_folders_would_be_hidden():
+    columns = pa.schema([("id", pa.int64()), (".day", pa.string())])
+    with pytest.raises(OptionError, match=r"column \.day: all readers take folders"):
+        parse_write_options({"path": "/t", "plaintext": "true", "partition_by": ".day"}, columns)
+
+
 def test_partition_by():
     assert plain(partition_by=" flag , ssn ").partition_by == ("flag", "SSN")
     assert plain(TWINS, partition_by="A").partition_by == ("A",)

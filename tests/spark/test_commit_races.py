@@ -1,0 +1,512 @@
+"""The commit protocol while others are at work: a second job, late attempts, readers."""
+
+import contextlib
+from datetime import timedelta
+
+import pyarrow.fs as pa_fs
+import pytest
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.files import write_file
+from secure_bloom.folder import data_files
+from secure_bloom.spark import commit, last_commit
+from secure_bloom.spark.batches import Batch
+from secure_bloom.spark.commit import CommitError, Job
+from tests.spark.stores import Acts, Faults, later_jobs
+
+
+class Scene:
+    """A folder with 1 and 2, and a job that is to append 3 and 4, or to replace by them."""
+
+    def __init__(self, store, overwrite=True):
+        self.store = store
+        store.write(1, 2, directory="d=1")
+        self.old = [1, 2]
+        self.new = [3, 4] if overwrite else [1, 2, 3, 4]
+        self.job = store.job(overwrite)
+        self.files = [store.stage(self.job, 3, directory="d=2"), store.stage(self.job, 4, 1)]
+        store.stage(self.job, 5, 1)  # an attempt that lost
+
+    def commit(self, monkeypatch, faults, batch=None):
+        """The error, or None."""
+        with monkeypatch.context() as patch:
+            filesystem = self.store.with_faults(faults, patch)
+            self.job.filesystem = filesystem
+            try:
+                self.job.commit(self.files, batch)
+            except (OSError, CommitError, KeyboardInterrupt) as error:
+                return error
+            finally:
+                self.job.filesystem = self.store.filesystem
+        return None
+
+
+def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, prepare=None):
+    """For each step of a commit: the scene, in which ``act`` was called before the step, or after
+    it and before its answer was lost; the error; and the number of the step.
+    """
+    for at in range(1, 200):
+        scene = Scene(store.below(f"{at}"), overwrite)
+        if prepare is not None:
+            prepare(scene)
+        faults = Acts(at - (not after), lambda scene=scene: act(scene),
+                      at=at if fails else None, after=after)
+        error = scene.commit(monkeypatch, faults)
+        if not faults.done:
+            assert at > 10
+            return
+        yield scene, error
+    pytest.fail("the commit never ended")
+
+
+def few_on_s3(store, wanted):
+    if "bucket" in store.folder and not wanted:
+        pytest.skip("the other combinations take long, and go the same ways")
+
+
+# --- a second job --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, after):
+    few_on_s3(store, overwrite and fails and after)
+    outcomes = set()
+
+    def another(scene):
+        before = scene.store.values()
+        scene.store.write(7)
+        seen = scene.store.values()
+        assert before in (scene.old, scene.new)
+        assert seen in ([*scene.old, 7], [*scene.new, 7])
+
+    for scene, error in sweep(store, monkeypatch, another, after=after, fails=fails,
+                              overwrite=overwrite):
+        seen = scene.store.values()
+        outcomes.add((error is None, tuple(seen)))
+        if error is not None:
+            assert seen == [1, 2, 7]
+        else:  # the other job may have committed before the replaced files were listed
+            assert seen == [*scene.new, 7] or (overwrite and seen == [3, 4])
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == seen
+        assert scene.store.staged() == []
+    assert {done for done, _ in outcomes} == ({True, False} if fails else {True})
+
+
+def test_another_job_between_two_steps_of_a_roll_back(store, monkeypatch):
+    few_on_s3(store, False)
+
+    def the_record_cannot_be_written(scene):
+        scene.job._write_record = the_disk_is_full
+
+    def the_disk_is_full(record):
+        raise OSError("no space left on device")
+
+    for scene, error in sweep(store, monkeypatch, lambda scene: scene.store.write(7),
+                              prepare=the_record_cannot_be_written):
+        assert isinstance(error, OSError)
+        assert scene.store.values() == scene.store.all_values() == [1, 2, 7]
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.staged() == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fails):
+    few_on_s3(store, False)
+    for at in range(1, 200):
+        scene = Scene(store.below(f"{at}"), overwrite=False)
+        faults = Acts(at, lambda store=scene.store: store.write(7),
+                      at=at if fails else None, after=True)
+        scene.commit(monkeypatch, faults, Batch("query", 5))
+        if not faults.done:
+            return
+        again = scene.store.job()
+        again.commit([scene.store.stage(again, 3), scene.store.stage(again, 4)],
+                     Batch("query", 5))
+        assert scene.store.values() == [1, 2, 3, 4, 7]
+    pytest.fail("the commit never ended")
+
+
+@pytest.mark.parametrize("act", ["finish", "overwrite"])
+def test_a_job_is_finished_between_two_steps_of_another_that_finishes_it(store, monkeypatch, act):
+    few_on_s3(store, False)
+    for at in range(200):
+        scene = Scene(store.below(f"{at}"))
+        records = []
+        scene.job.finish = records.append
+        scene.commit(monkeypatch, Faults())
+        faults = Acts(at, lambda scene=scene, records=records: (
+            Job.finish(scene.job, *records) if act == "finish"
+            else scene.store.write(8, overwrite=True)))
+        seen = start_with(scene.store, monkeypatch, faults)
+        assert not [values for values in seen if values not in (scene.new, [8])]
+        if not faults.done:
+            return
+        expected = scene.new if act == "finish" else [8]
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == expected
+        assert scene.store.staged() == []
+        assert scene.store.has_success()
+    pytest.fail("the other job never started")
+
+
+def start_with(store, monkeypatch, faults):
+    """A job starts on this filesystem; what readers see before each of its steps."""
+    seen, act = [], faults.watch
+    faults.watch = lambda: (act(), seen.append(store.values()))
+    job = Job(store.filesystem, store.folder, False)
+    with monkeypatch.context() as patch:
+        job.filesystem = store.with_faults(faults, patch)
+        job.start()
+    job.filesystem = store.filesystem
+    job.abort()
+    return seen
+
+
+def test_what_another_job_has_finished_is_left_alone(store):
+    scene = Scene(store)
+    records = []
+    scene.job.finish = records.append
+    scene.job.commit(scene.files)
+    last = store.write(7)
+    Job.finish(scene.job, *records)
+    assert last_commit(store.folder, store.filesystem).job == last.id
+    assert store.values() == store.all_values() == [3, 4, 7]
+    assert store.staged() == []
+
+
+# --- jobs that were silent -----------------------------------------------------------------------
+
+def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
+    few_on_s3(store, False)
+    outcomes = set()
+
+    def give_up(scene):
+        with monkeypatch.context() as patch:
+            patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+            scene.store.job().abort()
+            scene.store.job().abort()
+
+    for scene, error in sweep(store, monkeypatch, give_up):
+        seen = scene.store.values()
+        outcomes.add((error is None, tuple(seen)))
+        assert seen == (scene.old if error else scene.new)
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == seen
+        assert scene.store.staged() == []
+    assert outcomes == {(False, (1, 2)), (True, (3, 4))}
+
+
+def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
+    # It slept for hours there. What it has committed before stays, and later it cannot commit.
+    few_on_s3(store, False)
+    for scene, error in sweep(store, monkeypatch,
+                              lambda scene: later_jobs(scene.store, monkeypatch)):
+        seen = scene.store.values()
+        assert seen == (scene.old if error else scene.new)
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == seen
+        assert scene.store.staged() == []
+
+
+def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(store, monkeypatch):
+    few_on_s3(store, False)
+    monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+    outcomes = set()
+    for at in range(200):
+        scene = Scene(store.below(f"{at}"))
+        errors = []
+        faults = Acts(at, lambda scene=scene, errors=errors: errors.append(
+            scene.commit(monkeypatch, Faults())))
+        seen = start_with(scene.store, monkeypatch, faults)
+        if not faults.done:
+            assert True in outcomes
+            return
+        expected = scene.old if errors[0] else scene.new
+        outcomes.add(errors[0] is None)
+        assert seen[-1] == expected
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == expected
+        assert scene.store.staged() == []
+    pytest.fail("the other job never started")
+
+
+def test_a_job_that_slept_before_its_commit_point(store, monkeypatch):
+    scene = Scene(store)
+    write_record = scene.job._write_record
+
+    def sleep(record):
+        later_jobs(store, monkeypatch)
+        assert store.values() == store.all_values() == [1, 2]
+        write_record(record)
+
+    scene.job._write_record = sleep
+    with pytest.raises((OSError, CommitError)):
+        scene.job.commit(scene.files)
+    assert store.values() == store.all_values() == [1, 2]
+    assert store.staged() == []
+
+
+def test_a_job_that_was_given_up_cannot_commit_and_leaves_nothing(store, monkeypatch):
+    scene = Scene(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+        store.job().abort()
+    with pytest.raises(CommitError, match="another job has removed the files"):
+        scene.job.commit(scene.files)
+    assert store.values() == store.all_values() == [1, 2]
+    assert store.staged() == []
+
+
+def test_a_commit_is_a_sign_of_life(store, monkeypatch):
+    """A job that was silent for long begins to commit, then another one looks what is dead."""
+    scene = Scene(store)
+    take_back, publish = Job._take_back, scene.job._publish
+
+    def a_day_later(job, state):
+        if not job.has("committing"):
+            state.newest -= timedelta(hours=25)
+        take_back(job, state)
+
+    def publish_slowly(names):
+        store.job().abort()
+        publish(names)
+
+    monkeypatch.setattr(Job, "_take_back", a_day_later)
+    scene.job._publish = publish_slowly
+    scene.job.commit(scene.files)
+    assert store.values() == [3, 4]
+
+
+# --- attempts that come late ---------------------------------------------------------------------
+
+@pytest.mark.parametrize("end", ["commit", "roll back"])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_late_attempt_between_two_steps(store, monkeypatch, end, slow):
+    few_on_s3(store, end == "commit" and slow)
+    late, began = {}, []
+
+    def prepare(scene):
+        late.clear()
+        if end == "roll back":
+            scene.job._write_record = the_disk_is_full
+
+    def the_disk_is_full(record):
+        raise OSError("no space left on device")
+
+    def attempt(scene):
+        """Its process is killed when the file is complete, so it never looks at the job again."""
+        store = scene.store
+        with contextlib.suppress(CommitError):
+            late["path"] = Job(store.filesystem, store.folder, False, scene.job.id).new_file(7)
+            began.append(late["path"])
+            if not slow:
+                upload(store)
+
+    def upload(store):
+        with contextlib.suppress(KeyError, FileNotFoundError):  # its folder has been removed
+            write_file(store.filesystem, late.pop("path"), b"9")
+
+    for scene, error in sweep(store, monkeypatch, attempt, prepare=prepare):
+        expected = scene.new if error is None else scene.old
+        assert scene.store.values() == expected
+        upload(scene.store)
+        assert scene.store.values() == expected
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == expected
+        assert scene.store.staged() == []
+    assert len(began) > 10
+
+
+def test_late_attempts_leave_no_folders(store, monkeypatch):
+    job, other = store.job(), store.job()
+    path = job.new_file(0, "d=1")
+    job.commit([])
+    with pytest.raises(CommitError):
+        job.new_file(0, "d=1")
+    assert job.in_place or not job.exists(job.staging)
+    with contextlib.suppress(FileNotFoundError):
+        write_file(store.filesystem, path, b"9")
+    with pytest.raises(CommitError):
+        job.staged(path, 1)
+    store.filesystem.create_dir(f"{store.folder}/_staging/{job.id}/d=1", recursive=True)
+    other.abort()
+    store.write(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
+        store.job().abort()
+    left = store.filesystem.get_file_info(pa_fs.FileSelector(f"{store.folder}/_staging"))
+    assert [info.base_name for info in left] == ["generation"]
+
+
+# --- readers -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_whole_job_while_a_reader_lists_the_folder(store, overwrite, monkeypatch):
+    outcomes = set()
+    for at in range(30):
+        folder = store.below(f"{at}")
+        folder.write(1, 2)
+        old = data_files(folder.filesystem, folder.folder)
+        faults = Acts(at, lambda folder=folder: folder.write(3, 4, 5, overwrite=overwrite))
+        with monkeypatch.context() as patch:
+            seen = data_files(folder.with_faults(faults, patch), folder.folder)
+        if not faults.done:
+            break
+        new = data_files(folder.filesystem, folder.folder)
+        assert seen in (old, new)
+        outcomes.add(seen == new)
+    assert True in outcomes
+
+
+def test_a_failing_job_while_a_reader_lists_the_folder(store, monkeypatch):
+    for at in range(30):
+        folder = store.below(f"{at}")
+        folder.write(1, 2)
+        old = data_files(folder.filesystem, folder.folder)
+        job = Job(folder.filesystem, folder.folder, False)
+
+        def begin(folder=folder, job=job):
+            job.start()
+            folder.stage(job, 3)
+
+        faults = Acts(at, begin, job.abort)
+        with monkeypatch.context() as patch:
+            seen = data_files(folder.with_faults(faults, patch), folder.folder)
+        if not faults.done:
+            return
+        assert seen == old
+    pytest.fail("the listing never ended")
+
+
+def test_a_late_attempt_removes_its_file_while_a_reader_lists_the_folder(store, monkeypatch):
+    for at in range(30):
+        folder = store.below(f"{at}")
+        folder.write(1, 2)
+        old = data_files(folder.filesystem, folder.folder)
+        job = folder.job()
+        path = job.new_file(0)
+        job.abort()
+        with contextlib.suppress(FileNotFoundError):
+            write_file(folder.filesystem, path, b"9")
+
+        def end(job=job, path=path):
+            with pytest.raises(CommitError):
+                job.staged(path, 1)
+
+        faults = Acts(at, end)
+        with monkeypatch.context() as patch:
+            seen = data_files(folder.with_faults(faults, patch), folder.folder)
+        if not faults.done:
+            return
+        assert seen == old
+    pytest.fail("the listing never ended")
+
+
+# --- Hive folders --------------------------------------------------------------------------------
+
+def day(store, number):
+    return store.below(f"day={number}")
+
+
+def test_a_hive_folder_is_part_of_the_table_above(store):
+    store.write(1, directory="day=1")
+    job = store.job(overwrite=True)
+    files = [store.stage(job, 2, directory="day=1"), store.stage(job, 3, directory="day=2")]
+    assert day(store, 1).values() == [1]
+    job.commit(files)
+    assert (day(store, 1).values(), day(store, 2).values()) == ([2], [3])
+    part = day(store, 1).job(overwrite=True)
+    files = [day(store, 1).stage(part, 4), day(store, 1).stage(part, 5, directory="hour=1")]
+    assert part.staging == f"{store.folder}/_staging/{part.id}"
+    assert (store.values(), day(store, 1).values()) == ([2, 3], [2])
+    part.commit(files)
+    assert store.values() == store.all_values() == [3, 4, 5]
+    assert store.below("day=1/hour=1").values() == [5]
+    assert "day=1/_SUCCESS" in store.names()
+    assert store.staged() == []
+
+
+@pytest.mark.parametrize("folder", ["", "day=1"])
+def test_a_reader_of_another_level_sees_all_or_nothing(store, monkeypatch, folder):
+    store.write(1, 2, directory="day=1")
+    target = store.below(folder) if folder else store
+    job = target.job(overwrite=True)
+    files = [target.stage(job, n, directory="" if folder else "day=1") for n in (3, 4)]
+    seen = []
+    faults = Faults(watch=lambda: seen.append((store.values(), day(store, 1).values())))
+    with monkeypatch.context() as patch:
+        job.filesystem = store.with_faults(faults, patch)
+        job.commit(files)
+    changes = [value for n, value in enumerate(seen) if n == 0 or seen[n - 1] != value]
+    assert changes in ([([1, 2], [1, 2]), ([3, 4], [3, 4])],
+                       [([1, 2], [1, 2]), ([1, 2], [3, 4]), ([3, 4], [3, 4])])
+
+
+def test_dead_jobs_of_a_hive_folder_are_finished_by_the_next_job_on_the_table(store, monkeypatch):
+    store.write(1, directory="day=1")
+    part = day(store, 1).job(overwrite=True)
+    files = [day(store, 1).stage(part, 2)]
+    part.finish = lambda record: None
+    part.commit(files, Batch("query", 3))
+    assert store.values() == [2]
+    store.write(3)
+    assert store.values() == store.all_values() == [2, 3]
+    assert {"day=1/_SUCCESS", "day=1/_streams/query/3"} <= set(store.names())
+    assert store.staged() == []
+    again = day(store, 1).job()
+    assert again.commit([day(store, 1).stage(again, 2)], Batch("query", 3)) is None
+
+
+def test_a_folder_above_a_table_is_refused_while_a_job_runs_there(store):
+    part = store.below("other")
+    part.write(1)
+    assert store.values() == [1]
+    job = part.job()
+    with pytest.raises(SecureBloomError, match="other: this is a table of its own"):
+        store.values()
+    job.abort()
+    assert store.values() == [1]
+
+
+# --- interruptions -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, after, caplog):
+    few_on_s3(store, False)
+    outcomes = set()
+    for at in range(1, 200):
+        scene = Scene(store.below(f"{at}"))
+        caplog.clear()
+        error = scene.commit(monkeypatch, Faults(at, after, KeyboardInterrupt))
+        if error is None:
+            break
+        seen = scene.store.values()
+        told = "the job has committed all the same" in " ".join(getattr(error, "__notes__", ()))
+        assert told == (seen == scene.new) == ("has committed all the same" in caplog.text)
+        assert seen in (scene.old, scene.new)
+        outcomes.add(told)
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == seen
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_filesystem_that_never_answers_again(store, monkeypatch, after):
+    few_on_s3(store, False)
+    outcomes = set()
+    for at in range(1, 200):
+        scene = Scene(store.below(f"{at}"))
+        faults = Faults(at, after, lasting=True)
+        error = scene.commit(monkeypatch, faults)
+        if faults.count < at:
+            break
+        seen = scene.store.values()
+        unknown = "it is not known" in " ".join(getattr(error, "__notes__", ()))
+        outcomes.add((error is None, unknown, tuple(seen)))
+        assert error is None or unknown or seen == scene.old
+        later_jobs(scene.store, monkeypatch)
+        assert scene.store.values() == scene.store.all_values() == seen
+        assert scene.store.staged() == []
+    assert (True, False, (3, 4)) in outcomes and (False, False, (1, 2)) in outcomes
