@@ -14,8 +14,14 @@ import pytest
 
 import secure_bloom
 from secure_bloom import BloomFilterOptions, ParquetFile, ParquetWriter, UniformKey, write_table
-from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError
+from secure_bloom.errors import (
+    ColumnError,
+    KeyExhaustedError,
+    KeyNotFoundError,
+    UnsupportedError,
+)
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet import modules
 from secure_bloom.sizing import MAX_BYTES
 from tests.support import (
     FOOTER_KEY,
@@ -313,6 +319,25 @@ def test_wrong_encryption_is_refused_before_anything_is_written(tmp_path, argume
                                                                 message):
     with pytest.raises(error, match=message):
         write_table(TABLE, tmp_path / "x", bloom_filters=ALL, **arguments)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("encryption", [UniformKey(FOOTER_KEY), ENCRYPTED])
+@pytest.mark.parametrize(("page_size", "fits"), [(2**20, True), (1, False)])
+def test_a_key_that_has_encrypted_too_much_publishes_nothing(tmp_path, monkeypatch, encryption,
+                                                            page_size, fits):
+    """pyarrow's pages count too: two modules for each."""
+    monkeypatch.setattr(modules, "MAX_INVOCATIONS", 200)
+    table = pa.table({"a": range(20_000), "b": range(20_000)})
+    options = {"data_page_size": page_size, "write_batch_size": 100, "use_dictionary": False,
+               "kms": None if isinstance(encryption, UniformKey) else kms()}
+    if fits:
+        write_table(table, tmp_path / "x", bloom_filters={"a": True}, encryption=encryption,
+                    **options)
+        return
+    with pytest.raises(KeyExhaustedError, match="more than 200 modules"):
+        write_table(table, tmp_path / "x", bloom_filters={"a": True}, encryption=encryption,
+                    **options)
     assert os.listdir(tmp_path) == []
 
 

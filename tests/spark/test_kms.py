@@ -102,8 +102,9 @@ def run(place: Path, what: str) -> tuple[subprocess.CompletedProcess, Counter]:
     path = os.pathsep.join([str(place / "site"), *sys.path])
     uri = f"counting:{place / 'ring.json'}?log={log}"
     done = subprocess.run(
-        [sys.executable, "-c", JOB, str(place / "data"), uri, str(place / "events"), what, f"spark.driver.extraJavaOptions={QUICK_JVM} "
-         f"-Djava.io.tmpdir={place / 'tmp'}", f"spark.local.dir={place / 'tmp'}"],
+        [sys.executable, "-c", JOB, str(place / "data"), uri, str(place / "events"), what,
+         f"spark.driver.extraJavaOptions={QUICK_JVM} -Djava.io.tmpdir={place / 'tmp'}",
+         f"spark.local.dir={place / 'tmp'}"],
         capture_output=True, text=True, timeout=300, check=False, cwd=place,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path,
                           "TMPDIR": str(place / "tmp")})
