@@ -27,6 +27,7 @@ from secure_bloom.parquet.schema import ColumnType
 BULK = 200_000  #: after this many values, importing numba pays
 _worked = 0
 
+_WORD_TYPES = "INT32", "FLOAT", "INT64", "DOUBLE"
 _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
 UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -171,12 +172,21 @@ def hash_values(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     work = kernels_for(len(array))
     if column_type.physical_type == "BYTE_ARRAY":
         work.hash_binary(*_binary_buffers(array), out)
-    elif column_type.physical_type in ("INT32", "FLOAT", "INT64", "DOUBLE"):
+    elif column_type.physical_type in _WORD_TYPES:
         work.hash_words(_words(array, column_type), out)
     else:
         data = np.ascontiguousarray(_fixed_bytes(array, column_type))
         work.hash_fixed(data.reshape(-1), data.shape[1], out)
     return out
+
+
+def insert_values(words: np.ndarray, array: pa.Array, column_type: ColumnType) -> None:
+    """Insert the values of such an array into the words of a filter."""
+    work = kernels_for(len(array))
+    if column_type.physical_type in _WORD_TYPES:
+        work.insert_words(words, _words(array, column_type))
+    else:
+        work.insert_hashes(words, hash_values(array, column_type))
 
 
 def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:

@@ -35,8 +35,11 @@ from secure_bloom.parquet.schema import ColumnType
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
-    """Hashes of the values that are not null; fixes the filter's type where it has none."""
+def insertable(filter_, values) -> Iterator[pa.Array]:
+    """The values that are not null, as the filter's column has them.
+
+    Fixes the filter's type where it has none.
+    """
     for array in as_arrays(values, strict=True):
         if pa.types.is_null(array.type):
             continue
@@ -51,7 +54,7 @@ def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
                               f"{column_type}")
-        yield hash_values(converted, column_type)
+        yield converted
 
 
 def check_values(filter_, values):
