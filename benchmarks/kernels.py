@@ -33,6 +33,7 @@ from secure_bloom import kernels
 from secure_bloom.hashing import column_type_of
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
+OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
 ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group
 SIZES = {"32 KiB": 1 << 15, "1 MiB": 1 << 20, "16 MiB": 1 << 24, "64 MiB": 1 << 26}
 IN_CACHE = 1 << 21  #: bytes of a filter that stays in the cache of a core
@@ -76,7 +77,7 @@ class Result:
     work: Work
     timings: dict[str, list[Timing]] = field(default_factory=dict)
 
-    def ratios(self, peer: str, own: str = "secure_bloom", clock: str = "cpu") -> list[float]:
+    def ratios(self, peer: str, own: str = OURS, clock: str = "cpu") -> list[float]:
         """In each round, how many times faster than the peer."""
         return [getattr(theirs, clock) / getattr(ours, clock) for theirs, ours in
                 zip(self.timings[peer], self.timings[own], strict=True)]
@@ -90,7 +91,8 @@ class Result:
         return {"work": self.work.name, "values": self.work.count, "targets": self.work.targets,
                 "seconds": {name: {"wall": [t.wall for t in rounds], "cpu": [t.cpu for t in rounds]}
                             for name, rounds in self.timings.items()},
-                "ratios": {peer: _spread(self.ratios(peer)) for peer in self.work.targets}}
+                "ratios": {peer: _spread(self.ratios(peer)) for peer in self.work.targets},
+                "threads": _spread(self.ratios(OURS, THREADS, "wall"))}
 
 
 def main() -> None:
@@ -205,7 +207,7 @@ def _check_work(name: str, path: Path, hashes: np.ndarray) -> Work:
 def _measure(work: Work, peers: dict, rounds: int) -> Result:
     contestants = {**{name: lambda peer=peer: peer.run(work.request)
                       for name, peer in peers.items()},
-                   "secure_bloom": lambda: _run(work)}
+                   OURS: lambda: _run(work, 1), THREADS: lambda: _run(work, os.cpu_count())}
     result = Result(work, {name: [] for name in contestants})
     for _ in range(2):  # the first rounds: caches, the JVM's compiler, and whether all agree
         digests = {name: contestant().digest for name, contestant in contestants.items()}
@@ -219,7 +221,8 @@ def _measure(work: Work, peers: dict, rounds: int) -> Result:
     return result
 
 
-def _run(work: Work) -> Timing:
+def _run(work: Work, threads: int) -> Timing:
+    pa.set_cpu_count(threads)
     run = work.prepare()
     wall, cpu = time.perf_counter(), time.thread_time()
     out = run()
@@ -237,14 +240,14 @@ def _digest(out: np.ndarray) -> int:
 def table(results: list[Result]) -> str:
     """A Markdown table: how many times faster than each peer, beside the target."""
     lines = ["| work | M values/s | " + " | ".join(
-        f"times {peer} (min to max) | target" for peer in _targets(0)) + " |",
-        "|---|---|---|---|---|---|"]
+        f"times {peer} (min to max) | target" for peer in _targets(0))
+        + f" | {os.cpu_count()} threads, times one (min to max) |",
+        "|---|---|---|---|---|---|---|"]
     for result in results:
         cells = [result.work.name, f"{result.speed('secure_bloom') / 1e6:.0f}"]
         for peer, target in result.work.targets.items():
-            ratio = _spread(result.ratios(peer))
-            cells += [f"{ratio['median']:.1f} ({ratio['min']:.1f} to {ratio['max']:.1f})",
-                      f"{target:g}"]
+            cells += [_shown(result.ratios(peer)), f"{target:g}"]
+        cells.append(_shown(result.ratios(OURS, THREADS, "wall")))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -255,7 +258,7 @@ def roofline(results: list[Result], memory: dict[str, float]) -> str:
              "(read and written).", "",
              "| work | bytes a value | GB/s | share of the bandwidth |", "|---|---|---|---|"]
     for result in results:
-        moved = result.work.traffic * result.speed("secure_bloom") / 1e9
+        moved = result.work.traffic * result.speed(OURS) / 1e9
         lines.append(f"| {result.work.name} | {result.work.traffic:.0f} | {moved:.1f} "
                      f"| {moved / memory['copy']:.0%} |")
     return "\n".join(lines)
@@ -263,6 +266,10 @@ def roofline(results: list[Result], memory: dict[str, float]) -> str:
 
 def _spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def _shown(ratios: list[float]) -> str:
+    return "{median:.1f} ({min:.1f} to {max:.1f})".format(**_spread(ratios))
 
 
 def _machine() -> dict:
