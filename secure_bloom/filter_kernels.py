@@ -1,7 +1,7 @@
 """Numba kernels that insert into a filter and look into it: see :mod:`secure_bloom.kernels`.
 
 A block is one vector of 8 words of 32 bits, so a value costs one load and one store. Values are
-worked on in small batches: hashes and blocks of the next batch are computed first (8 at a time),
+worked on in small batches: hashes and blocks of the next batch are computed first,
 and its blocks are prefetched while this one is worked on. So even in a filter far larger than the
 cache, many blocks are on their way at once.
 """
@@ -14,25 +14,15 @@ from numba import types
 from numba.extending import intrinsic
 
 from secure_bloom.compiling import kernel, part_of_kernel
-from secure_bloom.hash_kernels import AHEAD
-from secure_bloom.lanes import (
-    COUNT,
-    UINT32S,
-    constant,
-    load_lanes,
-    pointer_to,
-    prefetch,
-    spread,
-    store_lanes,
-    vector_type,
-)
+from secure_bloom.hash_kernels import WIDE, load_wide, prefetch_ahead
+from secure_bloom.lanes import Lanes, constant, pointer_to, prefetch, spread, store, vector_type
 from secure_bloom.plain import SALT
 from secure_bloom.xxh64 import hash_word
 
 _UINT64 = np.uint64
-_LANES = np.uint64(COUNT)
 _BATCH = np.uint64(128)
-_WORDS = np.uint64(8)  #: of a block
+_WORDS = 8  #: of a block
+_BLOCK = Lanes(types.uint32, _WORDS)
 _NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
 
 
@@ -40,16 +30,16 @@ _NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
 
 def _mask(builder, key):
     """LLVM code for the block mask of a key: word i gets the bit (key * salt[i]) >> 27."""
-    product = builder.mul(spread(builder, key, UINT32S), constant(UINT32S, SALT))
-    bits = builder.lshr(product, constant(UINT32S, [27] * COUNT))
-    return builder.shl(constant(UINT32S, [1] * COUNT), bits)
+    product = builder.mul(spread(builder, key, _BLOCK), constant(_BLOCK, SALT))
+    bits = builder.lshr(product, constant(_BLOCK, [27] * _WORDS))
+    return builder.shl(constant(_BLOCK, [1] * _WORDS), bits)
 
 
 @intrinsic
 def _block_insert(typing_context, words, index, key):
     """Set the bits of a key (uint32) in the block that begins at a word."""
     def generate(context, builder, signature, args):
-        pointer = pointer_to(context, builder, words, *args[:2], vector_type(UINT32S))
+        pointer = pointer_to(context, builder, words, *args[:2], vector_type(_BLOCK))
         block = builder.load(pointer, align=4)
         builder.store(builder.or_(block, _mask(builder, args[2])), pointer, align=4)
         return context.get_dummy_value()
@@ -60,10 +50,10 @@ def _block_insert(typing_context, words, index, key):
 def _block_check(typing_context, words, index, key):
     """Whether the bits of a key (uint32) are set in the block that begins at a word."""
     def generate(context, builder, signature, args):
-        pointer = pointer_to(context, builder, words, *args[:2], vector_type(UINT32S))
+        pointer = pointer_to(context, builder, words, *args[:2], vector_type(_BLOCK))
         block = builder.load(pointer, align=4)
         missing = builder.and_(builder.not_(block), _mask(builder, args[2]))
-        whole = ir.IntType(32 * COUNT)
+        whole = ir.IntType(32 * _WORDS)
         return builder.icmp_unsigned("==", builder.bitcast(missing, whole), ir.Constant(whole, 0))
     return types.boolean(words, types.uint64, types.uint32), generate
 
@@ -73,7 +63,7 @@ def _block_check(typing_context, words, index, key):
 @part_of_kernel
 def _first_word(value, num_blocks):
     """Where the block of a hash begins; ``num_blocks`` has less than 32 bits."""
-    return (((value >> _UINT64(32)) * num_blocks) >> _UINT64(32)) * _WORDS
+    return (((value >> _UINT64(32)) * num_blocks) >> _UINT64(32)) * _UINT64(_WORDS)
 
 
 @part_of_kernel
@@ -83,14 +73,14 @@ def _prepare(values, hashed, start, num_blocks, hashes, blocks, base):
     ``hashed`` says that the values are hashes already. Returns the size of the batch.
     """
     count = min(_BATCH, _UINT64(values.size) - start)
-    whole = count - count % _LANES
-    for i in range(_UINT64(0), whole, _LANES):
-        prefetch(values, start + i + _UINT64(AHEAD // 8))
-        value = load_lanes(values, start + i)
+    whole = count - count % WIDE
+    for i in range(_UINT64(0), whole, WIDE):
+        prefetch_ahead(values, start + i)
+        value = load_wide(values, start + i)
         if not hashed:
             value = hash_word(values, value)
-        store_lanes(hashes, base + i, value)
-        store_lanes(blocks, base + i, _first_word(value, num_blocks))
+        store(hashes, base + i, value)
+        store(blocks, base + i, _first_word(value, num_blocks))
     for i in range(whole, count):
         one = _UINT64(values[start + i])
         if not hashed:

@@ -1,7 +1,8 @@
 """Numba kernels that hash: see :mod:`secure_bloom.kernels`.
 
-Values of equal length are hashed 8 at a time (:mod:`secure_bloom.lanes`). Strings of mixed lengths
-are sorted by their length first, in batches that stay in the cache.
+Values of equal length are hashed many at a time (:mod:`secure_bloom.lanes`): more than fit into one
+register, since XXH64 is a long chain of operations and a CPU works on several chains at once.
+Strings of mixed lengths are sorted by their length first, in batches that stay in the cache.
 """
 
 from __future__ import annotations
@@ -9,29 +10,40 @@ from __future__ import annotations
 import numpy as np
 
 from secure_bloom.compiling import kernel, part_of_kernel
-from secure_bloom.lanes import COUNT, load_lanes, prefetch, store_lanes
+from secure_bloom.lanes import loader, prefetch, store
 from secure_bloom.xxh64 import hash_word, xxh64
 
 _UINT64 = np.uint64
-_LANES = np.uint64(COUNT)
+WIDE = np.uint64(64)  #: integers that are hashed at a time
+load_wide = loader(64)
+_STRINGS = 16  #: strings that are hashed at a time
+_LANES = np.uint64(_STRINGS)
+_load_strings = loader(_STRINGS)
 _LINE = np.uint64(64)  #: bytes of a cache line
 AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
 
 _BATCH = 1024  #: strings that are sorted by length together
 _LONG = 256  #: strings of this length and more are hashed one by one
-_FEW = 3  #: so many strings of one length are worth a vector
+_FEW = 5  #: so many strings of one length are worth a vector
 
 
 @kernel
 def hash_words(values, out):
     """XXH64 of each element of a uint32 or uint64 array."""
     count = _UINT64(values.size)
-    whole = count - count % _LANES
-    for i in range(_UINT64(0), whole, _LANES):
-        prefetch(values, i + _UINT64(AHEAD // 8))
-        store_lanes(out, i, hash_word(values, load_lanes(values, i)))
+    whole = count - count % WIDE
+    for i in range(_UINT64(0), whole, WIDE):
+        prefetch_ahead(values, i)
+        store(out, i, hash_word(values, load_wide(values, i)))
     for i in range(whole, count):
         out[i] = hash_word(values, _UINT64(values[i]))
+
+
+@part_of_kernel
+def prefetch_ahead(values, i):
+    """Prefetch as many integers as are hashed at a time, some way behind the ones from i on."""
+    for k in range(_UINT64(0), WIDE, _LINE // _UINT64(8)):
+        prefetch(values, i + _UINT64(AHEAD // 8) + k)
 
 
 @kernel
@@ -43,12 +55,12 @@ def hash_fixed(data, width, out):
 @part_of_kernel
 def _hash_equal(data, position, length, out, first, stop):
     """Fill ``out[first:stop]`` from values of one length, back to back from ``position`` on."""
-    steps = load_lanes(np.arange(COUNT).astype(np.uint64), _UINT64(0)) * length
+    steps = _load_strings(np.arange(_STRINGS).astype(np.uint64), _UINT64(0)) * length
     whole = stop - (stop - first) % _LANES
     for i in range(first, whole, _LANES):
         for k in range(_UINT64(0), length * _LANES, _LINE):
             prefetch(data, position + _UINT64(AHEAD) + k)
-        store_lanes(out, i, xxh64(data, steps + position, length))
+        store(out, i, xxh64(data, steps + position, length))
         position += length * _LANES
     for i in range(whole, stop):
         out[i] = xxh64(data, position, length)
@@ -59,9 +71,9 @@ def _hash_equal(data, position, length, out, first, stop):
 def hash_binary(offsets, data, out):
     """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i."""
     ends = np.empty(_LONG + 1, np.uint64)
-    starts = np.empty(_BATCH + COUNT, np.uint64)
+    starts = np.empty(_BATCH + _STRINGS, np.uint64)
     places = np.empty(_BATCH, np.uint64)
-    hashes = np.empty(_BATCH + COUNT, np.uint64)
+    hashes = np.empty(_BATCH + _STRINGS, np.uint64)
     count = _UINT64(out.size)
     for first in range(_UINT64(0), count, _UINT64(_BATCH)):
         stop = min(first + _UINT64(_BATCH), count)
@@ -125,7 +137,7 @@ def _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes):
                 hashes[slot] = xxh64(data, starts[slot], length)
                 slot += _UINT64(1)
         while slot < end:
-            store_lanes(hashes, slot, xxh64(data, load_lanes(starts, slot), length))
+            store(hashes, slot, xxh64(data, _load_strings(starts, slot), length))
             slot += _LANES
         slot = end
     while slot < stop - first:

@@ -19,27 +19,28 @@ import pyarrow as pa
 from secure_bloom import filter_kernels, hash_kernels
 from secure_bloom.compiling import KERNELS
 
-PART = 1 << 18  #: values of a thread from which on it pays
+#: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
+WORDS, STRINGS = 1 << 19, 1 << 18
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
     """XXH64 of each value of a uint32 or uint64 array, little-endian, into ``out`` (uint64)."""
     values = _readonly(values)
-    _in_parts(out.size, lambda start, stop: hash_kernels.hash_words(
+    _in_parts(out.size, WORDS, lambda start, stop: hash_kernels.hash_words(
         values[start:stop], out[start:stop]))
 
 
 def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
     """XXH64 of ``out.size`` values of ``width`` bytes each, back to back in ``data`` (uint8)."""
     data = _readonly(data)
-    _in_parts(out.size, lambda start, stop: hash_kernels.hash_fixed(
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_fixed(
         data[start * width:], width, out[start:stop]))
 
 
 def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
     """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i into ``out`` (uint64)."""
     offsets, data = _readonly(offsets), _readonly(data)
-    _in_parts(out.size, lambda start, stop: hash_kernels.hash_binary(
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_binary(
         offsets[start:stop + 1], data, out[start:stop]))
 
 
@@ -56,14 +57,14 @@ def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
 def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
     """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
     words, hashes = _readonly(words), _readonly(hashes)
-    _in_parts(out.size, lambda start, stop: filter_kernels.check(
+    _in_parts(out.size, WORDS, lambda start, stop: filter_kernels.check(
         words, hashes[start:stop], out[start:stop]))
 
 
 def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
     """Each further thread fills a filter of its own, where that is not larger than its values."""
     values = _readonly(values)
-    limit = values.nbytes // words.nbytes
+    part = max(WORDS, words.nbytes // values.itemsize)
     filters = [words]
 
     def work(start: int, stop: int) -> None:
@@ -73,20 +74,26 @@ def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
             filters.append(target)
         filter_kernels.insert(target, values[start:stop], hashed)
 
-    _in_parts(values.size, work, limit)
+    _in_parts(values.size, part, work)
     for other in filters[1:]:
         np.bitwise_or(words, other, out=words)
 
 
-def _in_parts(count: int, work: Callable[[int, int], None], limit: int | None = None) -> None:
-    """Call ``work(start, stop)`` for parts of ``range(count)``, in threads where that pays."""
-    threads = min(pa.cpu_count(), count // PART, count if limit is None else limit)
+def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
+    """Call ``work(start, stop)`` for parts of ``range(count)``, each at least ``part`` long.
+
+    Threads are not kept: after a fork, a process would wait for threads that it does not have.
+    """
+    threads = min(pa.cpu_count(), count // part)
     if threads < 2:
         work(0, count)
         return
     bounds = [count * i // threads for i in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:  # not kept: a forked process would have none of it
-        list(pool.map(work, bounds[:-1], bounds[1:]))
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(work, *bounds[i:i + 2]) for i in range(1, threads)]
+        work(*bounds[:2])
+        for other in others:
+            other.result()
 
 
 def _readonly(array: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Vectors of 8 integers as a numba type, so that a kernel works 8 values at a time.
+"""Vectors of integers as a numba type, so that a kernel works several values at a time.
 
 LLVM vectorises few of our loops by itself. A :class:`Lanes` is an LLVM vector: operators work lane
 by lane, the other operand may be a scalar, and the same function, such as XXH64 of a value, serves
-one value (``uint64``) and eight (``UINT64S``). LLVM makes of it what the CPU has: one AVX-512
-register, two of AVX2, four of NEON.
+one value (``uint64``) and many. LLVM makes of it what the CPU has: 8 lanes of 64 bits are one
+register of AVX-512, two of AVX2, four of NEON.
 """
 
 from __future__ import annotations
@@ -16,19 +16,13 @@ from numba.core.cgutils import get_or_insert_function
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-COUNT = 8  #: lanes of a vector
-
 
 class Lanes(types.Type):
-    """A vector of :data:`COUNT` unsigned integers of one type."""
+    """A vector of so many unsigned integers of one type."""
 
-    def __init__(self, lane: types.Integer):
-        self.lane = lane
-        super().__init__(name=f"Lanes({lane})")
-
-
-UINT64S = Lanes(types.uint64)
-UINT32S = Lanes(types.uint32)
+    def __init__(self, lane: types.Integer, count: int):
+        self.lane, self.count = lane, count
+        super().__init__(name=f"Lanes({lane}, {count})")
 
 
 @register_model(Lanes)
@@ -39,7 +33,7 @@ class _LanesModel(models.PrimitiveModel):
 
 def vector_type(lanes: Lanes) -> ir.VectorType:
     """The LLVM type."""
-    return ir.VectorType(ir.IntType(lanes.lane.bitwidth), COUNT)
+    return ir.VectorType(ir.IntType(lanes.lane.bitwidth), lanes.count)
 
 
 def constant(lanes: Lanes, values) -> ir.Constant:
@@ -52,7 +46,8 @@ def spread(builder, scalar, lanes: Lanes):
     """LLVM code for a vector with one value in all lanes."""
     undefined = ir.Constant(vector_type(lanes), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, constant(UINT32S, [0] * COUNT))
+    zeros = constant(Lanes(types.uint32, lanes.count), [0] * lanes.count)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 def pointer_to(context, builder, array_type, array, index, target: ir.Type):
@@ -99,7 +94,7 @@ def rotate_left(typing_context, value, bits):
         kind, name = context.get_value_type(value), "llvm.fshl.i64"
         distance = context.cast(builder, args[1], bits, types.uint64)
         if isinstance(value, Lanes):
-            distance, name = spread(builder, distance, value), f"llvm.fshl.v{COUNT}i64"
+            distance, name = spread(builder, distance, value), f"llvm.fshl.v{value.count}i64"
         rotate = get_or_insert_function(
             builder.module, ir.FunctionType(kind, [kind] * 3), name)
         return builder.call(rotate, [args[0], args[0], distance])
@@ -108,64 +103,64 @@ def rotate_left(typing_context, value, bits):
 
 # --- memory --------------------------------------------------------------------------------------
 
-@intrinsic
-def load_lanes(typing_context, array, index):
-    """The elements from ``index`` on of a uint32 or uint64 array, as ``UINT64S``."""
-    def generate(context, builder, signature, args):
-        source = ir.VectorType(ir.IntType(array.dtype.bitwidth), COUNT)
-        pointer = pointer_to(context, builder, array, *args, source)
-        value = builder.load(pointer, align=1)
-        return value if array.dtype == types.uint64 else \
-            builder.zext(value, vector_type(UINT64S))
-    return UINT64S(array, types.uint64), generate
+def loader(count: int):
+    """A function that loads so many elements of a uint32 or uint64 array, widened to uint64."""
+    lanes = Lanes(types.uint64, count)
+
+    @intrinsic
+    def load(typing_context, array, index):
+        def generate(context, builder, signature, args):
+            source = ir.VectorType(ir.IntType(array.dtype.bitwidth), lanes.count)
+            value = builder.load(pointer_to(context, builder, array, *args, source), align=1)
+            return value if array.dtype == lanes.lane else \
+                builder.zext(value, vector_type(lanes))
+        return lanes(array, types.uint64), generate
+    return load
 
 
 @intrinsic
-def store_lanes(typing_context, array, index, value):
-    """Write ``UINT64S`` to a uint64 array, from ``index`` on."""
+def store(typing_context, array, index, value):
+    """Write a vector of uint64 to a uint64 array, from ``index`` on."""
     def generate(context, builder, signature, args):
-        pointer = pointer_to(context, builder, array, args[0], args[1], vector_type(UINT64S))
+        pointer = pointer_to(context, builder, array, args[0], args[1], vector_type(value))
         builder.store(args[2], pointer, align=1)
         return context.get_dummy_value()
-    return types.void(array, types.uint64, UINT64S), generate
+    return types.void(array, types.uint64, value), generate
 
 
-def _gather(builder, word, addresses):
-    result, flags = ir.VectorType(word, COUNT), ir.VectorType(ir.IntType(1), COUNT)
-    pointers = ir.VectorType(word.as_pointer(), COUNT)
+def _gather(builder, word, addresses, count: int):
+    result, flags = ir.VectorType(word, count), ir.VectorType(ir.IntType(1), count)
+    pointers = ir.VectorType(word.as_pointer(), count)
     gather = get_or_insert_function(
         builder.module,
         ir.FunctionType(result, [pointers, ir.IntType(32), flags, result]),
-        f"llvm.masked.gather.v{COUNT}i{word.width}.v{COUNT}p0")
+        f"llvm.masked.gather.v{count}i{word.width}.v{count}p0")
     return builder.call(gather, [
         builder.inttoptr(addresses, pointers), ir.Constant(ir.IntType(32), 1),
-        ir.Constant(flags, [1] * COUNT), ir.Constant(result, ir.Undefined)])
+        ir.Constant(flags, [1] * count), ir.Constant(result, ir.Undefined)])
 
 
 def _reader(bits: int):
     """A function that reads an unsigned integer at any position of a uint8 array, little-endian.
 
-    With ``UINT64S`` as position it reads one for each lane.
+    With a vector as position it reads one for each lane.
     """
     word = ir.IntType(bits)
 
     @intrinsic
     def read(typing_context, data, position):
         def generate(context, builder, signature, args):
-            array, positions = args
-            if not isinstance(position, Lanes):
-                return _load(context, builder, data, array, positions)
-            base = builder.ptrtoint(
-                context.make_array(data)(context, builder, array).data, ir.IntType(64))
-            addresses = builder.add(spread(builder, base, UINT64S), positions)
-            value = _gather(builder, word, addresses)
-            return value if bits == 64 else builder.zext(value, vector_type(UINT64S))
+            address = builder.ptrtoint(
+                context.make_array(data)(context, builder, args[0]).data, ir.IntType(64))
+            if isinstance(position, Lanes):
+                addresses = builder.add(spread(builder, address, position), args[1])
+                value = _gather(builder, word, addresses, position.count)
+            else:
+                pointer = builder.inttoptr(builder.add(address, args[1]), word.as_pointer())
+                value = builder.load(pointer, align=1)
+            return value if bits == 64 else \
+                builder.zext(value, context.get_value_type(signature.return_type))
         return (position if isinstance(position, Lanes) else types.uint64)(data, position), generate
-
-    def _load(context, builder, data, array, position):
-        pointer = pointer_to(context, builder, data, array, position, word)
-        value = builder.load(pointer, align=1)
-        return value if bits == 64 else builder.zext(value, ir.IntType(64))
     return read
 
 

@@ -1,4 +1,4 @@
-"""XXH64 (seed 0) for numba kernels: of one value (``uint64``) or of 8 at a time (``UINT64S``).
+"""XXH64 (seed 0) for numba kernels: of one value, or of many at a time (:mod:`secure_bloom.lanes`).
 
 Specification: the XXH64 algorithm description.
 """
@@ -6,9 +6,10 @@ Specification: the XXH64 algorithm description.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
+from secure_bloom.compiling import part_of_kernel
 from secure_bloom.lanes import read1, read4, read8, rotate_left
 
 _UINT64 = np.uint64
@@ -19,44 +20,44 @@ _PRIME4 = np.uint64(0x85EBCA77C2B2AE63)
 _PRIME5 = np.uint64(0x27D4EB2F165667C5)
 
 
-@njit(inline="always")
+@part_of_kernel
 def _round(accumulator, value):
     return rotate_left(accumulator + value * _PRIME2, 31) * _PRIME1
 
 
-@njit(inline="always")
+@part_of_kernel
 def _add8(state, value):
     return rotate_left(state ^ _round(_UINT64(0), value), 27) * _PRIME1 + _PRIME4
 
 
-@njit(inline="always")
+@part_of_kernel
 def _add4(state, value):
     return rotate_left(state ^ (value * _PRIME1), 23) * _PRIME2 + _PRIME3
 
 
-@njit(inline="always")
+@part_of_kernel
 def _add1(state, value):
     return rotate_left(state ^ (value * _PRIME5), 11) * _PRIME1
 
 
-@njit(inline="always")
+@part_of_kernel
 def _avalanche(state):
     state = (state ^ (state >> _UINT64(33))) * _PRIME2
     state = (state ^ (state >> _UINT64(29))) * _PRIME3
     return state ^ (state >> _UINT64(32))
 
 
-@njit(inline="always")
+@part_of_kernel
 def _merge(state, lane):
     return (state ^ _round(_UINT64(0), lane)) * _PRIME1 + _PRIME4
 
 
-@njit(inline="always")
+@part_of_kernel
 def _hash4(value):
     return _avalanche(_add4(_PRIME5 + _UINT64(4), value))
 
 
-@njit(inline="always")
+@part_of_kernel
 def _hash8(value):
     return _avalanche(_add8(_PRIME5 + _UINT64(8), value))
 
@@ -72,41 +73,57 @@ def _hash_word(array, value):
     return lambda array, value: hash_one(value)
 
 
-@njit(inline="always")
+@part_of_kernel
 def xxh64(data, position, length):
     """XXH64 of ``length`` bytes of a uint8 array, from ``position`` on.
 
-    ``position`` may be 8 of them, for 8 hashes; all have the same length then.
+    ``position`` may be a vector, for as many hashes; all have the same length then.
     """
     zero = position ^ position  # of its type
     state = zero + _PRIME5
-    done = _UINT64(0)
-    if length >= _UINT64(32):
+    rest = length
+    if rest >= _UINT64(32):
         lane1 = zero + (_PRIME1 + _PRIME2)
         lane2 = zero + _PRIME2
         lane3 = zero
         lane4 = zero - _PRIME1
-        while done + _UINT64(32) <= length:
+        while rest >= _UINT64(32):
             lane1 = _round(lane1, read8(data, position))
             lane2 = _round(lane2, read8(data, position + _UINT64(8)))
             lane3 = _round(lane3, read8(data, position + _UINT64(16)))
             lane4 = _round(lane4, read8(data, position + _UINT64(24)))
             position += _UINT64(32)
-            done += _UINT64(32)
+            rest -= _UINT64(32)
         state = (rotate_left(lane1, 1) + rotate_left(lane2, 7)
                  + rotate_left(lane3, 12) + rotate_left(lane4, 18))
         state = _merge(_merge(_merge(_merge(state, lane1), lane2), lane3), lane4)
     state += length
-    while done + _UINT64(8) <= length:
+    while rest >= _UINT64(8):
         state = _add8(state, read8(data, position))
         position += _UINT64(8)
-        done += _UINT64(8)
-    if done + _UINT64(4) <= length:
-        state = _add4(state, read4(data, position))
-        position += _UINT64(4)
-        done += _UINT64(4)
-    while done < length:
-        state = _add1(state, read1(data, position))
-        position += _UINT64(1)
-        done += _UINT64(1)
+        rest -= _UINT64(8)
+    if rest > _UINT64(0):
+        tail = _tail(data, position, rest, length)
+        if rest >= _UINT64(4):
+            state = _add4(state, tail & _UINT64(0xFFFFFFFF))
+            tail >>= _UINT64(32)
+            rest -= _UINT64(4)
+        while rest > _UINT64(0):
+            state = _add1(state, tail & _UINT64(0xFF))
+            tail >>= _UINT64(8)
+            rest -= _UINT64(1)
     return _avalanche(state)
+
+
+@part_of_kernel
+def _tail(data, position, rest, length):
+    """The last 1 to 7 bytes as one number, by few reads that overlap, none outside of the value."""
+    if length >= _UINT64(8):
+        return read8(data, position + rest - _UINT64(8)) >> (_UINT64(64) - _UINT64(8) * rest)
+    if rest >= _UINT64(4):
+        second = rest - _UINT64(4)
+        return read4(data, position) | (read4(data, position + second) << (_UINT64(8) * second))
+    middle, last = rest >> _UINT64(1), rest - _UINT64(1)
+    return (read1(data, position)
+            | (read1(data, position + middle) << (_UINT64(8) * middle))
+            | (read1(data, position + last) << (_UINT64(8) * last)))
