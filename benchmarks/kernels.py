@@ -145,15 +145,13 @@ def _targets(arrow: float, java: float = 8) -> dict[str, float]:
 
 
 def _hash_works(path: Path, values: np.ndarray, repeats: int) -> list[Work]:
-    def prepare():
-        out = np.empty_like(values)
+    out = np.zeros_like(values)
 
-        def run():
-            for _ in range(repeats):
-                kernels.hash_words(values, out)
-            return out
-        return run
-    return [Work("hash int64", values.size * repeats, f"hash {path} {repeats}", prepare,
+    def run():
+        for _ in range(repeats):
+            kernels.hash_words(values, out)
+        return out
+    return [Work("hash int64", values.size * repeats, f"hash {path} {repeats}", lambda: run,
                  _targets(3), 16)]
 
 
@@ -164,15 +162,13 @@ def _binary_work(folder: Path, name: str, count: int, shortest: int, longest: in
     paths = _save(folder, **{f"{shortest}-{longest}.offsets": offsets,
                              f"{shortest}-{longest}.data": data})
 
-    def prepare():
-        out = np.empty(count, np.uint64)
+    out = np.zeros(count, np.uint64)
 
-        def run():
-            kernels.hash_binary(offsets, data, out)
-            return out
-        return run
+    def run():
+        kernels.hash_binary(offsets, data, out)
+        return out
     request = " ".join(map(str, ["hash_binary", *paths.values()]))
-    return Work(f"hash strings of {name}", count, request, prepare, _targets(1.2, 3),
+    return Work(f"hash strings of {name}", count, request, lambda: run, _targets(1.2, 3),
                 16 + data.size / count)
 
 
@@ -196,10 +192,14 @@ def _check_work(name: str, path: Path, hashes: np.ndarray) -> Work:
     size = SIZES[name]
     filter_ = SplitBlockBloomFilter(size // 32)
     filter_.insert_hashes(hashes)
+    out = np.zeros(hashes.size, bool)
+
+    def run():
+        kernels.check_hashes(filter_._words, hashes, out)
+        return out
     traffic = 8 + 1 + (0 if size <= IN_CACHE else 64)
-    return Work(f"check, {name}", hashes.size, f"check {path} {size} {path}",
-                lambda: lambda: filter_.check_hashes(hashes), _targets(CHECK_TARGETS[name]),
-                traffic)
+    return Work(f"check, {name}", hashes.size, f"check {path} {size} {path}", lambda: run,
+                _targets(CHECK_TARGETS[name]), traffic)
 
 
 # --- measuring -----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _load_strings = loader(_STRINGS)
 _LINE = np.uint64(64)  #: bytes of a cache line
 AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
 
-_BATCH = 1024  #: strings that are sorted by length together
+_BATCH = 4096  #: strings that are sorted by length together
 _LONG = 256  #: strings of this length and more are hashed one by one
 _FEW = 5  #: so many strings of one length are worth a vector
 

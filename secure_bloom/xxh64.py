@@ -102,28 +102,9 @@ def xxh64(data, position, length):
         state = _add8(state, read8(data, position))
         position += _UINT64(8)
         rest -= _UINT64(8)
-    if rest > _UINT64(0):
-        tail = _tail(data, position, rest, length)
-        if rest >= _UINT64(4):
-            state = _add4(state, tail & _UINT64(0xFFFFFFFF))
-            tail >>= _UINT64(32)
-            rest -= _UINT64(4)
-        while rest > _UINT64(0):
-            state = _add1(state, tail & _UINT64(0xFF))
-            tail >>= _UINT64(8)
-            rest -= _UINT64(1)
-    return _avalanche(state)
-
-
-@part_of_kernel
-def _tail(data, position, rest, length):
-    """The last 1 to 7 bytes as one number, by few reads that overlap, none outside of the value."""
-    if length >= _UINT64(8):
-        return read8(data, position + rest - _UINT64(8)) >> (_UINT64(64) - _UINT64(8) * rest)
     if rest >= _UINT64(4):
-        second = rest - _UINT64(4)
-        return read4(data, position) | (read4(data, position + second) << (_UINT64(8) * second))
-    middle, last = rest >> _UINT64(1), rest - _UINT64(1)
-    return (read1(data, position)
-            | (read1(data, position + middle) << (_UINT64(8) * middle))
-            | (read1(data, position + last) << (_UINT64(8) * last)))
+        state = _add4(state, read4(data, position))
+        position += _UINT64(4)
+    for k in range(rest & _UINT64(3)):
+        state = _add1(state, read1(data, position + k))
+    return _avalanche(state)
