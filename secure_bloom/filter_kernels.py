@@ -90,37 +90,55 @@ def _prepare(values, hashed, start, num_blocks, hashes, blocks, base):
     return count
 
 
+@part_of_kernel
+def _insert_batch(words, hashes, blocks, base, count, following, far):
+    for i in range(count):
+        if far:
+            prefetch(words, blocks[following + i])
+        _block_insert(words, blocks[base + i], np.uint32(hashes[base + i]))
+
+
+@part_of_kernel
+def _check_batch(words, hashes, blocks, base, count, following, far, out, start):
+    for i in range(count):
+        if far:
+            prefetch(words, blocks[following + i])
+        out[start + i] = _block_check(words, blocks[base + i], np.uint32(hashes[base + i]))
+
+
 @kernel
 def insert(words, values, hashed):
     """Insert values (uint32, uint64), or what are hashes already, into a filter."""
-    num_blocks = _UINT64(np.uint32(words.shape[0]))
-    far = words.size > _NEAR
+    num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(values.size)
     hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
     base = _UINT64(0)
+    if words.size <= _NEAR:
+        for start in range(_UINT64(0), size, _BATCH):
+            count = _prepare(values, hashed, start, num_blocks, hashes, blocks, base)
+            _insert_batch(words, hashes, blocks, base, count, base, False)
+        return
     count = _prepare(values, hashed, _UINT64(0), num_blocks, hashes, blocks, base)
-    for start in range(_UINT64(0), _UINT64(values.size), _BATCH):
+    for start in range(_UINT64(0), size, _BATCH):
         following = _BATCH - base
         coming = _prepare(values, hashed, start + count, num_blocks, hashes, blocks, following)
-        for i in range(count):
-            if far:
-                prefetch(words, blocks[following + i])
-            _block_insert(words, blocks[base + i], np.uint32(hashes[base + i]))
+        _insert_batch(words, hashes, blocks, base, count, following, True)
         base, count = following, coming
 
 
 @kernel
 def check(words, asked, out):
     """Set ``out[i]`` (bool) to whether the bits of hash i are set in a filter."""
-    num_blocks = _UINT64(np.uint32(words.shape[0]))
-    far = words.size > _NEAR
+    num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(asked.size)
     hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
     base = _UINT64(0)
+    if words.size <= _NEAR:
+        for start in range(_UINT64(0), size, _BATCH):
+            count = _prepare(asked, True, start, num_blocks, hashes, blocks, base)
+            _check_batch(words, hashes, blocks, base, count, base, False, out, start)
+        return
     count = _prepare(asked, True, _UINT64(0), num_blocks, hashes, blocks, base)
-    for start in range(_UINT64(0), _UINT64(asked.size), _BATCH):
+    for start in range(_UINT64(0), size, _BATCH):
         following = _BATCH - base
         coming = _prepare(asked, True, start + count, num_blocks, hashes, blocks, following)
-        for i in range(count):
-            if far:
-                prefetch(words, blocks[following + i])
-            out[start + i] = _block_check(words, blocks[base + i], np.uint32(hashes[base + i]))
+        _check_batch(words, hashes, blocks, base, count, following, True, out, start)
         base, count = following, coming
