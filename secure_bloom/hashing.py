@@ -19,7 +19,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import ColumnType
@@ -374,6 +373,7 @@ def _is_number(t: pa.DataType) -> bool:
 def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(array.type) and pa.types.is_integer(target):
         return pa.nulls(len(array), target)  # a large float equals several integers
+    import pyarrow.compute as pc  # takes 50 ms, and most values need no conversion
     converted = array.cast(target, safe=False)
     if pa.types.is_floating(array.type):
         return converted
@@ -390,6 +390,7 @@ def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _is_negative(array: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
     return pc.less(array, pa.scalar(0, array.type))
 
 
@@ -412,6 +413,7 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int, target_unit: int):
+    import pyarrow.compute as pc
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ints = _numpy(array.fill_null(0) if array.null_count else array).astype(np.int64)
     ints, fits = _rescale(ints, source_unit, target_unit)
