@@ -8,7 +8,7 @@ from pathlib import Path
 from numba import njit
 
 MODULES = "compiling", "filter_kernels", "hash_kernels", "lanes", "plain", "xxh64"
-part_of_kernel = njit(inline="always")
+part_of_kernel = njit(forceinline=True)
 KERNELS = []  #: all of them, for the command ``warmup``
 
 

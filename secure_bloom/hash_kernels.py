@@ -8,9 +8,10 @@ Strings of mixed lengths are sorted by their length first, in batches that stay 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from secure_bloom.compiling import kernel, part_of_kernel
-from secure_bloom.lanes import loader, prefetch, store
+from secure_bloom.lanes import loader, multiples, prefetch, store
 from secure_bloom.xxh64 import hash_word, xxh64
 
 _UINT64 = np.uint64
@@ -18,7 +19,7 @@ WIDE = np.uint64(64)  #: integers that are hashed at a time
 load_wide = loader(64)
 _STRINGS = 16  #: strings that are hashed at a time
 _LANES = np.uint64(_STRINGS)
-_load_strings = loader(_STRINGS)
+_load_strings, _multiples = loader(_STRINGS), multiples(_STRINGS)
 _LINE = np.uint64(64)  #: bytes of a cache line
 AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
 
@@ -55,7 +56,7 @@ def hash_fixed(data, width, out):
 @part_of_kernel
 def _hash_equal(data, position, length, out, first, stop):
     """Fill ``out[first:stop]`` from values of one length, back to back from ``position`` on."""
-    steps = _load_strings(np.arange(_STRINGS).astype(np.uint64), _UINT64(0)) * length
+    steps = _multiples(length)
     whole = stop - (stop - first) % _LANES
     for i in range(first, whole, _LANES):
         for k in range(_UINT64(0), length * _LANES, _LINE):
@@ -63,7 +64,7 @@ def _hash_equal(data, position, length, out, first, stop):
         store(out, i, xxh64(data, steps + position, length))
         position += length * _LANES
     for i in range(whole, stop):
-        out[i] = xxh64(data, position, length)
+        out[i] = _hash_one(data, position, length)
         position += length
 
 
@@ -87,6 +88,12 @@ def hash_binary(offsets, data, out):
                 out[places[i]] = hashes[i]
 
 
+@njit
+def _hash_one(data, position, length):
+    """Not inlined: the rest of a batch takes little time, compiling it would take much."""
+    return xxh64(data, position, length)
+
+
 @part_of_kernel
 def _all_of(offsets, length, first, stop):
     """Whether all strings have this length."""
@@ -104,7 +111,8 @@ def _bucket(offsets, i):
 @part_of_kernel
 def _sort_by_length(offsets, data, first, stop, ends, starts, places):
     """Sort by counting: where strings start, their places in ``out``, where each length ends."""
-    ends[:] = 0
+    for length in range(_UINT64(_LONG + 1)):
+        ends[length] = _UINT64(0)
     for i in range(first, stop):
         ends[_bucket(offsets, i)] += _UINT64(1)
     slot = _UINT64(0)
@@ -119,7 +127,8 @@ def _sort_by_length(offsets, data, first, stop, ends, starts, places):
         places[slot] = i
         for k in range(_UINT64(0), length, _LINE):
             prefetch(data, starts[slot] + _UINT64(AHEAD) + k)
-    starts[stop - first:stop - first + _LANES] = starts[stop - first - _UINT64(1)]
+    for slot in range(stop - first, stop - first + _LANES):  # the last vector reaches there
+        starts[slot] = starts[stop - first - _UINT64(1)]
 
 
 @part_of_kernel
@@ -134,7 +143,7 @@ def _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes):
         end = ends[length]
         if end - slot < _UINT64(_FEW):
             while slot < end:
-                hashes[slot] = xxh64(data, starts[slot], length)
+                hashes[slot] = _hash_one(data, starts[slot], length)
                 slot += _UINT64(1)
         while slot < end:
             store(hashes, slot, xxh64(data, _load_strings(starts, slot), length))
@@ -143,5 +152,5 @@ def _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes):
     while slot < stop - first:
         i = places[slot]
         length = _UINT64(offsets[i + _UINT64(1)]) - _UINT64(offsets[i])
-        hashes[slot] = xxh64(data, starts[slot], length)
+        hashes[slot] = _hash_one(data, starts[slot], length)
         slot += _UINT64(1)

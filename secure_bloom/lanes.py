@@ -14,7 +14,8 @@ from llvmlite import ir
 from numba import types
 from numba.core.cgutils import get_or_insert_function
 from numba.core.datamodel import models
-from numba.extending import intrinsic, overload, register_model
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
 
 
 class Lanes(types.Type):
@@ -59,23 +60,27 @@ def pointer_to(context, builder, array_type, array, index, target: ir.Type):
 # --- operators -----------------------------------------------------------------------------------
 
 def _define(operation, method: str) -> None:
-    """Give an operator a meaning where at least one operand is a vector."""
-    @intrinsic
-    def apply(typing_context, left, right):
-        lanes = left if isinstance(left, Lanes) else right
+    """Give an operator a meaning where at least one operand is a vector.
 
-        def generate(context, builder, signature, args):
-            operands = [value if isinstance(kind, Lanes) else
-                        spread(builder, context.cast(builder, value, kind, lanes.lane), lanes)
-                        for kind, value in zip(signature.args, args, strict=True)]
-            return getattr(builder, method)(*operands)
-        return lanes(left, right), generate
+    By numba's low-level interface, which compiles no function for each pair of types.
+    """
+    @infer_global(operation)
+    class _(AbstractTemplate):
+        def generic(self, args, kws):
+            for kind in args:
+                if isinstance(kind, Lanes):
+                    return signature(kind, *args)
+            return None
 
-    @overload(operation)
-    def choose(left, right):
-        if isinstance(left, Lanes) or isinstance(right, Lanes):
-            return lambda left, right: apply(left, right)
-        return None
+    def generate(context, builder, signature, args):
+        lanes = signature.return_type
+        operands = [value if isinstance(kind, Lanes) else
+                    spread(builder, context.cast(builder, value, kind, lanes.lane), lanes)
+                    for kind, value in zip(signature.args, args, strict=True)]
+        return getattr(builder, method)(*operands)
+
+    for kinds in ((Lanes, Lanes), (Lanes, types.Integer), (types.Integer, Lanes)):
+        lower_builtin(operation, *kinds)(generate)
 
 
 for _name, _method in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("and", "and_"),
@@ -116,6 +121,18 @@ def loader(count: int):
                 builder.zext(value, vector_type(lanes))
         return lanes(array, types.uint64), generate
     return load
+
+
+def multiples(count: int):
+    """A function that gives the vector 0, step, 2 step, ... of a ``uint64``."""
+    lanes = Lanes(types.uint64, count)
+
+    @intrinsic
+    def multiply(typing_context, step):
+        def generate(context, builder, signature, args):
+            return builder.mul(spread(builder, args[0], lanes), constant(lanes, range(count)))
+        return lanes(types.uint64), generate
+    return multiply
 
 
 @intrinsic

@@ -67,7 +67,7 @@ def hash_word(array, value):
     raise NotImplementedError("for numba kernels only")
 
 
-@overload(hash_word, inline="always")
+@overload(hash_word)
 def _hash_word(array, value):
     hash_one = _hash4 if array.dtype == types.uint32 else _hash8
     return lambda array, value: hash_one(value)
