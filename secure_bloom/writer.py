@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom.encryption import file_encryption
+from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
 from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
@@ -146,7 +146,9 @@ class ParquetWriter:
                 raise TypeError(f"{name} cannot be used here: {advice}")
         self.schema = schema
         self.filter_totals = FilterTotals()
-        self._plan = _plan(schema, bloom_filters, writer_options)
+        leaves = parquet_leaves(schema, **writer_options)
+        self._plan = _plan(schema, leaves, bloom_filters)
+        check_columns(encryption, leaves)
         self._encryption = file_encryption(encryption, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
@@ -361,12 +363,11 @@ class _Sink:
 
 # --- which columns -------------------------------------------------------------------------------
 
-def _plan(schema: pa.Schema, bloom_filters, writer_options) -> dict[int, list[tuple]]:
+def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
     """For each top-level field with filters: (position among its leaves, leaf column, options)."""
     if not isinstance(bloom_filters, Mapping):
         raise TypeError("bloom_filters must be a mapping of column paths to True or "
                         f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    leaves = parquet_leaves(schema, **writer_options)
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[tuple]] = {}
