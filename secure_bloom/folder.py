@@ -177,10 +177,10 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.
         found = files_below(filesystem, folder, allow_not_found=True)
         after = _staged(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
+            _check_found(filesystem, found, folder)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # The pending files of both: one that was listed may be gone, with its marker.
                 jobs = _jobs(filesystem, before | after)
-                _check_found(filesystem, found, folder)
                 return _visible(found, jobs, relative_path(folder, table))
         time.sleep(0.01)
     raise _busy(folder)
