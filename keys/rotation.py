@@ -7,6 +7,7 @@ opens with the new master key, any other with the old one, so readers need both 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -74,7 +75,8 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     """Wrap everything that a master key wraps with another one.
 
     Can be repeated after a crash: files that are done are left alone. Each file changes in one
-    step. Files that a running job writes meanwhile are not seen: rotate again when it is done.
+    step, and not before the new master key has opened what it wrapped. Files that a running job
+    writes meanwhile are not seen: rotate again when it is done.
 
     Parameters
     ----------
@@ -107,9 +109,9 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     try:
         rotation.run(paths, advance or (lambda _: None))
     except BaseException as error:
-        error = error.__cause__ if isinstance(error, _Stop) else error
-        error.result = rotation.result(paths)
-        raise error from None
+        reason = error.__cause__ if isinstance(error, _Stop) else error
+        reason.result = rotation.result(paths)
+        raise reason from reason.__cause__
     return rotation.result(paths)
 
 
@@ -121,7 +123,8 @@ def _tidy(paths: Iterable[str]) -> None:
             folder, name = os.path.split(os.path.realpath(file))
             folders.setdefault(folder, set()).add(name)
     for folder, names in folders.items():
-        remove_leftovers(folder, names)
+        with contextlib.suppress(OSError):  # it does no harm if they stay
+            remove_leftovers(folder, names)
 
 
 class _Stop(Exception):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -393,6 +394,12 @@ def test_of_two_rotations_at_once_no_work_is_lost(tmp_path, monkeypatch, interna
         if ".tmp" in os.readlink(f"/proc/self/fd/{descriptor}"):
             barrier.wait()
 
+    def slow(rewrite):
+        check(rewrite)
+        time.sleep(0.2)
+
+    check = Rewrite._check_unchanged
+    monkeypatch.setattr(Rewrite, "_check_unchanged", slow)
     monkeypatch.setattr(os, "fsync", together)
     kms = InMemoryKms({**KEYS, "newer": b"2" * 16})
     pairs = {"old": "new", "other": "newer"}
