@@ -25,9 +25,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from secure_bloom.errors import KeyRetrievalError
+from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
 
 MATERIAL_TYPE = "PKMT1"
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
@@ -123,6 +124,30 @@ def key_reference(key_metadata: bytes) -> str | None:
     if _get(fields, "internalStorage", bool, True):
         return None
     return _get(fields, "keyReference", str)
+
+
+def find_material(key_metadata: bytes,
+                  read_external: Callable[[], Mapping[str, str]]) -> KeyMaterial:
+    """The key material that key metadata holds or refers to.
+
+    Parameters
+    ----------
+    key_metadata : bytes
+    read_external : callable
+        Gives the key material beside the file by name; called only where it is there.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If there is none.
+    """
+    name = key_reference(key_metadata)
+    if name is None:
+        return KeyMaterial.parse(key_metadata)
+    entries = read_external()
+    if name not in entries:
+        raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
+    return KeyMaterial.parse(entries[name])
 
 
 def refer_to(name: str) -> bytes:

@@ -37,6 +37,7 @@ STAGING = "_staging"
 SUCCESS = "_SUCCESS"
 STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
 GENERATION = "generation"
+KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: how the names of files with key material begin
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
@@ -310,5 +311,5 @@ def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
 
 
 def _is_hidden(relative: str) -> bool:
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part)
+    return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
                for part in relative.split("/"))

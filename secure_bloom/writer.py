@@ -8,11 +8,13 @@ Filters thus stand just before the footer, where parquet-java puts them, and no 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.encryption import check_columns, file_encryption
@@ -296,12 +298,20 @@ class ParquetWriter:
             self._output.commit()
             return
         filesystem, path = self._material_place
-        external.write_material(filesystem, path, self._encryption.external_material)
+        external.create_material(filesystem, path, self._encryption.external_material)
         try:
-            self._output.commit()
-        except BaseException:
-            filesystem.delete_file(external.material_path(path))
+            self._output.commit(lambda: external.check_new_file(filesystem, path))
+        except BaseException as error:
+            self._remove_material(error)
             raise
+
+    def _remove_material(self, error: BaseException) -> None:
+        """Remove the key material of this file, unless the file became visible all the same."""
+        filesystem, path = self._material_place
+        is_others = isinstance(error, FileExistsError)
+        with contextlib.suppress(OSError):
+            if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
+                filesystem.delete_file(external.material_path(path))
 
     def _abort(self) -> None:
         output, self._output = self._output, None
