@@ -143,8 +143,16 @@ class Output:
             self._drop()
 
 
-def open_output(where, filesystem=None) -> Output:
-    """Open a destination; nothing is visible under its name before ``commit``."""
+def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
+    """Open a destination; nothing is visible under its name before ``commit``.
+
+    Parameters
+    ----------
+    where : str, path, or writable binary file
+    filesystem : pyarrow.fs.FileSystem, optional
+    mode : int
+        Of a new local file, before the umask.
+    """
     if not is_path(where):
         if not hasattr(where, "write"):
             raise TypeError("where must be a path or a writable binary file, "
@@ -152,7 +160,7 @@ def open_output(where, filesystem=None) -> Output:
         return Output(where)
     filesystem, path = resolve(where, filesystem)
     if filesystem.type_name == "local":
-        return _open_local(path)
+        return _open_local(path, mode)
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -228,25 +236,30 @@ def _remove_leftover(path: str) -> None:
         os.unlink(path)
 
 
-def _open_temporary(path: str) -> BinaryIO:
+def _open_temporary(path: str, mode: int) -> BinaryIO:
     """A new temporary file, locked as long as this process lives; see remove_leftovers."""
     while True:
-        # Not buffered: a forked process would write the buffer a second time.
-        file = open(temporary_name(path), "x+b", buffering=0)  # noqa: SIM115 - Output closes it
+        file = _open_new(temporary_name(path), mode)
         try:
             fcntl.flock(file, fcntl.LOCK_SH)
         except OSError:  # not on this filesystem; under another name nobody takes it for a leftover
             file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)
-            return open(temporary_name(path, "unlocked"), "x+b", buffering=0)
+            return _open_new(temporary_name(path, "unlocked"), mode)
         if os.fstat(file.fileno()).st_nlink:
             return file
         file.close()  # somebody has removed it before it was locked
 
 
-def _open_local(path: str) -> Output:
-    file = _open_temporary(path)
+def _open_new(name: str, mode: int) -> BinaryIO:
+    # Not buffered: a forked process would write the buffer a second time. And not only for writing:
+    # over NFS it could not be locked.
+    return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
+
+
+def _open_local(path: str, mode: int) -> Output:
+    file = _open_temporary(path, mode)
     folder = os.path.dirname(path) or "."
 
     def publish(check: Callable[[], None] | None) -> None:

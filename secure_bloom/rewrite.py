@@ -56,10 +56,8 @@ class Rewrite:
         ChangedMeanwhileError
             If the file is not any more what it was.
         """
-        output = open_output(self._path, self._filesystem)
+        output = open_output(self._path, self._filesystem, mode=0o600)  # nobody else's as yet
         try:
-            if self._is_local:
-                os.fchmod(output.fileno(), 0o600)  # until it is known who may read it
             self._copy(output, start)
             for part in tail:
                 output.write(part)

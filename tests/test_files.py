@@ -69,12 +69,23 @@ def no_flock(*_):
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path):
+    umask = os.umask(0o027)
+    try:
+        write_table(TABLE, tmp_path / "a.parquet", bloom_filters={})
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "a.parquet").stat().st_mode & 0o777 == 0o640
+
+
 @pytest.mark.parametrize("locking", [flock, flock_of_nfs, no_flock])
 def test_a_living_writers_file_is_no_leftover(tmp_path, monkeypatch, locking):
     monkeypatch.setattr(fcntl, "flock", locking)
     path = tmp_path / "a.parquet"
     with ParquetWriter(path, TABLE.schema, bloom_filters={}) as writer:
         writer.write_table(TABLE)
+        ending = "unlocked" if locking is no_flock else "tmp"
+        assert [p.name.split(".")[-1] for p in tmp_path.iterdir()] == [ending]
         for other in (locking, flock):  # of another machine
             monkeypatch.setattr(fcntl, "flock", other)
             remove_leftovers(tmp_path, {"a.parquet"})
