@@ -30,7 +30,7 @@ from secure_bloom.cli import main
 from secure_bloom.errors import (
     KeyAccessError,
     KeyNotFoundError,
-    KeyUnwrapError,
+    KeyRetrievalError,
     KmsUnavailableError,
 )
 from secure_bloom.folder import parquet_files
@@ -217,7 +217,7 @@ class WrongKms(InMemoryKms):
 def test_a_wrapping_that_does_not_open_replaces_none(tmp_path, wrap, internal):
     written(tmp_path / "a.parquet", internal_key_material=internal)
     before = {p: p.read_bytes() for p in tmp_path.iterdir()}
-    with pytest.raises(KeyUnwrapError, match="'new'"):
+    with pytest.raises(KeyRetrievalError, match="'new'"):
         rotate_master_keys(tmp_path, WrongKms(wrap), old="old", new="new")
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
