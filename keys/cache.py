@@ -6,17 +6,19 @@ import copy
 import math
 import os
 import time
+import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
-from weakref import WeakKeyDictionary
 
 from secure_bloom.errors import KeyRetrievalError, KeyUnwrapError, SecureBloomError
 from secure_bloom.keys.kms import KEY_SIZES, KmsClient
+from secure_bloom.keys.material import DEFAULT_INSTANCE
 from secure_bloom.keys.wrapping import KeyEncryptionKey
 
 LIFETIME = 600.0  #: seconds that a key is kept, as parquet-java and pyarrow do
+_TIDY = 60.0  # seconds after which keys that are over leave memory, at the next call
 
 
 class CachedKms(KmsClient):
@@ -31,11 +33,6 @@ class CachedKms(KmsClient):
     kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
     lifetime : float
         Seconds that a key is kept; 0: not at all.
-
-    Attributes
-    ----------
-    kms_instance_id, kms_instance_url : str, optional
-        Those of the client, if it has any.
     """
 
     def __init__(self, kms, lifetime: float = LIFETIME):
@@ -44,15 +41,37 @@ class CachedKms(KmsClient):
         self._unwrapped = _Cache()
         self._keks = _Cache()
 
-    def __getattr__(self, name: str):
-        if name in ("kms_instance_id", "kms_instance_url"):
-            return getattr(self._kms, name)
-        raise AttributeError(name)
+    @property
+    def kms_instance_id(self) -> str:
+        """That of the client, if it has one."""
+        return self._instance("kms_instance_id")
+
+    @property
+    def kms_instance_url(self) -> str:
+        """That of the client, if it has one."""
+        return self._instance("kms_instance_url")
+
+    def _instance(self, name: str) -> str:
+        value = getattr(self._kms, name, DEFAULT_INSTANCE)
+        if not isinstance(value, str):
+            raise TypeError(f"{name} of the KMS client must be text, not {type(value).__name__}")
+        return value
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """Wrap through the KMS, every time."""
+        """Wrap through the KMS, every time.
+
+        Raises
+        ------
+        KeyRetrievalError
+            Whatever the KMS raises, or if its answer is no text.
+        """
         wrapped = self._kms.wrap_key(key_bytes, master_key_identifier)
-        return wrapped.decode("ascii") if isinstance(wrapped, bytes) else wrapped
+        with suppress(UnicodeDecodeError):
+            wrapped = wrapped.decode("ascii") if isinstance(wrapped, bytes) else wrapped
+        if not isinstance(wrapped, str) or not wrapped:
+            raise KeyRetrievalError("the KMS returned no wrapped key, which is text, for master "
+                                    f"key {master_key_identifier!r}")
+        return wrapped
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         """Unwrap through the KMS, or from memory.
@@ -80,11 +99,11 @@ class CachedKms(KmsClient):
                               lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes))
 
     def _unwrap(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        key = bytes(self._kms.unwrap_key(wrapped_key, master_key_identifier))
-        if len(key) not in KEY_SIZES:
-            raise KeyUnwrapError(f"the KMS returned a key of {len(key)} bytes for master key "
-                                 f"{master_key_identifier!r}; AES has 16, 24 or 32")
-        return key
+        key = self._kms.unwrap_key(wrapped_key, master_key_identifier)
+        if not isinstance(key, bytes | bytearray | memoryview) or len(key) not in KEY_SIZES:
+            raise KeyUnwrapError("the KMS returned something that is no AES key for master key "
+                                 f"{master_key_identifier!r}")
+        return bytes(key)
 
     def __reduce__(self):
         return CachedKms, (self._kms, self.lifetime)  # never the keys
@@ -109,51 +128,52 @@ class _Cache:
         """The value of a key; made where there is none, or none that is young enough."""
         if self._process != os.getpid():  # forked: another thread may have held the lock for ever
             self._reset()
-        with self._lock:
-            self._tidy(lifetime)
-            entry = self._entries.get(key)
-            is_new = entry is None or entry.is_over()
-            if is_new:
-                entry = self._entries[key] = _Entry()
-        return self._make(key, entry, lifetime, make) if is_new else entry.wait()
-
-    def _make(self, key: Hashable, entry: _Entry, lifetime: float, make):
+        entry = _Entry(lifetime)
         try:
-            value = make()
+            with self._lock:
+                self._tidy()
+                known = self._entries.get(key)
+                if known is None or known.is_over(lifetime):
+                    known = self._entries[key] = entry
+            if known is entry:
+                entry.succeed(make())
         except BaseException as error:
             with self._lock:
-                self._entries.pop(key, None)  # the next one tries again
+                if self._entries.get(key) is entry:
+                    del self._entries[key]  # the next one tries again
             entry.fail(error)
             raise
-        entry.succeed(value, lifetime)
-        return value
+        return known.wait()
 
-    def _tidy(self, lifetime: float) -> None:
+    def _tidy(self) -> None:
         now = time.monotonic()
         if now >= self._next_tidying:
             self._entries = {key: entry for key, entry in self._entries.items()
-                             if not entry.is_over()}
-            self._next_tidying = now + lifetime
+                             if not entry.is_over(math.inf)}
+            self._next_tidying = now + _TIDY
 
 
 class _Entry:
     """A value that is being made, or made."""
 
-    def __init__(self):
+    def __init__(self, lifetime: float):
         self._future: Future = Future()
-        self._until = math.inf
+        self._lifetime = lifetime
+        self._made = math.inf
 
-    def is_over(self) -> bool:
-        return time.monotonic() >= self._until
+    def is_over(self, lifetime: float) -> bool:
+        """Whether it is older than it may be, or than somebody else wants it."""
+        return time.monotonic() - self._made >= min(lifetime, self._lifetime)
 
-    def succeed(self, value, lifetime: float) -> None:
-        self._until = time.monotonic() + lifetime
+    def succeed(self, value) -> None:
+        self._made = time.monotonic()
         self._future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         if not isinstance(error, Exception):  # an interrupt is for its own thread
             error = KeyRetrievalError("the call to the KMS was interrupted")
-        self._future.set_exception(error)
+        if not self._future.done():
+            self._future.set_exception(error)
 
     def wait(self):
         try:
@@ -162,7 +182,7 @@ class _Entry:
             raise copy.copy(error) from error.__cause__
 
 
-_shared: WeakKeyDictionary = WeakKeyDictionary()  # caches of the clients that are in use
+_shared: dict[int, tuple[_Cache, _Cache]] = {}  # caches of the clients that are in use, by id
 _shared_lock = Lock()
 os.register_at_fork(before=_shared_lock.acquire, after_in_parent=_shared_lock.release,
                     after_in_child=_shared_lock.release)
@@ -173,8 +193,10 @@ def cached(kms) -> CachedKms:
     if isinstance(kms, CachedKms):
         return kms
     result = CachedKms(kms)
-    with suppress(TypeError), _shared_lock:  # it may be that it cannot be hashed or referred to
-        # The caches do not refer to the client, so they go when it goes.
-        result._unwrapped, result._keks = _shared.setdefault(
-            kms, (result._unwrapped, result._keks))
+    with suppress(TypeError), _shared_lock:  # it may be that it cannot be referred to
+        if id(kms) not in _shared:
+            weakref.finalize(kms, _shared.pop, id(kms), None)
+            _shared[id(kms)] = result._unwrapped, result._keks
+        # By identity: clients that are equal may have different rights.
+        result._unwrapped, result._keks = _shared[id(kms)]
     return result

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
-from secure_bloom.files import write_file
+from secure_bloom.files import check_absent, create_file
+from secure_bloom.folder import KEY_MATERIAL
+from secure_bloom.rewrite import Rewrite
 
 FOOTER_KEY = "footerKey"
 _MAX_SIZE = 64 * 1024 * 1024  # of one file; a key takes some 400 bytes
@@ -23,7 +25,7 @@ _MAX_SIZE = 64 * 1024 * 1024  # of one file; a key takes some 400 bytes
 def material_path(path: str) -> str:
     """Path of the file with the key material of a Parquet file."""
     folder, name = posixpath.split(path)
-    return posixpath.join(folder, f"_KEY_MATERIAL_FOR_{name}.json")
+    return posixpath.join(folder, f"{KEY_MATERIAL}{name}.json")
 
 
 def column_key_name(number: int) -> str:
@@ -44,30 +46,85 @@ def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
     where = material_path(path)
     try:
         with filesystem.open_input_file(where) as file:
-            if file.size() > _MAX_SIZE:
-                raise KeyRetrievalError("the key material is larger than any can be", file=where)
-            return _parse(file.read(), where)
+            return _read(file, where)
     except FileNotFoundError:
-        raise KeyNotFoundError(f"its key material is missing: {where} must stand beside it",
-                               file=path) from None
+        raise _missing(path) from None
 
 
-def write_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[str, str]) -> None:
-    """Write or replace, in one step, the key material of the Parquet file at ``path``."""
-    content = json.dumps(dict(materials), separators=(",", ":"))
-    write_file(filesystem, material_path(path), content.encode())
+def create_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[str, str]) -> None:
+    """Write the key material of a new Parquet file at ``path``.
+
+    Raises
+    ------
+    FileExistsError
+        If there is some already.
+    """
+    try:
+        create_file(filesystem, material_path(path), _to_bytes(materials))
+    except FileExistsError:
+        raise _exists(material_path(path)) from None
+
+
+class MaterialFile(Rewrite):
+    """The key material of the Parquet file at ``path``, to be replaced. A context manager.
+
+    Raises
+    ------
+    KeyNotFoundError
+        If the file with the key material is missing.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str):
+        self._where = material_path(path)
+        try:
+            super().__init__(filesystem, self._where)
+        except FileNotFoundError:
+            raise _missing(path) from None
+
+    def read(self) -> dict[str, str]:
+        """Key material by name; see :func:`read_material`."""
+        return _read(self.source.file, self._where)
+
+    def replace(self, materials: Mapping[str, str]) -> None:
+        """Replace all of it in one step; see :meth:`Rewrite.replace_tail`."""
+        self.replace_tail(0, [_to_bytes(materials)])
 
 
 def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FileExistsError where a Parquet file would be replaced.
+    """Raise FileExistsError where a Parquet file, or its key material, would be replaced.
 
-    Its key material cannot be replaced in the same step, and without it the file is lost.
+    The two cannot be replaced in the same step, and one without the other is lost.
     """
-    for name in (path, material_path(path)):
-        if filesystem.get_file_info(name).type != pa_fs.FileType.NotFound:
-            raise FileExistsError(f"{name} exists; a file whose key material stands beside it "
-                                  "cannot be replaced in one step: remove both, or take another "
-                                  "name")
+    check_new_file(filesystem, path)
+    check_new_file(filesystem, material_path(path))
+
+
+def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Raise FileExistsError, which says what to do, where there is something at the path."""
+    try:
+        check_absent(filesystem, path)
+    except FileExistsError:
+        raise _exists(path) from None
+
+
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(f"{path} exists; a file whose key material stands beside it cannot be "
+                           "replaced in one step: remove both, or take another name")
+
+
+def _missing(path: str) -> KeyNotFoundError:
+    return KeyNotFoundError(f"its key material is missing: {material_path(path)} must stand "
+                            "beside it", file=path)
+
+
+def _to_bytes(materials: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(materials), separators=(",", ":")).encode()
+
+
+def _read(file, where: str) -> dict[str, str]:
+    if file.size() > _MAX_SIZE:
+        raise KeyRetrievalError("the key material is larger than any can be", file=where)
+    return _parse(file.read(), where)
 
 
 def _parse(data: bytes, where: str) -> dict[str, str]:

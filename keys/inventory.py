@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError, located
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    SecureBloomError,
+    located,
+)
 from secure_bloom.files import Source, resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys import external
-from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
-from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.keys.material import (
+    KeyMaterial,
+    find_material,
+    is_key_material,
+    key_reference,
+)
+from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, encrypted_footer_key_metadata
 from secure_bloom.reader import read_footer
 
@@ -90,7 +101,8 @@ def list_master_keys(path, keys=None, *, filesystem=None,
     path : str or path
         A Parquet file, or a folder of them.
     keys : KmsClient, optional
-        Opens encrypted footers, which hold the key material of columns.
+        Opens encrypted footers, which hold the key material of columns. What it does not open
+        counts as hidden.
     filesystem : pyarrow.fs.FileSystem, optional
     advance : callable, optional
         Is called with the fraction that is done.
@@ -124,6 +136,9 @@ class _Counting:
         except SecureBloomError as error:
             self._inventory.failed[path] = error.message
             return
+        except OSError as error:
+            self._inventory.failed[path] = str(error)
+            return
         for name in {material.master_key_id for _, material in materials}:
             self._uses.setdefault(name, MasterKeyUse(name)).files += 1
         for place, material in materials:
@@ -145,7 +160,7 @@ class _Counting:
 
     def _materials(self, path: str) -> list[tuple[str, KeyMaterial]]:
         """Place and key material of every key of a file that can be known."""
-        beside = partial(external.read_material, self._filesystem, path)
+        beside = cache(partial(external.read_material, self._filesystem, path))
         metadata, is_hidden = self._key_metadata(path, beside)
         if not metadata:
             self._inventory.plaintext += 1
@@ -157,8 +172,7 @@ class _Counting:
         if is_hidden and references != {None}:  # all keys of the file stand beside it
             return [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
         self._inventory.hidden += is_hidden
-        material = KmsKeys(None, beside).material
-        return [(place, material(one)) for place, one in metadata.items()]
+        return [(place, find_material(one, beside)) for place, one in metadata.items()]
 
     def _key_metadata(self, path: str, beside) -> tuple[dict[str, bytes | None], bool]:
         """By place what the file says about its keys, and whether it says more to others."""
@@ -167,12 +181,26 @@ class _Counting:
             content, magic = read_footer(source)
         finally:
             source.file.close()
-        if magic == MAGIC_ENCRYPTED and self._keys is None:
+        footer = self._opened(content, magic, beside)
+        if footer is None:
             return {FOOTER: encrypted_footer_key_metadata(content)}, True
-        footer = Footer(content, magic,
-                        key_retriever(self._keys, beside) if magic == MAGIC_ENCRYPTED else None)
         if not footer.is_encrypted:
             return {}, False
         columns = {chunk.column.path: chunk.key_metadata for chunks in footer.row_groups
                    for chunk in chunks if chunk.encryption == "column key"}
         return {FOOTER: footer.footer_key_metadata, **columns}, False
+
+    def _opened(self, content: bytes, magic: bytes, beside) -> Footer | None:
+        """The footer; None where it is encrypted and its key is not among the keys given."""
+        if magic != MAGIC_ENCRYPTED:
+            return Footer(content, magic, None)
+        if self._keys is None:
+            return None
+        try:
+            return Footer(content, magic, key_retriever(self._keys, beside))
+        except (KeyNotFoundError, KeyAccessError):
+            return None
+        except KeyRetrievalError as error:
+            if type(error) is KeyRetrievalError:  # the key metadata is none for a KMS
+                return None
+            raise

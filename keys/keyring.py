@@ -38,16 +38,17 @@ class Keyring(InMemoryKms):
         self.path = Path(path)
         self._given = passphrase
         self._passphrase_file = None if passphrase_file is None else Path(passphrase_file)
-        self._sealing: SealingKey | None = None
         super().__init__({})
-        self._read()
+        self._seen = self._read(None)
 
     @classmethod
     def create(cls, path: str | os.PathLike,
                passphrase: str | Callable[[], str] | None = None) -> Keyring:
         """Create an empty keyring with mode 0600; an existing file is never overwritten."""
         path = Path(path)
-        sealing = _derived(passphrase() if callable(passphrase) else passphrase)
+        if callable(passphrase):
+            passphrase = _checked(passphrase())
+        sealing = _derived(passphrase)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -76,40 +77,40 @@ class Keyring(InMemoryKms):
             key = os.urandom(bits // 8)
         check_key(key, name)
         with keyring_file.locked(self.path):
-            self._read()
-            if name in self._keys:
+            content, _ = self._read(self._seen[0].sealing)
+            if name in content.keys:
                 raise KeyringError(f"a key named {name!r} exists already", file=str(self.path))
-            self._replace({**self._keys, name: bytes(key)}, self._sealing)
+            self._replace(Content({**content.keys, name: bytes(key)}, content.sealing))
 
     def set_passphrase(self, passphrase: str | None) -> None:
         """Change the passphrase, or with None leave the keyring without one."""
         sealing = _derived(passphrase)
         with keyring_file.locked(self.path):
-            self._read()
+            content, _ = self._read(self._seen[0].sealing)
             self._given = passphrase
-            self._replace(self._keys, sealing)
+            self._replace(Content(content.keys, sealing))
 
     def names(self) -> list[str]:
         """The names of the master keys, sorted."""
-        self._refresh()
-        return sorted(self._keys)
+        return sorted(self._current().keys)
 
-    def _key(self, name: str) -> bytes:
-        self._refresh()
-        return super()._key(name)
+    def _master_keys(self) -> dict[str, bytes]:
+        return self._current().keys
 
-    def _refresh(self) -> None:
-        if _stamp(self.path) != self._stamp:  # two threads may both read it, to no harm
-            self._read()
+    def _current(self) -> Content:
+        """What the file holds; read again where it has changed."""
+        content, stamp = self._seen
+        if _stamp(self.path) != stamp:  # two threads may both read it, to no harm
+            content, _ = self._seen = self._read(content.sealing)
+        return content
 
-    def _read(self) -> None:
+    def _read(self, known: SealingKey | None) -> tuple[Content, tuple]:
         stamp = _stamp(self.path)
-        content = keyring_file.read(self.path, self._passphrase, self._sealing)
-        self._keys, self._sealing, self._stamp = content.keys, content.sealing, stamp
+        return keyring_file.read(self.path, self._passphrase, known), stamp
 
-    def _replace(self, keys: dict[str, bytes], sealing: SealingKey | None) -> None:
-        keyring_file.replace(self.path, Content(keys, sealing))
-        self._keys, self._sealing, self._stamp = keys, sealing, _stamp(self.path)
+    def _replace(self, content: Content) -> None:
+        keyring_file.replace(self.path, content)
+        self._seen = content, _stamp(self.path)
 
     def _passphrase(self) -> str:
         if self._passphrase_file is not None:
@@ -118,15 +119,15 @@ class Keyring(InMemoryKms):
             raise KeyringError("it needs a passphrase: give a file that holds it "
                                "(keyring:PATH?passphrase-file=PATH, or passphrase_file=)",
                                file=str(self.path))
-        return self._given() if callable(self._given) else self._given
+        return _checked(self._given() if callable(self._given) else self._given)
 
     def __reduce__(self):
-        if self._sealing is not None and self._passphrase_file is None:
+        if self._seen[0].sealing is not None and self._passphrase_file is None:
             raise TypeError("a passphrase is never pickled: open the keyring with passphrase_file=")
         return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file))
 
     def __repr__(self) -> str:
-        return f"<Keyring {self.path} with keys {sorted(self._keys)}>"
+        return f"<Keyring {self.path} with keys {sorted(self._seen[0].keys)}>"
 
 
 def _open(path: str, passphrase_file: str | None) -> Keyring:
@@ -134,11 +135,15 @@ def _open(path: str, passphrase_file: str | None) -> Keyring:
 
 
 def _derived(passphrase: str | None) -> SealingKey | None:
-    if passphrase is None:
-        return None
+    return None if passphrase is None else SealingKey.make(_checked(passphrase))
+
+
+def _checked(passphrase: str) -> str:
+    if not isinstance(passphrase, str):
+        raise TypeError(f"the passphrase must be text, not {type(passphrase).__name__}")
     if not passphrase:
         raise ValueError("the passphrase is empty")
-    return SealingKey.make(passphrase)
+    return passphrase
 
 
 def _read_passphrase(path: Path) -> str:

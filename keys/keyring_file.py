@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import fcntl
+import glob
 import json
 import os
 import stat
@@ -28,11 +30,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from secure_bloom.errors import KeyringError, KeyUnwrapError
+from secure_bloom.files import sync_folder
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _AAD = b"secure_bloom keyring 2"
 _SALT_SIZE = 16
+_TEMPORARY = ".keyring.tmp"
 _N, _R, _P = 2**17, 8, 1  # 128 MiB and some tenths of a second for each guess
 _MAX_MEMORY, _MAX_P = 2**30, 16  # a file must not make its reader take all memory or time
 
@@ -86,21 +90,23 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
     KeyringError
         If the file is missing, no keyring, open to others, or the passphrase is another.
     """
-    try:
-        with open(path, "rb") as file:
-            check_private(file.fileno(), path)
-            document = json.loads(file.read())
-        if document["version"] == 2:
-            return _unseal(document, path, passphrase, known)
-        if document["version"] != 1:
+    with _no_keyring(path):
+        document = _load(path)
+        if document["version"] == 1:
+            return Content(_decode(document["keys"]))
+        if document["version"] != 2:
             raise KeyringError(f"keyring version {document['version']!r} is not supported",
                                file=str(path))
-        return Content(_decode(document["keys"]))
-    except OSError as error:
-        raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
-                           "'secure-bloom keyring create'", file=str(path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error):
-        raise KeyringError("this is no keyring", file=str(path)) from None
+        salt, n, r, p = _cost(document["scrypt"], path)
+    sealing = known if known is not None and known.serves(salt, n, r, p) \
+        else SealingKey.derive(passphrase(), salt, n, r, p)
+    with _no_keyring(path):
+        try:
+            keys = unwrap_locally(sealing.key, document["sealed"], _AAD)
+        except KeyUnwrapError:
+            raise KeyringError("it does not open: the passphrase is another, or the file was "
+                               "changed", file=str(path)) from None
+        return Content(_decode(json.loads(keys)), sealing)
 
 
 def serialize(content: Content) -> bytes:
@@ -125,16 +131,25 @@ def check_private(descriptor: int, path: Path) -> None:
 
 
 def replace(path: Path, content: Content) -> None:
-    """Put new content in the place of the file in one step."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    """Put new content in the place of the file in one step; call it under the lock."""
+    path = Path(os.path.realpath(path))
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{_TEMPORARY}"):
+        leftover.unlink(missing_ok=True)  # of a process that was killed, since we have the lock
+    descriptor, temporary = tempfile.mkstemp(  # mode 0600
+        prefix=f".{path.name}.", suffix=_TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            owner = os.stat(path)
+            with contextlib.suppress(PermissionError):  # only root can give it back to its owner
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(serialize(content))
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
         os.replace(temporary, path)
+        sync_folder(str(path.parent))
     except BaseException:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
 
 
@@ -142,7 +157,11 @@ def replace(path: Path, content: Content) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Keep other processes from changing the file."""
     # The file itself is replaced, so its folder holds the lock.
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        descriptor = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
+    except OSError as error:
+        raise KeyringError(f"its folder cannot be opened: {error.strerror}",
+                           file=str(path)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -150,22 +169,36 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _unseal(document: dict, path: Path, passphrase: Callable[[], str],
-            known: SealingKey | None) -> Content:
-    asked = document["scrypt"]
+@contextmanager
+def _no_keyring(path: Path) -> Iterator[None]:
+    """Say of whatever is wrong with the content that this is no keyring, and no more."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
+            binascii.Error):
+        raise KeyringError("this is no keyring", file=str(path)) from None
+
+
+def _load(path: Path) -> dict:
+    try:
+        with open(path, "rb") as file:
+            check_private(file.fileno(), path)
+            return json.loads(file.read())
+    except OSError as error:
+        raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
+                           "'secure-bloom keyring create'", file=str(path)) from error
+
+
+def _cost(asked: dict, path: Path) -> tuple[bytes, int, int, int]:
+    """Salt, n, r and p of scrypt, none of which may take all memory."""
     salt = base64.b64decode(asked["salt"], validate=True)
-    n, r, p = (int(asked[name]) for name in "nrp")
-    if not (n > 1 and r > 0 and 128 * n * r <= _MAX_MEMORY and 0 < p <= _MAX_P):
+    n, r, p = (asked[name] for name in "nrp")
+    if not all(type(value) is int and value > 0 for value in (n, r, p)):
+        raise ValueError
+    if n & (n - 1) or n < 2 or 128 * r * (n + p) > _MAX_MEMORY or p > _MAX_P:
         raise KeyringError("its scrypt parameters would take more memory or time than any "
                            "keyring needs", file=str(path))
-    sealing = known if known is not None and known.serves(salt, n, r, p) \
-        else SealingKey.derive(passphrase(), salt, n, r, p)
-    try:
-        keys = unwrap_locally(sealing.key, document["sealed"], _AAD)
-    except KeyUnwrapError:
-        raise KeyringError("it does not open: the passphrase is another, or the file was changed",
-                           file=str(path)) from None
-    return Content(_decode(json.loads(keys)), sealing)
+    return salt, n, r, p
 
 
 def _decode(encoded: dict[str, str]) -> dict[str, bytes]:

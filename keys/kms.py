@@ -87,12 +87,15 @@ class InMemoryKms(KmsClient):
             raise KeyUnwrapError(f"the wrapped key does not open with master key "
                                  f"{master_key_identifier!r}") from None
 
+    def _master_keys(self) -> Mapping[str, bytes]:
+        return self._keys
+
     def _key(self, name: str) -> bytes:
-        try:
-            return self._keys[name]
-        except KeyError:
+        keys = self._master_keys()
+        if name not in keys:
             raise KeyNotFoundError(f"no master key named {name!r}; there are: "
-                                   f"{', '.join(sorted(self._keys)) or 'none'}") from None
+                                   f"{', '.join(sorted(keys)) or 'none'}")
+        return keys[name]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with keys {sorted(self._keys)}>"

@@ -25,9 +25,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from secure_bloom.errors import KeyRetrievalError
+from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
 
 MATERIAL_TYPE = "PKMT1"
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
@@ -125,6 +126,30 @@ def key_reference(key_metadata: bytes) -> str | None:
     return _get(fields, "keyReference", str)
 
 
+def find_material(key_metadata: bytes,
+                  read_external: Callable[[], Mapping[str, str]]) -> KeyMaterial:
+    """The key material that key metadata holds or refers to.
+
+    Parameters
+    ----------
+    key_metadata : bytes
+    read_external : callable
+        Gives the key material beside the file by name; called only where it is there.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If there is none.
+    """
+    name = key_reference(key_metadata)
+    if name is None:
+        return KeyMaterial.parse(key_metadata)
+    entries = read_external()
+    if name not in entries:
+        raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
+    return KeyMaterial.parse(entries[name])
+
+
 def refer_to(name: str) -> bytes:
     """Key metadata that refers to an entry of the external file."""
     return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
@@ -151,4 +176,6 @@ def _get(fields: dict, name: str, type_: type, default=None):
     value = fields.get(name, default)
     if not isinstance(value, type_):
         raise KeyRetrievalError(f"key material: field {name} is missing or not a {type_.__name__}")
+    if type_ is str and any("\ud800" <= character <= "\udfff" for character in value):
+        raise KeyRetrievalError(f"key material: field {name} is no valid text")
     return value

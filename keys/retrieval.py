@@ -8,7 +8,7 @@ from typing import Protocol
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
-from secure_bloom.keys.material import KeyMaterial, key_reference
+from secure_bloom.keys.material import KeyMaterial, find_material
 
 
 class KeyRetriever(Protocol):
@@ -134,14 +134,12 @@ class KmsKeys:
         KeyRetrievalError
             If there is none.
         """
-        name = key_reference(key_metadata)
-        if name is None:
-            return KeyMaterial.parse(key_metadata)
+        return find_material(key_metadata, self._entries)
+
+    def _entries(self) -> Mapping[str, str]:
         if self._external is None:
             self._external = self._read_external()
-        if name not in self._external:
-            raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
-        return KeyMaterial.parse(self._external[name])
+        return self._external
 
     def _data_key(self, key_metadata: bytes | None) -> bytes:
         if key_metadata is None:

@@ -7,16 +7,27 @@ opens with the new master key, any other with the old one, so readers need both 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Lock
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FileError, KeyRetrievalError, SecureBloomError, located
-from secure_bloom.files import resolve
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyringError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+    SecureBloomError,
+    located,
+)
+from secure_bloom.files import remove_leftovers, resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
@@ -24,8 +35,9 @@ from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.reader import read_footer
-from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite
+from secure_bloom.rewrite import Rewrite
 
+_NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
 _FILES_AT_ONCE = 4
 
 
@@ -41,6 +53,8 @@ class RotationResult:
         Files that did not have the old master key.
     failed : dict of str to str
         Files that could not be rotated, and why. They are as they were.
+    master_keys : list of str
+        All that were found in the files, before the rotation.
     dry_run : bool
         Nothing was changed.
     """
@@ -48,6 +62,7 @@ class RotationResult:
     rotated: list[str] = field(default_factory=list)
     unchanged: int = 0
     failed: dict[str, str] = field(default_factory=dict)
+    master_keys: list[str] = field(default_factory=list)
     dry_run: bool = False
 
     def to_dict(self) -> dict:
@@ -60,14 +75,15 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     """Wrap everything that a master key wraps with another one.
 
     Can be repeated after a crash: files that are done are left alone. Each file changes in one
-    step. Files that a running job writes meanwhile are not seen: rotate again when it is done.
+    step, and not before the new master key has opened what it wrapped. Files that a running job
+    writes meanwhile are not seen: rotate again when it is done.
 
     Parameters
     ----------
     path : str or path
         A Parquet file, or a folder of them.
     kms : KmsClient
-        It must unwrap with the old master key, and with those of encrypted footers; and wrap with
+        It must unwrap with the old master key, and with those of footers; and wrap and unwrap with
         the new one.
     old, new : str
         Names of master keys. Where they are equal, for a KMS that has a new version of the key,
@@ -79,30 +95,57 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     Raises
     ------
     KeyRetrievalError
-        If a key cannot be had. Files that were done stay so.
+        If the old or the new master key is missing, or does not open what it has wrapped, or the
+        KMS does not answer or refuses. The attribute ``result`` of whatever ends a rotation is a
+        RotationResult: what was done before.
     FileNotFoundError
         If there is no such file or folder.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
+    if filesystem.type_name == "local" and not dry_run:
+        _tidy(paths)
     rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
-    result = RotationResult(dry_run=dry_run)
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        outcomes = pool.map(rotation.try_file, paths)
+    try:
+        rotation.run(paths, advance or (lambda _: None))
+    except BaseException as error:
+        reason = error.__cause__ if isinstance(error, _Stop) else error
+        reason.result = rotation.result(paths)
+        raise reason from reason.__cause__
+    return rotation.result(paths)
+
+
+def _tidy(paths: Iterable[str]) -> None:
+    """Remove what rotations that were killed have left of these files."""
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        for file in (path, external.material_path(path)):
+            folder, name = os.path.split(os.path.realpath(file))
+            folders.setdefault(folder, set()).add(name)
+    for folder, names in folders.items():
+        with contextlib.suppress(OSError):  # it does no harm if they stay
+            remove_leftovers(folder, names)
+
+
+class _Stop(Exception):
+    """No file can be rotated; why is its cause."""
+
+
+class _FooterKeys(KmsKeys):
+    """Opens footers; one whose master key is missing stops all where it is one of the two."""
+
+    def __init__(self, kms, read_external, old: str, new: str):
+        super().__init__(kms, read_external)
+        self._needed = (old, new)
+
+    def footer_key(self, key_metadata: bytes | None) -> bytes:
+        """See :class:`KmsKeys`."""
         try:
-            for number, (file, outcome) in enumerate(zip(paths, outcomes, strict=True), 1):
-                if isinstance(outcome, SecureBloomError):
-                    result.failed[file] = outcome.message
-                elif outcome:
-                    result.rotated.append(file)
-                else:
-                    result.unchanged += 1
-                if advance is not None:
-                    advance(number / len(paths))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
+            return super().footer_key(key_metadata)
+        except KeyNotFoundError as error:
+            if self.material(key_metadata).master_key_id in self._needed:
+                raise _Stop from error
             raise
-    return result
 
 
 class _Rotation:
@@ -111,42 +154,69 @@ class _Rotation:
     def __init__(self, filesystem: pa_fs.FileSystem, kms, old: str, new: str, dry_run: bool):
         self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
         self._old, self._new = old, new
+        self._outcomes: dict[str, bool | str] = {}  # whether it had the old key, or what failed
+        self._found: set[str] = set()
         self._wrapped: dict[str, str] = {}
         self._lock = Lock()
 
-    def try_file(self, path: str) -> bool | SecureBloomError:
-        """Whether the file had the old key; an error if it is the file's own fault."""
+    def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
+        """Rotate the files, several at once."""
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            try:
+                futures = [pool.submit(self._try_file, path) for path in paths]
+                for number, future in enumerate(as_completed(futures), 1):
+                    future.result()
+                    advance(number / len(paths))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def result(self, paths: list[str]) -> RotationResult:
+        """What was done, in the order of the paths."""
+        outcomes = {path: self._outcomes[path] for path in paths if path in self._outcomes}
+        return RotationResult(
+            rotated=[path for path, outcome in outcomes.items() if outcome is True],
+            unchanged=sum(outcome is False for outcome in outcomes.values()),
+            failed={path: outcome for path, outcome in outcomes.items()
+                    if isinstance(outcome, str)},
+            master_keys=sorted(self._found), dry_run=self._dry_run)
+
+    def _try_file(self, path: str) -> None:
         try:
             with located(file=path):
-                return self._file(path)
-        except (FileError, ChangedMeanwhileError) as error:
-            return error
-        except KeyRetrievalError as error:
-            if type(error) is KeyRetrievalError:  # the key material, not the KMS
-                return error
+                self._outcomes[path] = self._file(path)
+        except _NO_FAULT_OF_A_FILE:
             raise
+        except SecureBloomError as error:
+            self._outcomes[path] = error.message
+        except OSError as error:
+            self._outcomes[path] = str(error)
 
     def _file(self, path: str) -> bool:
         with Rewrite(self._filesystem, path) as rewrite:
             content, magic = read_footer(rewrite.source)
             beside = partial(external.read_material, self._filesystem, path)
-            footer = Footer(content, magic, KmsKeys(self._kms, beside),
+            keys = _FooterKeys(self._kms, beside, self._old, self._new)
+            footer = Footer(content, magic, keys, 
                             start=rewrite.source.size - TAIL_SIZE - len(content))
             if not footer.is_encrypted:
                 return False
             metadata = {chunk.key_metadata for chunks in footer.row_groups for chunk in chunks}
             metadata = {footer.footer_key_metadata, *metadata} - {None}
             if all(key_reference(one) is not None for one in metadata):
-                return self._rotate_external(path, beside())
+                return self._rotate_external(path)
             return self._rotate_internal(rewrite, footer)
 
-    def _rotate_external(self, path: str, materials: dict[str, str]) -> bool:
-        rotated = {name: self._rotated(KeyMaterial.parse(text)) for name, text in materials.items()}
-        changed = {name: material.serialize(external=True).decode()
-                   for name, material in rotated.items() if material is not None}
-        if changed and not self._dry_run:
-            external.write_material(self._filesystem, path, {**materials, **changed})
-        return bool(changed)
+    def _rotate_external(self, path: str) -> bool:
+        with external.MaterialFile(self._filesystem, path) as file:
+            materials = file.read()
+            rotated = {name: self._rotated(KeyMaterial.parse(text))
+                       for name, text in materials.items()}
+            changed = {name: material.serialize(external=True).decode()
+                       for name, material in rotated.items() if material is not None}
+            if changed and not self._dry_run:
+                file.replace({**materials, **changed})
+            return bool(changed)
 
     def _rotate_internal(self, rewrite: Rewrite, footer: Footer) -> bool:
         rotated: dict[bytes, bytes] = {}
@@ -171,6 +241,7 @@ class _Rotation:
 
     def _rotated(self, material: KeyMaterial) -> KeyMaterial | None:
         """The material under the new master key; None where it is not under the old one."""
+        self._found.add(material.master_key_id)
         if material.master_key_id != self._old:
             return None
         if self._dry_run:
@@ -184,6 +255,30 @@ class _Rotation:
     def _wrapped_again(self, wrapped: str) -> str:
         with self._lock:
             if wrapped not in self._wrapped:
-                key = self._kms.unwrap_key(wrapped, self._old)
-                self._wrapped[wrapped] = self._kms.wrap_key(key, self._new)
+                self._wrapped[wrapped] = self._wrap(self._unwrap(wrapped))
             return self._wrapped[wrapped]
+
+    def _unwrap(self, wrapped: str) -> bytes:
+        try:
+            return self._kms.unwrap_key(wrapped, self._old)
+        except KeyUnwrapError:  # the file may be damaged
+            raise
+        except Exception as error:
+            raise _Stop from error
+
+    def _wrap(self, key: bytes) -> str:
+        """Wrap with the new master key, and see whether that can be undone."""
+        try:
+            wrapped = self._kms.wrap_key(key, self._new)
+            if not isinstance(wrapped, str) or not self._opens(wrapped, key):
+                raise KeyUnwrapError(f"what the KMS wraps with master key {self._new!r} does not "
+                                     "open with it; so nothing is wrapped with it")
+        except Exception as error:
+            raise _Stop from error
+        return wrapped
+
+    def _opens(self, wrapped: str, key: bytes) -> bool:
+        try:
+            return self._kms.unwrap_key(wrapped, self._new) == key
+        except KeyUnwrapError:
+            return False

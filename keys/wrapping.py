@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Lock
 
 from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
 from secure_bloom.keys.kms import MAX_INVOCATIONS, wrap_locally
-from secure_bloom.keys.material import DEFAULT_INSTANCE
 
 _KEK_ID_SIZE = 16
 
@@ -61,6 +59,8 @@ class KeyEncryptionKey:
 
 
 _counting = Lock()
+os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release,
+                    after_in_child=_counting.release)
 
 
 class KeyEncryptionKeys:
@@ -72,7 +72,7 @@ class KeyEncryptionKeys:
     Parameters
     ----------
     kms : KmsClient
-        A CachedKms gives those that it has.
+        Those that it has made in the last minutes are taken.
     master_keys : iterable of str
     data_key_length_bits : int
         128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
@@ -84,10 +84,12 @@ class KeyEncryptionKeys:
     """
 
     def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
-        self.kms_instance_id = getattr(kms, "kms_instance_id", DEFAULT_INSTANCE)
-        self.kms_instance_url = getattr(kms, "kms_instance_url", DEFAULT_INSTANCE)
-        cached = getattr(kms, "key_encryption_key", partial(KeyEncryptionKey.make, kms))
-        self._keys = {name: cached(name, data_key_length_bits // 8)
+        from secure_bloom.keys.cache import cached  # which needs the class above
+        client = cached(kms)
+        self.kms_instance_id = client.kms_instance_id
+        self.kms_instance_url = client.kms_instance_url
+        self._num_bytes = data_key_length_bits // 8
+        self._keys = {name: client.key_encryption_key(name, self._num_bytes)
                       for name in sorted(set(master_keys))}
 
     @classmethod
@@ -96,14 +98,21 @@ class KeyEncryptionKeys:
         return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
                    data_key_length_bits=encryption.data_key_length_bits)
 
-    def key_encryption_key(self, master_key_id: str, *_) -> KeyEncryptionKey:
-        """The one of a master key.
+    def key_encryption_key(self, master_key_id: str, num_bytes: int,
+                           lifetime: float = 0) -> KeyEncryptionKey:
+        """The one of a master key; it serves as long as this object does.
 
         Raises
         ------
         KeyNotFoundError
             If none was made.
+        ValueError
+            If it has another length.
         """
+        if num_bytes != self._num_bytes:
+            raise ValueError(f"these key-encryption keys are for data keys of {self._num_bytes * 8}"
+                             f" bits, not {num_bytes * 8}: give data_key_length_bits to "
+                             "KeyEncryptionKeys")
         if master_key_id not in self._keys:
             raise KeyNotFoundError(f"no key-encryption key was made under {master_key_id!r}; there "
                                    f"are: {', '.join(self._keys) or 'none'}")

@@ -6,21 +6,22 @@ decides how they are wrapped and where the key material goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import LIFETIME, cached
 from secure_bloom.keys.kms import check_key, unwrap_locally
-from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, refer_to
+from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
 from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.schema import LeafColumn
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
 _NO_PLAINTEXT_FOOTER = ("pyarrow writes no plaintext footer with uniform_encryption; use "
@@ -99,6 +100,7 @@ class EncryptionConfiguration:
     cache_lifetime: float | timedelta = LIFETIME
 
     def __post_init__(self):
+        _check_name(self.footer_key)
         _check_algorithm(self.encryption_algorithm)
         if self.data_key_length_bits not in (128, 192, 256):
             raise ValueError("data_key_length_bits must be 128, 192 or 256, "
@@ -110,6 +112,39 @@ class EncryptionConfiguration:
         _check_columns(self.column_keys or {})
 
 
+def check_columns(encryption, columns: Iterable[LeafColumn]) -> None:
+    """Check that pyarrow will encrypt the columns that are asked for, and no others.
+
+    Raises
+    ------
+    ColumnError
+        If there is no such column.
+    UnsupportedError
+        If pyarrow would take one column for another.
+    """
+    paths = [column.path for column in columns]
+    if isinstance(encryption, EncryptionConfiguration):
+        for path in (path for some in (encryption.column_keys or {}).values() for path in some):
+            if not any(own == path or own.startswith(f"{path}.") for own in paths):
+                raise ColumnError("it has a key, but does not exist; there are: "
+                                  f"{', '.join(paths)}", column=path)
+    elif isinstance(encryption, pe.EncryptionConfiguration) and not encryption.uniform_encryption:
+        for path in filter(_confuses_pyarrow, paths):
+            raise UnsupportedError("pyarrow's EncryptionConfiguration may take another column for "
+                                   "this one, because of the punctuation or the spaces in its "
+                                   "name; use secure_bloom's", column=path)
+
+
+def _confuses_pyarrow(path: str) -> bool:
+    """Whether pyarrow splits or strips the path, which it passes on in one text with others."""
+    return any(character in path for character in ":;,") or path != path.strip()
+
+
+def _check_name(master_key: str) -> None:
+    if not isinstance(master_key, str) or not master_key:
+        raise ValueError("the name of a master key is text that is not empty")
+
+
 def _check_algorithm(algorithm: str) -> None:
     if algorithm not in ALGORITHMS:
         raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, not {algorithm!r}")
@@ -118,12 +153,13 @@ def _check_algorithm(algorithm: str) -> None:
 def _check_columns(column_keys: Mapping[str, Sequence[str]]) -> None:
     seen: set[str] = set()
     for name, columns in column_keys.items():
+        _check_name(name)
         if isinstance(columns, str) or not columns:
             raise ValueError(f"column_keys[{name!r}] must be a list of column paths")
         for column in columns:
             if column in seen:
                 raise ValueError(f"column {column!r} has two keys")
-            if any(character in column for character in ":;,") or column != column.strip():
+            if _confuses_pyarrow(column):
                 raise UnsupportedError("pyarrow cannot give this column a key of its own, because "
                                        "of the punctuation or the spaces in its name; rename it, "
                                        "or use uniform_encryption", column=column)
@@ -237,7 +273,7 @@ class _KmsEncryption(FileEncryption):
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
-        return self._data_key(KeyMaterial.parse(key_metadata))
+        return self.footer_key(key_metadata)
 
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
@@ -258,8 +294,8 @@ class _KmsEncryption(FileEncryption):
         """The real key material for what pyarrow was told."""
         name, instance = self._name(told.master_key_id), {}
         if told.is_footer_key:
-            instance = {key: getattr(self._kms, key, DEFAULT_INSTANCE)
-                        for key in ("kms_instance_id", "kms_instance_url")}
+            instance = {"kms_instance_id": self._kms.kms_instance_id,
+                        "kms_instance_url": self._kms.kms_instance_url}
         if not self._encryption.double_wrapping:
             return KeyMaterial(name, self._wrapped[told.wrapped_dek],
                                is_footer_key=told.is_footer_key, **instance)

@@ -15,8 +15,9 @@ import ctypes
 import fcntl
 import os
 import posixpath
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -95,13 +96,19 @@ class Output:
     Parameters
     ----------
     stream : object with ``write``
-    publish, drop : callable, optional
-        What :meth:`commit` and :meth:`abort` do.
+    finish : callable, optional
+        What :meth:`commit` does first: what takes long.
+    publish : callable, optional
+        What it does then. Takes a function that is called just before the file becomes visible.
+    drop : callable, optional
+        What :meth:`abort` does.
     """
 
-    def __init__(self, stream, publish: Callable[[], None] | None = None,
+    def __init__(self, stream, *, finish: Callable[[], None] | None = None,
+                 publish: Callable[[Callable[[], None] | None], None] | None = None,
                  drop: Callable[[], None] | None = None):
         self._stream = stream
+        self._finish = finish
         self._publish = publish
         self._drop = drop
 
@@ -116,10 +123,19 @@ class Output:
         """The descriptor of a local file."""
         return self._stream.fileno()
 
-    def commit(self) -> None:
-        """Make the file visible under its name."""
+    def commit(self, check: Callable[[], None] | None = None) -> None:
+        """Make the file visible under its name.
+
+        Parameters
+        ----------
+        check : callable, optional
+            Called at the last moment; if it raises, the file does not become visible. In a local
+            folder nobody else who gives a check publishes between this and the renaming.
+        """
+        if self._finish is not None:
+            self._finish()
         if self._publish is not None:
-            self._publish()
+            self._publish(check)
 
     def abort(self) -> None:
         """Remove what was written, as far as it is ours to remove."""
@@ -127,8 +143,16 @@ class Output:
             self._drop()
 
 
-def open_output(where, filesystem=None) -> Output:
-    """Open a destination; nothing is visible under its name before ``commit``."""
+def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
+    """Open a destination; nothing is visible under its name before ``commit``.
+
+    Parameters
+    ----------
+    where : str, path, or writable binary file
+    filesystem : pyarrow.fs.FileSystem, optional
+    mode : int
+        Of a new local file, before the umask.
+    """
     if not is_path(where):
         if not hasattr(where, "write"):
             raise TypeError("where must be a path or a writable binary file, "
@@ -136,7 +160,7 @@ def open_output(where, filesystem=None) -> Output:
         return Output(where)
     filesystem, path = resolve(where, filesystem)
     if filesystem.type_name == "local":
-        return _open_local(path)
+        return _open_local(path, mode)
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -153,41 +177,121 @@ def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
         raise
 
 
-def temporary_name(path: str) -> str:
+def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a whole file where there is none yet.
+
+    Raises
+    ------
+    FileExistsError
+        If there is one. Other filesystems than the local one may miss one of the same moment.
+    """
+    if filesystem.type_name != "local":
+        check_absent(filesystem, path)
+        write_file(filesystem, path, data)
+        return
+    with open(path, "xb", buffering=0) as file:
+        try:
+            Output(file).write(data)
+            os.fsync(file.fileno())
+            sync_folder(os.path.dirname(path) or ".")
+        except BaseException:
+            os.unlink(path)
+            raise
+
+
+def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Raise FileExistsError where there is something at a path."""
+    if filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+        raise FileExistsError(f"{path} exists")
+
+
+def temporary_name(path: str, kind: str = "tmp") -> str:
     """A hidden name in the same folder that nobody else uses."""
     folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    return posixpath.join(folder, f".{name}.{secrets.token_hex(8)}.{kind}")
 
 
-def remove_leftovers(path: str) -> None:
-    """Remove the temporary files that processes which are gone have left of a local file."""
-    folder, name = os.path.split(path)
-    for entry in os.scandir(folder or "."):
-        if not (entry.name.startswith(f".{name}.") and entry.name.endswith(".tmp")):
-            continue
-        with contextlib.suppress(OSError), open(entry.path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
-            os.unlink(entry.path)
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
-def _open_local(path: str) -> Output:
-    temporary = temporary_name(path)
-    # Not buffered: a forked process would write the buffer a second time.
-    file = open(temporary, "xb", buffering=0)  # noqa: SIM115 - closed by publish or drop
-    fcntl.flock(file, fcntl.LOCK_SH)  # as long as this process lives; see remove_leftovers
+def remove_leftovers(folder: str, names: Collection[str]) -> None:
+    """Remove the temporary files that processes which are gone have left in a local folder.
 
-    def publish() -> None:
-        os.fsync(file.fileno())
-        file.close()
-        os.replace(temporary, path)
-        sync_folder(os.path.dirname(path) or ".")
+    Parameters
+    ----------
+    folder : str
+    names : collection of str
+        The files that they were to become.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match and match[1] in names and entry.is_file(follow_symlinks=False):
+                _remove_leftover(entry.path)
+
+
+def _remove_leftover(path: str) -> None:
+    with contextlib.suppress(OSError), open(path, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
+        os.unlink(path)
+
+
+def _open_temporary(path: str, mode: int) -> BinaryIO:
+    """A new temporary file, locked as long as this process lives; see remove_leftovers."""
+    while True:
+        file = _open_new(temporary_name(path), mode)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        except OSError:  # not on this filesystem; under another name nobody takes it for a leftover
+            file.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+            return _open_new(temporary_name(path, "unlocked"), mode)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # somebody has removed it before it was locked
+
+
+def _open_new(name: str, mode: int) -> BinaryIO:
+    # Not buffered: a forked process would write the buffer a second time. And not only for writing:
+    # over NFS it could not be locked.
+    return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
+
+
+def _open_local(path: str, mode: int) -> Output:
+    file = _open_temporary(path, mode)
+    folder = os.path.dirname(path) or "."
+
+    def publish(check: Callable[[], None] | None) -> None:
+        if check is None:
+            os.replace(file.name, path)
+        else:
+            with _locked(folder):
+                check()
+                os.replace(file.name, path)
+        file.close()  # not before: without its lock it would be a leftover
+        sync_folder(folder)
 
     def drop() -> None:
         file.close()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(file.name)
 
-    return Output(file, publish, drop)
+    return Output(file, finish=lambda: os.fsync(file.fileno()), publish=publish, drop=drop)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Wait for others who publish with a check; some filesystems cannot lock, then do not wait."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have the descriptor too
+        os.close(descriptor)
 
 
 def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
@@ -199,15 +303,21 @@ def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
         if not stream.closed:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
-    return Output(stream, stream.close, drop)
+    def publish(check: Callable[[], None] | None) -> None:
+        if check is not None:
+            check()
+        stream.close()
+
+    return Output(stream, publish=publish, drop=drop)
 
 
 def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
     temporary = temporary_name(path)
     stream: BinaryIO = filesystem.open_output_stream(temporary)
 
-    def publish() -> None:
-        stream.close()
+    def publish(check: Callable[[], None] | None) -> None:
+        if check is not None:
+            check()
         filesystem.move(temporary, path)
 
     def drop() -> None:
@@ -216,7 +326,7 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
         with contextlib.suppress(OSError):
             filesystem.delete_file(temporary)
 
-    return Output(stream, publish, drop)
+    return Output(stream, finish=stream.close, publish=publish, drop=drop)
 
 
 def sync_folder(folder: str) -> None:

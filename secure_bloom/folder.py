@@ -37,6 +37,7 @@ STAGING = "_staging"
 SUCCESS = "_SUCCESS"
 STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
 GENERATION = "generation"
+KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: how the names of files with key material begin
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
@@ -177,10 +178,10 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.
         found = files_below(filesystem, folder, allow_not_found=True)
         after = _staged(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
+            _check_found(filesystem, found, folder)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # The pending files of both: one that was listed may be gone, with its marker.
                 jobs = _jobs(filesystem, before | after)
-                _check_found(filesystem, found, folder)
                 return _visible(found, jobs, relative_path(folder, table))
         time.sleep(0.01)
     raise _busy(folder)
@@ -310,5 +311,5 @@ def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
 
 
 def _is_hidden(relative: str) -> bool:
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part)
+    return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
                for part in relative.split("/"))

@@ -207,10 +207,13 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def render_rotation(result: RotationResult) -> str:
+def render_rotation(result: RotationResult, old: str) -> str:
     """What a rotation did, or would do."""
     done = "would be rotated" if result.dry_run else "rotated"
     lines = [f"{_count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
              f"master key, {len(result.failed)} failed"]
+    if result.master_keys and old not in result.master_keys:
+        lines.append(f"no file has the master key {old}, but these were found: "
+                     f"{', '.join(result.master_keys)}")
     lines += [f"{file}: {message}" for file, message in result.failed.items()]
     return "\n".join(lines)

@@ -1,19 +1,21 @@
 """Put a new file in the place of an old one that keeps most of its bytes.
 
 The bytes that stay are copied, by the kernel where it can, into a new file, which then takes the
-name of the old one in a single step. Whoever has the old one open reads it to the end.
+name of the old one in a single step. Whoever has the old one open reads it to the end. Where a
+local path is a symbolic link, the file that it leads to is replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.files import Output, Source, open_output, remove_leftovers
+from secure_bloom.files import Output, Source, open_output
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
@@ -37,9 +39,10 @@ class Rewrite:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
-        self._filesystem, self._path = filesystem, path
-        self._before = _stamp(filesystem, path)
-        self.source = Source(path, filesystem)
+        self._filesystem = filesystem
+        self._path = os.path.realpath(path) if self._is_local else path
+        self._before = _stamp(filesystem, self._path)
+        self.source = Source(self._path, filesystem)
 
     @property
     def _is_local(self) -> bool:
@@ -53,22 +56,26 @@ class Rewrite:
         ChangedMeanwhileError
             If the file is not any more what it was.
         """
-        if self._is_local:
-            remove_leftovers(self._path)
-        output = open_output(self._path, self._filesystem)
+        output = open_output(self._path, self._filesystem, mode=0o600)  # nobody else's as yet
         try:
             self._copy(output, start)
             for part in tail:
                 output.write(part)
             if self._is_local:
                 _keep_mode_and_owner(self._path, output.fileno())
-            if _stamp(self._filesystem, self._path) != self._before:
-                raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
-                                            file=self._path)
-            output.commit()
+            output.commit(self._check_unchanged)
         except BaseException:
             output.abort()
             raise
+
+    def _check_unchanged(self) -> None:
+        try:
+            is_same = _stamp(self._filesystem, self._path) == self._before
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
+                                        file=self._path)
 
     def _copy(self, output: Output, size: int) -> None:
         position = self._copy_by_kernel(output, size) if self._is_local else 0
@@ -101,14 +108,21 @@ class Rewrite:
 
 def _stamp(filesystem: pa_fs.FileSystem, path: str) -> tuple:
     if filesystem.type_name == "local":
-        stat = os.stat(path)
-        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+        now = os.stat(path)
+        return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
     info = filesystem.get_file_info(path)
     return info.type, info.size, info.mtime_ns
 
 
 def _keep_mode_and_owner(path: str, descriptor: int) -> None:
-    stat = os.stat(path)
-    with contextlib.suppress(PermissionError):  # only root can give files away
-        os.fchown(descriptor, stat.st_uid, stat.st_gid)
-    os.fchmod(descriptor, stat.st_mode & 0o7777)
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        return  # the check will notice it
+    for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
+        with contextlib.suppress(OSError):  # only root can give files away, and to any group
+            os.fchown(descriptor, owner, group)
+    mode = stat.S_IMODE(old.st_mode)
+    if os.fstat(descriptor).st_gid != old.st_gid:
+        mode &= ~(stat.S_IRWXG | stat.S_ISGID)  # they were for another group
+    os.fchmod(descriptor, mode)

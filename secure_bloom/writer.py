@@ -8,14 +8,16 @@ Filters thus stand just before the footer, where parquet-java puts them, and no 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from secure_bloom.encryption import file_encryption
+from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
 from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
@@ -146,7 +148,9 @@ class ParquetWriter:
                 raise TypeError(f"{name} cannot be used here: {advice}")
         self.schema = schema
         self.filter_totals = FilterTotals()
-        self._plan = _plan(schema, bloom_filters, writer_options)
+        leaves = parquet_leaves(schema, **writer_options)
+        self._plan = _plan(schema, leaves, bloom_filters)
+        check_columns(encryption, leaves)
         self._encryption = file_encryption(encryption, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
@@ -294,12 +298,20 @@ class ParquetWriter:
             self._output.commit()
             return
         filesystem, path = self._material_place
-        external.write_material(filesystem, path, self._encryption.external_material)
+        external.create_material(filesystem, path, self._encryption.external_material)
         try:
-            self._output.commit()
-        except BaseException:
-            filesystem.delete_file(external.material_path(path))
+            self._output.commit(lambda: external.check_new_file(filesystem, path))
+        except BaseException as error:
+            self._remove_material(error)
             raise
+
+    def _remove_material(self, error: BaseException) -> None:
+        """Remove the key material of this file, unless the file became visible all the same."""
+        filesystem, path = self._material_place
+        is_others = isinstance(error, FileExistsError)
+        with contextlib.suppress(OSError):
+            if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
+                filesystem.delete_file(external.material_path(path))
 
     def _abort(self) -> None:
         output, self._output = self._output, None
@@ -361,12 +373,11 @@ class _Sink:
 
 # --- which columns -------------------------------------------------------------------------------
 
-def _plan(schema: pa.Schema, bloom_filters, writer_options) -> dict[int, list[tuple]]:
+def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
     """For each top-level field with filters: (position among its leaves, leaf column, options)."""
     if not isinstance(bloom_filters, Mapping):
         raise TypeError("bloom_filters must be a mapping of column paths to True or "
                         f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    leaves = parquet_leaves(schema, **writer_options)
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[tuple]] = {}

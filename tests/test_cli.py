@@ -139,7 +139,7 @@ def test_inspect_shows_what_a_missing_key_hides(tmp_path, csv, keyring):
     run("write", csv, path, "--keyring", keyring, "--footer-key", "footer", "--column-key",
         "pii:ssn", "--bloom", "ssn,city")
     only_footer = tmp_path / "only-footer.json"
-    Keyring.create(only_footer).add("footer", Keyring(keyring)._keys["footer"])
+    Keyring.create(only_footer).add("footer", Keyring(keyring)._master_keys()["footer"])
     result = run("inspect", path, "--keyring", only_footer)
     assert result.exit_code == 0
     assert "unknown: no key" in result.stdout

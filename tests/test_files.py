@@ -1,12 +1,17 @@
 """Destinations: short writes, and processes that fork."""
 
+import errno
+import fcntl
 import io
 import multiprocessing
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from secure_bloom import ParquetWriter, read_table, write_table
+from secure_bloom.files import remove_leftovers
 
 TABLE = pa.table({"a": range(1000)})
 
@@ -45,3 +50,80 @@ def test_a_forked_process_leaves_the_file_alone(tmp_path):
         assert child.exitcode == 0
         writer.write_table(TABLE)
     assert read_table(path).equals(pa.concat_tables([TABLE, TABLE]))
+
+
+# --- temporary files -----------------------------------------------------------------------------
+
+flock = fcntl.flock
+
+
+def flock_of_nfs(file, operation):
+    """As over NFS, where the descriptor must be open for what the lock is for."""
+    access = fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_ACCMODE
+    if access == (os.O_WRONLY if operation & fcntl.LOCK_SH else os.O_RDONLY):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+    return flock(file, operation)
+
+
+def no_flock(*_):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path):
+    umask = os.umask(0o027)
+    try:
+        write_table(TABLE, tmp_path / "a.parquet", bloom_filters={})
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "a.parquet").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("locking", [flock, flock_of_nfs, no_flock])
+def test_a_living_writers_file_is_no_leftover(tmp_path, monkeypatch, locking):
+    monkeypatch.setattr(fcntl, "flock", locking)
+    path = tmp_path / "a.parquet"
+    with ParquetWriter(path, TABLE.schema, bloom_filters={}) as writer:
+        writer.write_table(TABLE)
+        ending = "unlocked" if locking is no_flock else "tmp"
+        assert [p.name.split(".")[-1] for p in tmp_path.iterdir()] == [ending]
+        for other in (locking, flock):  # of another machine
+            monkeypatch.setattr(fcntl, "flock", other)
+            remove_leftovers(tmp_path, {"a.parquet"})
+    assert read_table(path).equals(TABLE)
+    assert os.listdir(tmp_path) == ["a.parquet"]
+
+
+def test_a_file_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    def late(file, operation):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        remove_leftovers(tmp_path, {"a.parquet"})
+        return flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_table(TABLE, tmp_path / "a.parquet", bloom_filters={})
+    assert read_table(tmp_path / "a.parquet").equals(TABLE)
+
+
+def test_a_file_that_is_being_renamed_is_no_leftover(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def after_tidying(*names):
+        remove_leftovers(tmp_path, {"a.parquet"})
+        replace(*names)
+
+    monkeypatch.setattr(os, "replace", after_tidying)
+    write_table(TABLE, tmp_path / "a.parquet", bloom_filters={})
+    assert read_table(tmp_path / "a.parquet").equals(TABLE)
+
+
+def test_only_what_is_ours_is_a_leftover(tmp_path):
+    number = "0123456789abcdef"
+    foreign = [".a.parquet.backup.tmp", f".a.parquet.{number}0.tmp", f".b.parquet.{number}.tmp",
+               f".a.parquet.{number}.unlocked", f"a.parquet.{number}.tmp"]
+    for name in [*foreign, f".a.parquet.{number}.tmp"]:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f".a.parquet.{number[::-1]}.tmp").mkdir()
+    (tmp_path / f".a.parquet.{number[:15]}0.tmp").symlink_to("a")
+    remove_leftovers(tmp_path, {"a.parquet"})
+    assert set(os.listdir(tmp_path)) == {*foreign, f".a.parquet.{number[::-1]}.tmp",
+                                         f".a.parquet.{number[:15]}0.tmp"}

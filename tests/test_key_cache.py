@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import EncryptionConfiguration, ParquetFile, read_table, write_table
-from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError, KeyUnwrapError
+from secure_bloom.errors import (
+    KeyExhaustedError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+)
 from secure_bloom.keys import CachedKms, InMemoryKms, KeyEncryptionKeys, wrapping
 from secure_bloom.keys import cache as cache_module
 from secure_bloom.keys.cache import cached
@@ -164,8 +169,77 @@ def test_a_forked_process_starts_with_an_empty_cache():
 
 def test_what_is_no_key_is_refused():
     client = CachedKms(CountingKms())
-    with pytest.raises(KeyUnwrapError, match="5 bytes"):
+    with pytest.raises(KeyUnwrapError, match="no AES key"):
         client.unwrap_key(client.wrap_key(b"short", "pii"), "pii")
+
+
+@pytest.mark.parametrize("answer", [None, "", b"", 5, "x" * 16, b"\xff"])
+def test_what_a_kms_must_not_answer(answer, tmp_path):
+    class Broken(CountingKms):
+        def wrap_key(self, key_bytes, master_key_identifier):
+            return answer
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            return answer
+
+    with pytest.raises(KeyUnwrapError, match="'pii'"):
+        CachedKms(Broken()).unwrap_key("AAAA", "pii")
+    if answer == "x" * 16:
+        return  # as good as any
+    for double in (True, False):
+        with pytest.raises(KeyRetrievalError, match="no wrapped key"):
+            write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=Broken(),
+                        encryption=configuration(double_wrapping=double))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_instance_of_a_kms_is_text(tmp_path):
+    kms = CountingKms()
+    kms.kms_instance_id = None
+    with pytest.raises(TypeError, match="kms_instance_id"):
+        write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=kms, encryption=configuration())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clients_that_are_equal_may_have_different_rights():
+    class User(CountingKms):
+        def __init__(self, may):
+            super().__init__()
+            self.may = may
+
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 1
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if not self.may:
+                raise KeyNotFoundError("not for you")
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    admin, guest = User(True), User(False)
+    wrapped = admin.wrap_key(DATA, "pii")
+    assert cached(admin).unwrap_key(wrapped, "pii") == DATA
+    with pytest.raises(KeyNotFoundError):
+        cached(guest).unwrap_key(wrapped, "pii")
+
+
+def test_an_interrupt_does_not_block_the_next_call():
+    class Interrupted(CountingKms):
+        is_first = True
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if self.is_first:
+                self.is_first = False
+                raise KeyboardInterrupt
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    kms = Interrupted()
+    client, wrapped = CachedKms(kms), kms.wrap_key(DATA, "pii")
+    with pytest.raises(KeyboardInterrupt):
+        client.unwrap_key(wrapped, "pii")
+    assert client.unwrap_key(wrapped, "pii") == DATA
 
 
 def test_a_kms_may_return_other_bytes():
@@ -253,8 +327,54 @@ def test_many_files_need_one_wrap_and_one_unwrap_for_each_master_key(tmp_path):
 def test_keks_are_as_long_as_data_keys():
     for bits in (128, 192, 256):
         encryption, kms = configuration(data_key_length_bits=bits), CountingKms()
-        kek = KeyEncryptionKeys.for_encryption(encryption, kms).key_encryption_key("pii")
+        kek = KeyEncryptionKeys.for_encryption(encryption, kms).key_encryption_key("pii", bits // 8)
         assert len(kms.unwrap_key(kek.wrapped_kek, "pii")) == bits // 8
+
+
+def test_a_kek_lives_as_long_as_the_one_who_asks_wants(clock):
+    client = CachedKms(CountingKms())
+    first = client.key_encryption_key("pii", 16, 600)
+    clock.now += 5
+    assert client.key_encryption_key("pii", 16, 600) is first
+    assert client.key_encryption_key("pii", 16, 4) is not first
+
+
+def test_keks_do_not_serve_longer_data_keys():
+    keks = KeyEncryptionKeys(CountingKms(), ["footer", "pii", "pay"])
+    with pytest.raises(ValueError, match="data_key_length_bits"):
+        write_table(TABLE, pa.BufferOutputStream(), bloom_filters={}, kms=keks,
+                    encryption=configuration(data_key_length_bits=256))
+
+
+def test_keks_of_a_kms_that_answers_bytes(tmp_path):
+    class Bytes(CountingKms):
+        def wrap_key(self, key_bytes, master_key_identifier):
+            return super().wrap_key(key_bytes, master_key_identifier).encode()
+
+    keks = KeyEncryptionKeys(Bytes(), ["footer", "pii", "pay"])
+    write_table(TABLE, tmp_path / "x", bloom_filters={}, kms=keks, encryption=configuration())
+    assert ParquetFile(tmp_path / "x", CountingKms()).read().equals(TABLE)
+
+
+def test_a_fork_while_a_key_is_wrapped():
+    kek = KeyEncryptionKey.make(CountingKms(), "pii", 16)
+    context = multiprocessing.get_context("fork")
+    results, stop = context.Queue(), threading.Event()
+
+    def work():
+        while not stop.is_set():
+            kek.wrap(DATA)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    children = [context.Process(target=lambda: results.put(kek.wrap(DATA))) for _ in range(5)]
+    for child in children:
+        child.start()
+    assert len([results.get(timeout=20) for _ in children]) == 5
+    stop.set()
+    thread.join()
+    for child in children:
+        child.join()
 
 
 def test_without_a_kek_for_a_master_key():

@@ -229,6 +229,52 @@ def test_keys_added_elsewhere_serve_at_once(ring, path):
         ring.wrap_key(b"data", "a")
 
 
+@pytest.mark.parametrize("passphrase", [None, "SECRET"])
+def test_who_reads_the_file_undoes_nothing(path, monkeypatch, passphrase):
+    """A thread that has read the old file, and goes on when others have changed it."""
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    ring, real, is_first = Keyring.create(path, passphrase), keyring_file.read, [True]
+    Keyring(path, passphrase).add("a")
+
+    def overtaken(*arguments):
+        content = real(*arguments)
+        if is_first:
+            is_first.clear()
+            Keyring(path, passphrase).add("precious")
+            ring.add("b")
+        return content
+
+    monkeypatch.setattr(keyring_file, "read", overtaken)
+    ring.names()
+    assert ring.names() == Keyring(path, passphrase).names() == ["a", "b", "precious"]
+    ring.add("c")
+    assert Keyring(path, passphrase).names() == ["a", "b", "c", "precious"]
+
+
+def test_a_link_stays_one(ring, path):
+    link = path.with_name("link.json")
+    link.symlink_to(path)
+    Keyring(link).add("a")
+    assert link.is_symlink() and Keyring(path).names() == ["a"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_does_not_take_a_keyring_away(ring, path):
+    os.chown(path, 12345, 23456)
+    ring.add("a")
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_a_killed_process_left_is_removed(ring, path):
+    left = path.with_name(f".{path.name}.abcdefgh.keyring.tmp")
+    left.write_text("master keys")
+    others = path.with_name(f".{path.name}.backup")
+    others.write_text("not ours")
+    ring.add("a")
+    assert not left.exists() and others.exists()
+
+
 # --- with a passphrase ---------------------------------------------------------------------------
 
 PASSPHRASE = "SECRET pass phräse"
@@ -311,6 +357,23 @@ def test_the_passphrase_is_not_asked_for_where_there_is_none(ring, path):
     assert Keyring(path, never).names() == []
 
 
+@pytest.mark.parametrize(("passphrase", "error"), [
+    (lambda: None, TypeError), (lambda: b"bytes", TypeError), (lambda: "", ValueError)])
+def test_what_is_no_passphrase(sealed, path, passphrase, error):
+    for open_it in (Keyring, lambda _, given: Keyring.create(path.with_name("new"), given)):
+        with pytest.raises(error, match="passphrase"):
+            open_it(path, passphrase)
+    assert not path.with_name("new").exists()
+
+
+def test_faults_of_asking_for_the_passphrase_are_not_those_of_the_file(sealed, path):
+    def ask():
+        raise KeyError("no such setting")
+
+    with pytest.raises(KeyError, match="no such setting"):
+        Keyring(path, ask)
+
+
 def test_a_changed_passphrase(sealed, path):
     sealed.set_passphrase("another")
     assert sealed.names() == Keyring(path, "another").names() == ["a"]
@@ -336,7 +399,8 @@ def test_every_changed_byte_of_a_sealed_keyring_is_noticed(sealed, path):
 
 @pytest.mark.parametrize(("name", "value"), [
     ("n", 2**40), ("n", 3), ("n", 0), ("n", -2), ("n", "many"), ("r", 2**20), ("r", 0),
-    ("p", 2**20), ("p", 0), ("salt", "no base64!"), ("salt", None)])
+    ("p", 2**20), ("p", 0), ("salt", "no base64!"), ("salt", None), ("n", float("inf")),
+    ("n", 1024.0), ("n", True), ("r", 2**23)])
 def test_hostile_parameters_are_refused_at_once(sealed, path, name, value):
     document = json.loads(path.read_bytes())
     document["scrypt"][name] = value

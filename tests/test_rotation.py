@@ -5,6 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +27,13 @@ from secure_bloom import (
     write_table,
 )
 from secure_bloom.cli import main
-from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KmsUnavailableError,
+)
+from secure_bloom.folder import parquet_files
 from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite
@@ -107,7 +116,8 @@ def test_a_folder_needs_few_calls_and_can_be_rotated_again(tmp_path, internal):
     kms, fractions = CountingKms(), []
     result = rotate_master_keys(tmp_path, kms, old="old", new="new", advance=fractions.append)
     assert len(result.rotated) == 20 and fractions[-1] == 1 and len(fractions) == 20
-    assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "old"), ("wrap", "new")]
+    assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "new"), ("unwrap", "old"),
+                                 ("wrap", "new")]
     again = rotate_master_keys(tmp_path, CountingKms(), old="old", new="new")
     assert (again.rotated, again.unchanged) == ([], 20)
     assert read_table(tmp_path, keys=without("old")).num_rows == 2000
@@ -170,20 +180,103 @@ def test_files_that_cannot_be_rotated_do_not_keep_others_from_it(tmp_path):
     assert ParquetFile(tmp_path / "explicit.parquet", ExplicitKeys(b"k" * 16)).num_rows == 100
 
 
-@pytest.mark.parametrize(("missing", "error"), [
-    ("old", KeyNotFoundError), ("new", KeyNotFoundError), ("footer", KeyNotFoundError)])
-def test_without_a_key_nothing_changes(tmp_path, missing, error):
-    path = written(tmp_path / "a.parquet")
+@pytest.mark.parametrize("missing", ["old", "new"])
+@pytest.mark.parametrize("footer", ["footer", "old", "new"])
+def test_without_a_key_nothing_changes(tmp_path, missing, footer):
+    path = written(tmp_path / "a.parquet", footer=footer)
     before = path.read_bytes()
-    with pytest.raises(error, match=missing):
+    with pytest.raises(KeyNotFoundError, match=missing) as caught:
         rotate_master_keys(path, without(missing), old="old", new="new")
+    assert caught.value.result.rotated == []
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [before]
 
 
 def test_a_wrong_old_key_is_noticed(tmp_path):
     path = written(tmp_path / "a.parquet")
-    with pytest.raises(KeyUnwrapError, match="'old'"):
-        rotate_master_keys(path, InMemoryKms({**KEYS, "old": b"w" * 16}), old="old", new="new")
+    before = path.read_bytes()
+    result = rotate_master_keys(path, InMemoryKms({**KEYS, "old": b"w" * 16}), old="old",
+                                new="new")
+    assert "'old'" in result.failed[str(path)] and path.read_bytes() == before
+
+
+class WrongKms(InMemoryKms):
+    """Wraps what it does not open again."""
+
+    def __init__(self, wrap):
+        super().__init__(KEYS)
+        self.wrap = wrap
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return self.wrap(key_bytes, master_key_identifier)
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda *_: None, lambda *_: "", lambda key, name: InMemoryKms({name: b"?" * 16}).wrap_key(
+        key, name), lambda key, name: InMemoryKms(KEYS).wrap_key(b"?" * 16, name)], ids=range(4))
+@pytest.mark.parametrize("internal", [True, False])
+def test_a_wrapping_that_does_not_open_replaces_none(tmp_path, wrap, internal):
+    written(tmp_path / "a.parquet", internal_key_material=internal)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(KeyRetrievalError, match="'new'"):
+        rotate_master_keys(tmp_path, WrongKms(wrap), old="old", new="new")
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def damage_wrapped_key(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.rfind(b'"wrappedDEK":"') + 20] ^= 1
+    path.write_bytes(data)
+
+
+def deleted_meanwhile(monkeypatch, path: Path, module: str) -> None:
+    """Have a file be listed that is not there any more."""
+    monkeypatch.setattr(f"secure_bloom.keys.{module}.parquet_files",
+                        lambda *where: sorted([*parquet_files(*where), str(path)]))
+
+
+def test_a_bad_file_does_not_keep_others_from_it(tmp_path, monkeypatch):
+    good = [written(tmp_path / f"{name}.parquet") for name in ("a", "z")]
+    external = {name: written(tmp_path / f"{name}.parquet", internal_key_material=False)
+                for name in ("lost", "folder")}
+    material_of(external["lost"]).unlink()
+    material_of(external["folder"]).unlink()
+    material_of(external["folder"]).mkdir()
+    for footer in ("other", "old"):  # damaged: the footer key's material is the last one
+        damage_wrapped_key(written(tmp_path / f"damaged {footer}.parquet", footer=footer,
+                                   columns={"old": ["ssn"]}, double_wrapping=False,
+                                   plaintext_footer=True))
+    written(tmp_path / "foreign.parquet", footer="foreign",
+            kms=InMemoryKms({**KEYS, "foreign": b"?" * 16}))
+    deleted_meanwhile(monkeypatch, tmp_path / "gone.parquet", "rotation")
+    result = rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
+    assert result.rotated == [str(path) for path in good]
+    assert {Path(path).stem for path in result.failed} == {
+        "lost", "folder", "damaged other", "damaged old", "foreign", "gone"}
+
+
+class Stopping(InMemoryKms):
+    """Answers a number of times."""
+
+    def __init__(self, error, calls):
+        super().__init__(KEYS)
+        self.error, self.calls = error, calls
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        self.calls -= 1
+        if self.calls < 0:
+            raise self.error("the KMS has stopped")
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+@pytest.mark.parametrize("error", [KmsUnavailableError, KeyAccessError, ValueError])
+def test_what_was_done_before_a_rotation_stopped_is_known(tmp_path, monkeypatch, error):
+    monkeypatch.setattr("secure_bloom.keys.rotation._FILES_AT_ONCE", 1)
+    paths = [written(tmp_path / f"{n}.parquet") for n in range(5)]
+    with pytest.raises(error, match="stopped") as caught:  # three calls for each file
+        rotate_master_keys(tmp_path, Stopping(error, 7), old="old", new="new")
+    result = caught.value.result
+    assert result.rotated == [str(path) for path in paths[:2]] and not result.failed
+    assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 500
 
 
 def test_other_keys_need_not_be_at_hand(tmp_path):
@@ -194,15 +287,132 @@ def test_other_keys_need_not_be_at_hand(tmp_path):
 
 # --- what rewriting a file does to it ------------------------------------------------------------
 
-def test_mode_and_owner_are_kept(tmp_path):
-    path = written(tmp_path / "a.parquet")
+def material_of(path: Path) -> Path:
+    return path.parent / f"_KEY_MATERIAL_FOR_{path.name}.json"
+
+
+def rewritten(tmp_path, internal: bool) -> Path:
+    """What a rotation of tmp_path / "a.parquet" replaces."""
+    path = written(tmp_path / "a.parquet", internal_key_material=internal)
+    return path if internal else material_of(path)
+
+
+internal_or_not = pytest.mark.parametrize("internal", [True, False])
+
+
+@internal_or_not
+def test_mode_and_owner_are_kept(tmp_path, internal):
+    path = rewritten(tmp_path, internal)
     path.chmod(0o640)
     if os.geteuid() == 0:
         os.chown(path, 12345, 23456)
     owner = path.stat().st_uid, path.stat().st_gid
-    rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    assert rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new").rotated
     stat = path.stat()
     assert (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid) == (0o640, *owner)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(("refused", "mode", "owner"), [
+    ("uid", 0o664, (0, 23456)), ("gid", 0o604, (12345, 0)), ("both", 0o604, (0, 0))])
+def test_another_group_gets_no_rights(tmp_path, monkeypatch, refused, mode, owner):
+    path = rewritten(tmp_path, True)
+    path.chmod(0o664)
+    os.chown(path, 12345, 23456)
+    fchown = os.fchown
+
+    def restricted(descriptor, uid, gid):
+        if (uid != -1 and refused != "gid") or (gid != -1 and refused != "uid"):
+            raise PermissionError
+        fchown(descriptor, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", restricted)
+    assert rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new").rotated
+    stat = path.stat()
+    assert (stat.st_mode & 0o7777, (stat.st_uid, stat.st_gid)) == (mode, owner)
+
+
+def test_nobody_else_may_read_a_copy_that_is_being_made(tmp_path, monkeypatch):
+    path, copy, modes = written(tmp_path / "a.parquet"), os.copy_file_range, []
+    path.chmod(0o600)
+
+    def watched(*arguments):
+        modes.extend(p.stat().st_mode & 0o7777 for p in tmp_path.glob(".*.tmp"))
+        return copy(*arguments)
+
+    monkeypatch.setattr(os, "copy_file_range", watched)
+    rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+    assert modes and set(modes) == {0o600}
+
+
+@internal_or_not
+def test_the_file_behind_a_symbolic_link_is_rotated(tmp_path, internal):
+    (tmp_path / "data").mkdir()
+    real = written(tmp_path / "a.parquet", internal_key_material=internal)
+    for file in [real] if internal else [real, material_of(real)]:
+        (tmp_path / "data" / file.name).symlink_to(file)
+    assert rotate_master_keys(tmp_path / "data", InMemoryKms(KEYS), old="old", new="new").rotated
+    assert all(p.is_symlink() for p in (tmp_path / "data").iterdir())
+    assert ParquetFile(real, without("old")).read().equals(TABLE)
+
+
+def during_fsync(monkeypatch, action) -> None:
+    """Have something happen, once, while a temporary file is synced."""
+    fsync = os.fsync
+
+    def watched(descriptor):
+        if ".tmp" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            monkeypatch.setattr(os, "fsync", fsync)
+            action()
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+
+
+@internal_or_not
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_file_that_changes_while_its_copy_is_synced_stays(tmp_path, monkeypatch, internal, how):
+    data = tmp_path / "data"
+    data.mkdir()
+    path = rewritten(data, internal)
+    others = rewritten(tmp_path, internal)
+    content = others.read_bytes()
+    during_fsync(monkeypatch, path.unlink if how == "deleted" else lambda: others.rename(path))
+    result = rotate_master_keys(data, InMemoryKms(KEYS), old="old", new="new")
+    assert "changed meanwhile" in result.failed[str(data / "a.parquet")]
+    assert not path.exists() if how == "deleted" else path.read_bytes() == content
+    assert not list(data.glob(".*"))
+
+
+@internal_or_not
+def test_of_two_rotations_at_once_no_work_is_lost(tmp_path, monkeypatch, internal):
+    path = written(tmp_path / "a.parquet", internal_key_material=internal)
+    barrier, fsync = threading.Barrier(2), os.fsync
+
+    def together(descriptor):
+        fsync(descriptor)
+        if ".tmp" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            barrier.wait()
+
+    def slow(rewrite):
+        check(rewrite)
+        time.sleep(0.2)
+
+    check = Rewrite._check_unchanged
+    monkeypatch.setattr(Rewrite, "_check_unchanged", slow)
+    monkeypatch.setattr(os, "fsync", together)
+    kms = InMemoryKms({**KEYS, "newer": b"2" * 16})
+    pairs = {"old": "new", "other": "newer"}
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda pair: rotate_master_keys(path, kms, old=pair[0],
+                                                                new=pair[1]), pairs.items()))
+    assert sorted(len(result.failed) for result in results) == [0, 1]
+    monkeypatch.setattr(os, "fsync", fsync)
+    for old, new in pairs.items():
+        rotate_master_keys(path, kms, old=old, new=new)
+    assert [use.name for use in list_master_keys(path, kms).master_keys] \
+        == ["footer", "new", "newer"]
+    assert ParquetFile(path, kms).read().equals(TABLE)
 
 
 def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
@@ -221,6 +431,21 @@ def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
     assert "changed meanwhile" in result.failed[str(path)]
     assert path.read_bytes() == content and [p.name for p in tmp_path.iterdir()
                                              if p.is_file()] == ["a.parquet"]
+
+
+@internal_or_not
+def test_a_rotation_tidies_each_folder_once(tmp_path, monkeypatch, internal):
+    path = rewritten(tmp_path, internal)
+    written(tmp_path / "b.parquet")
+    (tmp_path / f".{path.name}.0123456789abcdef.tmp").write_bytes(b"half")
+    (tmp_path / ".a.parquet.backup.tmp").write_bytes(b"somebody else's")
+    names, scandir, folders = set(os.listdir(tmp_path)), os.scandir, []
+    monkeypatch.setattr(os, "scandir", lambda folder: folders.append(folder) or scandir(folder))
+    rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new", dry_run=True)
+    assert set(os.listdir(tmp_path)) == names and not folders
+    rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
+    assert names - set(os.listdir(tmp_path)) == {f".{path.name}.0123456789abcdef.tmp"}
+    assert folders == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("kernel_copies", [True, False])
@@ -314,6 +539,32 @@ def test_what_a_data_set_needs(tmp_path):
     assert uses(seen)["other"] == (3, ["name"], "both")
 
 
+def test_with_keys_as_much_is_known_as_without(tmp_path):
+    written(tmp_path / "1.parquet")
+    written(tmp_path / "2.parquet", footer="other")
+    written(tmp_path / "3.parquet", internal_key_material=False)
+    write_table(TABLE, tmp_path / "explicit.parquet", bloom_filters={},
+                encryption=UniformKey(b"k" * 16))
+    inventory = list_master_keys(tmp_path, without("other"))
+    assert uses(inventory) == {
+        "footer": (2, ["footer"], "double"), "old": (2, ["ssn"], "double"),
+        "other": (3, ["name", "footer"], "double")}
+    assert (inventory.explicit, inventory.hidden, inventory.failed) == (1, 1, {})
+    inventory = list_master_keys(tmp_path, ExplicitKeys(b"k" * 16))
+    assert (inventory.hidden, len(inventory.failed)) == (0, 3)
+
+
+def test_files_that_cannot_be_listed_do_not_keep_others_from_it(tmp_path, monkeypatch):
+    written(tmp_path / "1.parquet", footer="old")
+    deleted_meanwhile(monkeypatch, tmp_path / "gone.parquet", "inventory")
+    material = material_of(written(tmp_path / "folder.parquet", internal_key_material=False))
+    material.unlink()
+    material.mkdir()
+    inventory = list_master_keys(tmp_path)
+    assert list(uses(inventory)) == ["old"]
+    assert {Path(path).stem for path in inventory.failed} == {"folder", "gone"}
+
+
 # --- the commands --------------------------------------------------------------------------------
 
 def run(*arguments):
@@ -357,3 +608,27 @@ def test_exit_codes_of_the_commands(data):
     assert run(*rotate, "nobody", *keyring).exit_code == 4
     result = run(*rotate, "new", *keyring)
     assert result.exit_code == 3 and "1 failed" in result.stdout
+
+
+def test_a_rotation_that_finds_nothing_says_what_there_is(data):
+    keyring = ["--keyring", data / "keys.json"]
+    result = run("keys", "rotate", data / "data", "--from", "odl", "--to", "new", *keyring)
+    assert result.exit_code == 0
+    assert "no file has the master key odl, but these were found: footer, old, other" \
+        in result.stdout
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_the_command_says_what_was_done_before_an_error(data, monkeypatch, form):
+    monkeypatch.setattr("secure_bloom.keys.rotation._FILES_AT_ONCE", 1)
+    for number in range(2):
+        written(data / "data" / f"{number}.parquet")
+    monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",
+                        lambda _: Stopping(KmsUnavailableError, 4))
+    result = run("keys", "rotate", data / "data", "--from", "old", "--to", "new", "--keyring",
+                 data / "keys.json", *form)
+    assert result.exit_code == 4 and "the KMS has stopped" in result.stderr
+    if form:
+        assert json.loads(result.stdout)["rotated"] == [str(data / "data" / "0.parquet")]
+    else:
+        assert result.stdout.startswith("1 file rotated")

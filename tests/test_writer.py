@@ -13,7 +13,14 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import secure_bloom
-from secure_bloom import BloomFilterOptions, ParquetFile, ParquetWriter, UniformKey, write_table
+from secure_bloom import (
+    BloomFilterOptions,
+    EncryptionConfiguration,
+    ParquetFile,
+    ParquetWriter,
+    UniformKey,
+    write_table,
+)
 from secure_bloom.errors import (
     ColumnError,
     KeyExhaustedError,
@@ -339,6 +346,39 @@ def test_a_key_that_has_encrypted_too_much_publishes_nothing(tmp_path, monkeypat
         write_table(table, tmp_path / "x", bloom_filters={"a": True}, encryption=encryption,
                     **options)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("names", "asked"), [([" a", "a"], " a"), (["a,z", "a", "z"], "a,z"),
+                                               (["x", "x "], "x "), (["k:a", "a"], "a")])
+def test_pyarrows_configuration_takes_no_column_for_another(tmp_path, names, asked):
+    table = pa.table({name: [1] for name in names})
+    with pytest.raises(UnsupportedError, match="another column"):
+        write_table(table, tmp_path / "x", bloom_filters={}, kms=kms(),
+                    encryption=pe.EncryptionConfiguration("mf", column_keys={"mc": [asked]}))
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_of_master_keys_and_columns(tmp_path):
+    table = pa.table({"my col": [1], "mycol": [2], "s": [{"q r": 1, "t": 2}]})
+    names = {"f: 1": b"f" * 16, "a; b, c": b"k" * 16}
+    for asked, encrypted in (["my col"], {"my col"}), (["s"], {"s.q r", "s.t"}), \
+            (["s.q r"], {"s.q r"}):
+        write_table(table, tmp_path / "x", bloom_filters={}, kms=InMemoryKms(names),
+                    encryption=EncryptionConfiguration("f: 1", {"a; b, c": asked}))
+        chunks = ParquetFile(tmp_path / "x", InMemoryKms(names)).footer.row_groups[0]
+        assert {chunk.column.path for chunk in chunks if chunk.encryption} == encrypted
+    for columns in (["none"], ["s.q"], ["my"]):
+        with pytest.raises(ColumnError, match="has a key, but does not exist"):
+            write_table(table, tmp_path / "y", bloom_filters={}, kms=InMemoryKms(names),
+                        encryption=EncryptionConfiguration("f: 1", {"a; b, c": columns}))
+    for wrong in (lambda: EncryptionConfiguration("", uniform_encryption=True),
+                  lambda: EncryptionConfiguration("f", {"": ["a"]}),
+                  lambda: EncryptionConfiguration("f", {"k": "a"}),
+                  lambda: EncryptionConfiguration("f", {"k": ["a"], "l": ["a"]}),
+                  lambda: EncryptionConfiguration("f"),
+                  lambda: EncryptionConfiguration("f", {"k": ["a"]}, data_key_length_bits=100)):
+        with pytest.raises(ValueError):
+            wrong()
 
 
 # --- what is refused before anything is written --------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from secure_bloom.cli.shared import ask_passphrase, json_option, open_keyring, print_json
+from secure_bloom.cli.shared import ask_passphrase, echo, json_option, open_keyring, print_json
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
 
@@ -48,7 +48,7 @@ def keyring_list(file: str, as_json: bool) -> None:
         print_json({"keyring": file, "keys": names})
     else:
         for name in names:
-            click.echo(name)
+            echo(name)
 
 
 @keyring.command("passphrase")

@@ -59,16 +59,29 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
     file. Each file changes in one step, and after a crash the command can be given again. Readers
     need both master keys until it is done.
 
-    Exit code 0: done; 3: some files could not be rotated; 2, 4, 5: other errors.
+    A dry run does not try the new master key.
+
+    Exit code 0: done; 3: some files could not be rotated; 2, 4, 5: other errors, after what was
+    done before.
     """
     from secure_bloom.keys import rotate_master_keys
     from secure_bloom.report import render_rotation
     if kms is None:
         raise click.UsageError("the master keys are missing: give --keyring or --kms")
-    with progress("rotating") as advance:
-        result = rotate_master_keys(path, kms, old=old, new=new, dry_run=dry_run, advance=advance)
-    if as_json:
-        print_json({"path": path, "from": old, "to": new, **result.to_dict()})
-    else:
-        echo(render_rotation(result))
+
+    def show(result) -> None:
+        if as_json:
+            print_json({"path": path, "from": old, "to": new, **result.to_dict()})
+        else:
+            echo(render_rotation(result, old))
+
+    try:
+        with progress("rotating") as advance:
+            result = rotate_master_keys(path, kms, old=old, new=new, dry_run=dry_run,
+                                        advance=advance)
+    except BaseException as error:
+        if hasattr(error, "result"):
+            show(error.result)
+        raise
+    show(result)
     ctx.exit(UNREADABLE if result.failed else 0)

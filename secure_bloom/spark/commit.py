@@ -185,8 +185,8 @@ class Job(JobFolder):
         Raises
         ------
         CommitError, OSError
-            Nothing has changed then, and the files are gone, unless a note of the error says
-            that this is not known, because the filesystem does not answer.
+            Nothing has changed then, and the files are gone, unless the error, or a note of it,
+            says that this is not known.
         BaseException
             Such as KeyboardInterrupt. A note says so if the job has committed.
         """
@@ -318,6 +318,10 @@ class Job(JobFolder):
         if self.has(STARTED):  # in this order: who finishes a job removes committed last
             return committed
         found = self.filesystem.get_file_info([self.path(name) for name in record.files])
+        if not committed and any(info.type == pa_fs.FileType.NotFound for info in found):
+            raise CommitError("another job has ended this one, and its files are gone: either they "
+                              "were committed, and replaced by a later job; or the job was silent "
+                              f"for {STALE_AFTER}, and was taken back", file=self.folder)
         return all(info.type == pa_fs.FileType.File for info in found)
 
     def _has_committed_despite(self, error: BaseException, record: CommitRecord) -> bool:

@@ -133,7 +133,9 @@ class JobFolder:
         """Whether it was there."""
         try:
             self.filesystem.delete_file(path)
-        except FileNotFoundError:
+        except OSError as error:  # HDFS does not say what is wrong
+            if not isinstance(error, FileNotFoundError) and self.exists(path):
+                raise
             return False
         return True
 

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
-from functools import cache
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from secure_bloom.keys.cache import CachedKms, cached
+from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.spark.options import KEYRING, KMS, OptionError, without_file_scheme
 
-_KEYRING_SCHEME = "keyring:"
+_KEYRING = "keyring"
+_clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, and since when
 
 
 def kms_uri(options: Mapping[str, str]) -> str | None:
-    """The URI of the KMS, with an absolute path, because tasks may run in another folder."""
+    """The URI of the KMS, with absolute paths, because tasks may run in another folder."""
     keyring, uri = options.get(KEYRING), options.get(KMS)
     if keyring and uri:
         raise OptionError(f"it contradicts {KEYRING}: remove one of them", option=KMS)
     if keyring:
-        return _KEYRING_SCHEME + quote(_absolute(without_file_scheme(keyring)))
-    if uri and uri.lower().startswith(_KEYRING_SCHEME):
-        path, question, query = uri[len(_KEYRING_SCHEME):].partition("?")
-        return f"{_KEYRING_SCHEME}{_absolute(path)}{question}{query}"
-    return uri or None
+        return f"{_KEYRING}:{quote(_absolute(without_file_scheme(keyring)))}"
+    scheme, _, rest = (uri or "").partition(":")
+    if scheme.lower() != _KEYRING:
+        return uri or None
+    path, _, query = rest.partition("?")
+    names = [_absolute_value(pair) for pair in query.split("&") if pair]
+    return f"{_KEYRING}:{quote(_absolute(unquote(path)))}{'?' if names else ''}{'&'.join(names)}"
 
 
-@cache
 def kms_client(uri: str) -> CachedKms:
     """The client; with the keys that this process has unwrapped in the last minutes."""
-    try:
-        return cached(open_kms(uri))
-    except ValueError as error:
-        raise OptionError(str(error), option=KMS) from None
+    since, client = _clients.get(uri, (0.0, None))
+    if client is None or time.monotonic() - since > LIFETIME:
+        try:
+            client = cached(open_kms(uri))
+        except ValueError as error:
+            raise OptionError(str(error), option=KMS) from None
+        _clients[uri] = time.monotonic(), client
+    return client
+
+
+def _absolute_value(pair: str) -> str:
+    name, _, path = pair.partition("=")
+    return f"{name}={quote(_absolute(unquote(path)))}" if name == "passphrase-file" else pair
 
 
 def _absolute(path: str) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,14 +11,20 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, read_table, write_table
+from secure_bloom import (
+    EncryptionConfiguration,
+    ParquetFile,
+    ParquetWriter,
+    read_table,
+    write_table,
+)
 from secure_bloom.errors import (
     AuthenticationError,
     KeyNotFoundError,
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
+from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys, external
 from tests.peers.keys import KeyTools
 from tests.peers.parquet_java import ParquetJava
 from tests.support import ArrowKms
@@ -170,13 +177,104 @@ def test_pyarrows_configuration_does_not_say_where_external_key_material_goes(tm
 
 
 def test_nothing_is_left_of_a_file_that_fails(tmp_path, monkeypatch):
+    steps = []
+
     def fail(*_):
+        steps.extend(p.name for p in tmp_path.iterdir() if not p.name.startswith("."))
         raise OSError("no space")
 
-    monkeypatch.setattr("secure_bloom.files.Output.commit", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="no space"):
         written(tmp_path / "a.parquet", internal=False)
+    assert steps == [side_file(tmp_path / "a.parquet").name]
     assert not list(tmp_path.iterdir())
+
+
+def writer(path: Path) -> ParquetWriter:
+    result = ParquetWriter(path, TABLE.schema, bloom_filters={}, kms=Kms(MASTER_KEYS),
+                           encryption=EncryptionConfiguration("kf", COLUMNS,
+                                                              internal_key_material=False))
+    result.write_table(TABLE)
+    return result
+
+
+def test_of_two_writers_of_a_file_the_first_one_wins(tmp_path):
+    path = tmp_path / "a.parquet"
+    first, second = writer(path), writer(path)
+    first.close()
+    with pytest.raises(FileExistsError, match="remove both"):
+        second.close()
+    assert ParquetFile(path, Kms(MASTER_KEYS)).read().equals(TABLE)
+    assert set(os.listdir(tmp_path)) == {path.name, side_file(path).name}
+
+
+def test_two_writers_that_close_at_the_same_time(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    first, second = writer(path), writer(path)
+    create = external.create_material
+
+    def with_another(*arguments):
+        create(*arguments)
+        monkeypatch.setattr(external, "create_material", create)
+        with pytest.raises(FileExistsError, match="_KEY_MATERIAL_FOR_a"):
+            second.close()
+
+    monkeypatch.setattr(external, "create_material", with_another)
+    first.close()
+    assert ParquetFile(path, Kms(MASTER_KEYS)).read().equals(TABLE)
+    assert set(os.listdir(tmp_path)) == {path.name, side_file(path).name}
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path):
+    path = tmp_path / "a.parquet"
+    late = writer(path)
+    written(path, internal=True)
+    with pytest.raises(FileExistsError, match="remove both"):
+        late.close()
+    assert ParquetFile(path, Kms(MASTER_KEYS)).read().equals(TABLE)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_visible_file_keeps_its_key_material(tmp_path, monkeypatch):
+    """Where the last step fails, which makes the renaming last."""
+    path, replace = tmp_path / "a.parquet", os.replace
+
+    def fail(_):
+        raise OSError("the disk is gone")
+
+    def last_step_fails(*names):
+        monkeypatch.setattr("secure_bloom.files.sync_folder", fail)
+        replace(*names)
+
+    monkeypatch.setattr(os, "replace", last_step_fails)
+    with pytest.raises(OSError, match="the disk is gone"):
+        written(path, internal=False)
+    assert ParquetFile(path, Kms(MASTER_KEYS)).read().equals(TABLE)
+
+
+def test_half_of_the_key_material_is_removed(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError("no space")
+
+    late = writer(tmp_path / "a.parquet")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no space"):
+        late.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_key_material_on_another_filesystem(tmp_path):
+    place = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    external.create_material(place, "a.parquet", {"footerKey": "1"})
+    with pytest.raises(FileExistsError, match="remove both"):
+        external.create_material(place, "a.parquet", {"footerKey": "2"})
+    assert external.read_material(place, "a.parquet") == {"footerKey": "1"}
+
+
+def test_key_material_is_never_data(tmp_path):
+    path = written(tmp_path / "day=1.parquet", internal=False)
+    assert side_file(path).exists()
+    assert read_table(tmp_path, keys=Kms(MASTER_KEYS)).num_rows == 60
 
 
 @pytest.mark.parametrize(("content", "message"), [

@@ -170,6 +170,11 @@ def test_a_file_is_no_folder(local, tmp_path):
         local.below("file").job()
 
 
+def test_no_folder(store):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        store.below("nothing").values()
+
+
 def test_a_new_folder(local, tmp_path):
     folder = local.below("a/b")
     Job(folder.filesystem, folder.folder, True).check_folder()

@@ -42,10 +42,10 @@ class Scene:
 
 
 def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, prepare=None):
-    """For each step of a commit: the scene, in which ``act`` was called before the step, or after
-    it and before its answer was lost; the error; and the number of the step.
+    """For each step of a commit, and some on S3: the scene, in which ``act`` was called before the
+    step, or after it and before its answer was lost; and the error.
     """
-    for at in range(1, 200):
+    for at in range(1, 200, 3 if "bucket" in store.folder else 1):
         scene = Scene(store.below(f"{at}"), overwrite)
         if prepare is not None:
             prepare(scene)
@@ -173,6 +173,22 @@ def test_what_another_job_has_finished_is_left_alone(store):
     Job.finish(scene.job, *records)
     assert last_commit(store.folder, store.filesystem).job == last.id
     assert store.values() == store.all_values() == [3, 4, 7]
+    assert store.staged() == []
+
+
+def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
+    scene = Scene(store)
+    write_record = scene.job._write_record
+
+    def lose_the_answer(record):
+        write_record(record)
+        store.write(8, overwrite=True)
+        raise OSError("connection reset")
+
+    scene.job._write_record = lose_the_answer
+    with pytest.raises(CommitError, match="either they were committed, and replaced"):
+        scene.job.commit(scene.files)
+    assert store.values() == store.all_values() == [8]
     assert store.staged() == []
 
 
@@ -316,7 +332,7 @@ def test_a_late_attempt_between_two_steps(store, monkeypatch, end, slow):
         later_jobs(scene.store, monkeypatch)
         assert scene.store.values() == scene.store.all_values() == expected
         assert scene.store.staged() == []
-    assert len(began) > 10
+    assert len(began) > 5
 
 
 def test_late_attempts_leave_no_folders(store, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import types as T
 
 import secure_bloom
-from secure_bloom.keys import Keyring
+from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.spark.folder import Folder
 from secure_bloom.spark.reader import SecureParquetReader, find_leaf
@@ -231,12 +231,19 @@ def test_small_files_share_tasks(tmp_path):
     assert sum(batch.num_rows for task in parts.partitions() for batch in parts.read(task)) == 200
 
 
-def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path):
-    options = {"path": str(tmp_path), "keyring": str(keyring.path)}
-    keys = Folder(options).keys()
-    assert Folder(options).keys() is keys
-    keyring.add("another")
-    assert Folder(options).keys() is not keys
+def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(Keyring, "unwrap_key", lambda self, wrapped, name: calls.append(name)
+                        or InMemoryKms.unwrap_key(self, wrapped, name))
+    wrapped = keyring.wrap_key(b"k" * 16, "pii")
+    by_path = {"path": str(tmp_path), "keyring": str(keyring.path)}
+    by_uri = {"path": str(tmp_path), "kms": f"keyring:{keyring.path}"}
+    for options in (by_path, by_uri, by_path):
+        assert Folder(options).keys().unwrap_key(wrapped, "pii") == b"k" * 16
+    assert calls == ["pii"]
+    keyring.add("another")  # which serves at once
+    assert Folder(by_path).keys().unwrap_key(keyring.wrap_key(b"k" * 16, "another"), "another")
+    assert calls == ["pii", "another"]
 
 
 def test_merging_needs_no_order():
