@@ -1,12 +1,13 @@
 # make demo: set everything up and run the main job on real data
 # make test: set everything up and run all tests
+# make bench: measure the speed against Arrow C++ and parquet-java
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help demo test lint setup check-tools vectors clean
+.PHONY: help demo test bench lint setup check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,6 +17,9 @@ demo: setup  ## run the main job on real data, through Python and through Spark
 
 test: setup check-tools lint  ## run all tests
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+bench: setup check-tools  ## measure the speed, see docs/performance.md
+	$(BIN)/python -m benchmarks.kernels $(BENCH_ARGS)
 
 lint: setup  ## check style
 	$(BIN)/ruff check .

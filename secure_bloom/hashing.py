@@ -19,7 +19,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import ColumnType
@@ -27,6 +26,7 @@ from secure_bloom.parquet.schema import ColumnType
 BULK = 200_000  #: after this many values, importing numba pays
 _worked = 0
 
+_WORD_TYPES = "INT32", "FLOAT", "INT64", "DOUBLE"
 _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
 UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -171,12 +171,21 @@ def hash_values(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     work = kernels_for(len(array))
     if column_type.physical_type == "BYTE_ARRAY":
         work.hash_binary(*_binary_buffers(array), out)
-    elif column_type.physical_type in ("INT32", "FLOAT", "INT64", "DOUBLE"):
+    elif column_type.physical_type in _WORD_TYPES:
         work.hash_words(_words(array, column_type), out)
     else:
         data = np.ascontiguousarray(_fixed_bytes(array, column_type))
         work.hash_fixed(data.reshape(-1), data.shape[1], out)
     return out
+
+
+def insert_values(words: np.ndarray, array: pa.Array, column_type: ColumnType) -> None:
+    """Insert the values of such an array into the words of a filter."""
+    work = kernels_for(len(array))
+    if column_type.physical_type in _WORD_TYPES:
+        work.insert_words(words, _words(array, column_type))
+    else:
+        work.insert_hashes(words, hash_values(array, column_type))
 
 
 def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
@@ -364,6 +373,7 @@ def _is_number(t: pa.DataType) -> bool:
 def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(array.type) and pa.types.is_integer(target):
         return pa.nulls(len(array), target)  # a large float equals several integers
+    import pyarrow.compute as pc  # takes 50 ms, and most values need no conversion
     converted = array.cast(target, safe=False)
     if pa.types.is_floating(array.type):
         return converted
@@ -380,6 +390,7 @@ def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _is_negative(array: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
     return pc.less(array, pa.scalar(0, array.type))
 
 
@@ -402,6 +413,7 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int, target_unit: int):
+    import pyarrow.compute as pc
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ints = _numpy(array.fill_null(0) if array.null_count else array).astype(np.int64)
     ints, fits = _rescale(ints, source_unit, target_unit)

@@ -1,219 +1,126 @@
-"""Numba kernels for bulk work: XXH64 (seed 0) and split-block Bloom filter insert and check.
+"""Bulk work with numba: XXH64 (seed 0) and split-block Bloom filter insert and check.
 
-Importing this module imports numba, so only bulk work does (:func:`secure_bloom.sbbf.kernels_for`).
-Every kernel has a twin of the same name in :mod:`secure_bloom.plain`.
-
-Two things make them fast. A block of the filter is one vector of 8 x 32 bits, so a value costs
-one load and one store; and strings are read by unaligned words of 8 and 4 bytes. Neither can be
-said in Python, hence the small LLVM intrinsics at the top.
-
-Specifications: parquet-format BloomFilter.md; the XXH64 algorithm description.
+Importing this module imports numba, so only bulk work does, see
+:func:`secure_bloom.hashing.kernels_for`.
+Every function has a twin of the same name in :mod:`secure_bloom.plain`. The kernels themselves are
+in :mod:`secure_bloom.hash_kernels` and :mod:`secure_bloom.filter_kernels`; here big input is split
+among threads, since kernels release the GIL. There are as many as ``pyarrow.cpu_count()`` says,
+which ``pyarrow.set_cpu_count(1)`` and the environment variable ``OMP_NUM_THREADS`` change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+import pyarrow as pa
 
-from secure_bloom.plain import SALT
+from secure_bloom import filter_kernels, hash_kernels
+from secure_bloom.compiling import KERNELS
 
-_WORD = ir.IntType(32)
-_BLOCK = ir.VectorType(_WORD, 8)
-_UINT64 = np.uint64
-
-_PRIME1 = np.uint64(0x9E3779B185EBCA87)
-_PRIME2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_PRIME3 = np.uint64(0x165667B19E3779F9)
-_PRIME4 = np.uint64(0x85EBCA77C2B2AE63)
-_PRIME5 = np.uint64(0x27D4EB2F165667C5)
-
-
-def _splat(values):
-    return ir.Constant(_BLOCK, [ir.Constant(_WORD, int(value)) for value in values])
-
-
-def _mask(builder, key):
-    """IR for the block mask of a 32-bit key: word i gets the bit (key * salt[i]) >> 27."""
-    undefined = ir.Constant(_BLOCK, ir.Undefined)
-    lane0 = builder.insert_element(undefined, key, ir.Constant(_WORD, 0))
-    keys = builder.shuffle_vector(lane0, undefined, _splat([0] * 8))
-    bits = builder.lshr(builder.mul(keys, _splat(SALT)), _splat([27] * 8))
-    return builder.shl(_splat([1] * 8), bits)
-
-
-def _block_pointer(context, builder, array_type, array, index):
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(builder.bitcast(data, _BLOCK.as_pointer()), [index])
-
-
-def _load_block(builder, pointer):
-    block = builder.load(pointer)
-    block.align = 4  # numpy promises the alignment of a word, not of a block
-    return block
-
-
-@intrinsic
-def _block_insert(typing_context, words, index, key):
-    """words[index] |= mask(key), as one vector."""
-    def generate(context, builder, signature, args):
-        pointer = _block_pointer(context, builder, signature.args[0], args[0], args[1])
-        block = _load_block(builder, pointer)
-        store = builder.store(builder.or_(block, _mask(builder, args[2])), pointer)
-        store.align = 4
-        return context.get_dummy_value()
-    return types.void(words, types.uint64, types.uint32), generate
-
-
-@intrinsic
-def _block_check(typing_context, words, index, key):
-    """Whether every bit of mask(key) is set in words[index]."""
-    def generate(context, builder, signature, args):
-        pointer = _block_pointer(context, builder, signature.args[0], args[0], args[1])
-        block = _load_block(builder, pointer)
-        missing = builder.and_(builder.not_(block), _mask(builder, args[2]))
-        wide = ir.IntType(256)
-        none_missing = builder.icmp_unsigned(
-            "==", builder.bitcast(missing, wide), ir.Constant(wide, 0))
-        return none_missing
-    return types.boolean(words, types.uint64, types.uint32), generate
-
-
-def _unaligned_load(bits, result):
-    @intrinsic
-    def load(typing_context, data, position):
-        def generate(context, builder, signature, args):
-            base = context.make_array(signature.args[0])(context, builder, args[0]).data
-            pointer = builder.bitcast(builder.gep(base, [args[1]]), ir.IntType(bits).as_pointer())
-            value = builder.load(pointer)
-            value.align = 1
-            return value
-        return result(data, types.int64), generate
-    return load
-
-
-_load64 = _unaligned_load(64, types.uint64)
-_load32 = _unaligned_load(32, types.uint32)
-
-
-@njit(inline="always")
-def _rotate(value, bits):
-    return (value << _UINT64(bits)) | (value >> _UINT64(64 - bits))
-
-
-@njit(inline="always")
-def _round(accumulator, value):
-    return _rotate(accumulator + value * _PRIME2, 31) * _PRIME1
-
-
-@njit(inline="always")
-def _add8(state, value):
-    return _rotate(state ^ _round(_UINT64(0), value), 27) * _PRIME1 + _PRIME4
-
-
-@njit(inline="always")
-def _add4(state, value):
-    return _rotate(state ^ (_UINT64(value) * _PRIME1), 23) * _PRIME2 + _PRIME3
-
-
-@njit(inline="always")
-def _avalanche(state):
-    state ^= state >> _UINT64(33)
-    state *= _PRIME2
-    state ^= state >> _UINT64(29)
-    state *= _PRIME3
-    return state ^ (state >> _UINT64(32))
-
-
-@njit(inline="always")
-def _merge(state, lane):
-    return (state ^ _round(_UINT64(0), lane)) * _PRIME1 + _PRIME4
-
-
-@njit(inline="always")
-def _xxh64(data, start, end):
-    """XXH64, seed 0, of data[start:end]."""
-    position = start
-    if end - start >= 32:
-        lane1 = _PRIME1 + _PRIME2
-        lane2 = _PRIME2
-        lane3 = _UINT64(0)
-        lane4 = _UINT64(0) - _PRIME1
-        while position + 32 <= end:
-            lane1 = _round(lane1, _load64(data, position))
-            lane2 = _round(lane2, _load64(data, position + 8))
-            lane3 = _round(lane3, _load64(data, position + 16))
-            lane4 = _round(lane4, _load64(data, position + 24))
-            position += 32
-        state = (_rotate(lane1, 1) + _rotate(lane2, 7)
-                 + _rotate(lane3, 12) + _rotate(lane4, 18))
-        state = _merge(_merge(_merge(_merge(state, lane1), lane2), lane3), lane4)
-    else:
-        state = _PRIME5
-    state += _UINT64(end - start)
-    while position + 8 <= end:
-        state = _add8(state, _load64(data, position))
-        position += 8
-    if position + 4 <= end:
-        state = _add4(state, _load32(data, position))
-        position += 4
-    while position < end:
-        state = _rotate(state ^ (_UINT64(data[position]) * _PRIME5), 11) * _PRIME1
-        position += 1
-    return _avalanche(state)
-
-
-@njit(cache=True, nogil=True)
-def _hash_uint32(values, out):
-    for i in range(values.size):
-        out[i] = _avalanche(_add4(_PRIME5 + _UINT64(4), values[i]))
-
-
-@njit(cache=True, nogil=True)
-def _hash_uint64(values, out):
-    for i in range(values.size):
-        out[i] = _avalanche(_add8(_PRIME5 + _UINT64(8), values[i]))
+#: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
+WORDS, STRINGS = 1 << 19, 1 << 18
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
     """XXH64 of each value of a uint32 or uint64 array, little-endian, into ``out`` (uint64)."""
-    (_hash_uint32 if values.itemsize == 4 else _hash_uint64)(values, out)
+    values = _readonly(values)
+    _in_parts(out.size, WORDS, lambda start, stop: hash_kernels.hash_words(
+        values[start:stop], out[start:stop]))
 
 
-@njit(cache=True, nogil=True)
-def hash_fixed(data, width, out):
+def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
     """XXH64 of ``out.size`` values of ``width`` bytes each, back to back in ``data`` (uint8)."""
-    for i in range(out.size):
-        start = np.int64(i) * np.int64(width)
-        out[i] = _xxh64(data, start, start + np.int64(width))
+    data = _readonly(data)
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_fixed(
+        data[start * width:], width, out[start:stop]))
 
 
-@njit(cache=True, nogil=True)
-def hash_binary(offsets, data, out):
+def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
     """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i into ``out`` (uint64)."""
-    for i in range(out.size):
-        out[i] = _xxh64(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+    offsets, data = _readonly(offsets), _readonly(data)
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_binary(
+        offsets[start:stop + 1], data, out[start:stop]))
 
 
-@njit(inline="always")
-def _block_index(value, num_blocks):
-    return ((value >> _UINT64(32)) * num_blocks) >> _UINT64(32)
+def insert_words(words: np.ndarray, values: np.ndarray) -> None:
+    """Hash each value of a uint32 or uint64 array, as :func:`hash_words`, and set its bits."""
+    _insert(words, values, False)
 
 
-@njit(cache=True, nogil=True)
-def insert_hashes(words, hashes):
+def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
     """Set the bits of each hash (uint64)."""
-    num_blocks = _UINT64(words.shape[0])
-    for i in range(hashes.size):
-        value = hashes[i]
-        _block_insert(words, _block_index(value, num_blocks), np.uint32(value))
+    _insert(words, hashes, True)
 
 
-@njit(cache=True, nogil=True)
-def check_hashes(words, hashes, out):
+def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
     """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
-    num_blocks = _UINT64(words.shape[0])
-    for i in range(hashes.size):
-        value = hashes[i]
-        out[i] = _block_check(words, _block_index(value, num_blocks), np.uint32(value))
+    words, hashes = _readonly(words), _readonly(hashes)
+    _in_parts(out.size, WORDS, lambda start, stop: filter_kernels.check(
+        words, hashes[start:stop], out[start:stop]))
+
+
+def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
+    """Each further thread fills a filter of its own, where that is not larger than its values."""
+    values = _readonly(values)
+    part = max(WORDS, words.nbytes // values.itemsize)
+    filters = [words]
+
+    def work(start: int, stop: int) -> None:
+        target = words
+        if start:
+            target = np.zeros_like(words)
+            filters.append(target)
+        filter_kernels.insert(target, values[start:stop], hashed)
+
+    _in_parts(values.size, part, work)
+    for other in filters[1:]:
+        np.bitwise_or(words, other, out=words)
+
+
+def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
+    """Call ``work(start, stop)`` for parts of ``range(count)``, each at least ``part`` long.
+
+    Threads are not kept: after a fork, a process would wait for threads that it does not have.
+    """
+    threads = min(pa.cpu_count(), count // part)
+    if threads < 2:
+        work(0, count)
+        return
+    bounds = [count * i // threads for i in range(threads + 1)]
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(work, *bounds[i:i + 2]) for i in range(1, threads)]
+        work(*bounds[:2])
+        for other in others:
+            other.result()
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    """The array, not writable: else numba would compile for both kinds."""
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def warm_up() -> tuple[int, str | None]:
+    """Compile all kernels, or load them.
+
+    Returns
+    -------
+    int
+        How many there are, counting each type of argument.
+    str or None
+        The folder where they are kept; None if there is none to write to.
+    """
+    out, words = np.empty(0, np.uint64), np.zeros((1, 8), np.uint32)
+    data = np.empty(0, np.uint8)
+    for kind in (np.uint32, np.uint64):
+        hash_words(np.empty(0, kind), out)
+        insert_words(words, np.empty(0, kind))
+    for kind in (np.int32, np.int64):
+        hash_binary(np.zeros(1, kind), data, out)
+    hash_fixed(data, 1, out)
+    insert_hashes(words, out)
+    check_hashes(words, out, np.empty(0, bool))
+    return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

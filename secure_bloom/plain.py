@@ -46,6 +46,13 @@ def block_masks(hashes: np.ndarray) -> np.ndarray:
     return np.uint32(1) << ((keys[:, None] * SALT) >> np.uint32(27))
 
 
+def insert_words(words: np.ndarray, values: np.ndarray) -> None:
+    """Hash each value of a uint32 or uint64 array, as :func:`hash_words`, and set its bits."""
+    hashes = np.empty(values.size, dtype=np.uint64)
+    hash_words(values, hashes)
+    insert_hashes(words, hashes)
+
+
 def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
     """Set the bits of each hash (uint64)."""
     np.bitwise_or.at(words, block_index(hashes, words.shape[0]), block_masks(hashes))

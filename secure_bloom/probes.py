@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import datetime
 import re
+import struct
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.hashing import (
@@ -35,8 +37,11 @@ from secure_bloom.parquet.schema import ColumnType
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
-    """Hashes of the values that are not null; fixes the filter's type where it has none."""
+def insertable(filter_, values) -> Iterator[pa.Array]:
+    """The values that are not null, as the filter's column has them.
+
+    Fixes the filter's type where it has none.
+    """
     for array in as_arrays(values, strict=True):
         if pa.types.is_null(array.type):
             continue
@@ -51,15 +56,42 @@ def insertion_hashes(filter_, values) -> Iterator[np.ndarray]:
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
                               f"{column_type}")
-        yield hash_values(converted, column_type)
+        yield converted
+
+
+_DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
 def check_values(filter_, values):
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
+    if type(values) in _DEFAULTS:
+        column_type = filter_.column_type or column_type_of(_DEFAULTS[type(values)])
+        stored = _stored_bytes(values, column_type)
+        if stored is not None:
+            return bool(filter_.check_hashes(xxh64_intdigest(stored))[0])
     answers = [_check(filter_, array) for array in as_arrays(values)]
     if is_scalar(values):
         return bool(answers[0][0])
     return np.concatenate([np.empty(0, bool), *answers])
+
+
+def _stored_bytes(value: int | float | str | bytes, column_type: ColumnType) -> bytes | None:
+    """The bytes of a value that its column can hold without any doubt, else None.
+
+    pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
+    """
+    physical_type, arrow_type = column_type.physical_type, column_type.arrow_type
+    if type(value) is int and arrow_type is not None and pa.types.is_integer(arrow_type):
+        signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
+        low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
+        width = 4 if physical_type == "INT32" else 8
+        return value.to_bytes(width, "little", signed=signed) if low <= value < high else None
+    if type(value) is float and physical_type == "DOUBLE":
+        return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
+    if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
+        with suppress(UnicodeEncodeError):
+            return value.encode() if type(value) is str else value
+    return None
 
 
 def _check(filter_, array: pa.Array) -> np.ndarray:
@@ -79,12 +111,11 @@ def _check(filter_, array: pa.Array) -> np.ndarray:
 
 def _known(array: pa.Array) -> np.ndarray | None:
     """Which values a filter can answer for; None where it is all of them."""
-    known = array.is_valid()
     if pa.types.is_floating(array.type):
-        known = pc.and_(known, pc.fill_null(pc.invert(pc.is_nan(array)), False))
-    elif array.null_count == 0:
+        return ~np.isnan(array.to_numpy(zero_copy_only=False))  # null comes as NaN
+    if array.null_count == 0:
         return None
-    return known.to_numpy(zero_copy_only=False)
+    return array.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:

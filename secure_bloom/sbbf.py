@@ -17,7 +17,7 @@ from operator import index
 
 import numpy as np
 
-from secure_bloom.hashing import kernels_for
+from secure_bloom.hashing import insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.sizing import (
     BYTES_PER_BLOCK,
@@ -28,6 +28,7 @@ from secure_bloom.sizing import (
 )
 
 WORDS_PER_BLOCK = 8
+_CACHE_LINE = 64
 _WORD = np.dtype("<u4")
 
 
@@ -46,7 +47,7 @@ class SplitBlockBloomFilter:
 
     def __init__(self, num_blocks: int = 1, *, column_type: ColumnType | None = None):
         check_num_blocks(num_blocks)
-        self._words = np.zeros((num_blocks, WORDS_PER_BLOCK), dtype=_WORD)
+        self._words = _no_bits(num_blocks)
         self.column_type = column_type
 
     @classmethod
@@ -85,9 +86,8 @@ class SplitBlockBloomFilter:
         if size % BYTES_PER_BLOCK or not 0 < size <= MAX_BYTES:
             raise ValueError(f"a bitset has a multiple of {BYTES_PER_BLOCK} bytes, up to "
                              f"{MAX_BYTES}; got {size}")
-        filter_ = cls.__new__(cls)
-        filter_._words = np.frombuffer(bitset, dtype=_WORD).reshape(-1, WORDS_PER_BLOCK).copy()
-        filter_.column_type = column_type
+        filter_ = cls(size // BYTES_PER_BLOCK, column_type=column_type)
+        filter_._words.reshape(-1)[:] = np.frombuffer(bitset, dtype=_WORD)
         return filter_
 
     @property
@@ -118,9 +118,9 @@ class SplitBlockBloomFilter:
         ColumnError
             If a value cannot be stored in a column of the filter's type.
         """
-        from secure_bloom.probes import insertion_hashes
-        for hashes in insertion_hashes(self, values):
-            self.insert_hashes(hashes)
+        from secure_bloom.probes import insertable
+        for array in insertable(self, values):
+            insert_values(self._words, array, self.column_type)
 
     def check(self, values):
         """Whether values may have been inserted.
@@ -228,6 +228,14 @@ class SplitBlockBloomFilter:
     def __repr__(self) -> str:
         kind = f", {self.column_type}" if self.column_type else ""
         return f"<SplitBlockBloomFilter {self.num_blocks} blocks, {self.num_bytes} bytes{kind}>"
+
+
+def _no_bits(num_blocks: int) -> np.ndarray:
+    """Words of an empty filter, aligned so that no block lies in two cache lines."""
+    room = np.zeros(num_blocks * BYTES_PER_BLOCK + _CACHE_LINE, dtype=np.uint8)
+    start = -room.__array_interface__["data"][0] % _CACHE_LINE
+    words = room[start:start + num_blocks * BYTES_PER_BLOCK].view(_WORD)
+    return words.reshape(num_blocks, WORDS_PER_BLOCK)
 
 
 def _as_hashes(hashes: int | Iterable[int] | np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import sys
 
 import pyarrow as pa
@@ -344,3 +345,9 @@ def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
                        answers=["SECRET 2"])[0] == 0
     assert on_terminal("keyring", "passphrase", ring, "--remove", answers=["SECRET 2"])[0] == 0
     assert run("keyring", "list", ring).stdout == "footer\n"
+
+
+def test_warmup_says_what_is_compiled_and_where():
+    result = run("warmup")
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(r"8 kernels in /\S+\n", result.stdout)

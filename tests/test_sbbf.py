@@ -1,5 +1,6 @@
 """The split-block Bloom filter, with the numba kernels and with their plain twins."""
 
+import contextlib
 import datetime
 import decimal
 import math
@@ -278,6 +279,27 @@ def test_scalars_and_arrays_get_the_same_answers(arrow_type, value, absent):
         assert filter_.check(array.dictionary_encode()).tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize("arrow_type", [
+    None, pa.int8(), pa.uint8(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(),
+    pa.float64(), pa.string(), pa.binary(), pa.binary(4), pa.date32(), pa.decimal128(9, 2)],
+    ids=str)
+@pytest.mark.parametrize("value", [
+    0, 5, -1, 127, -128, 128, 255, 256, 2**31, -2**31, 2**32 - 1, 2**63 - 1, -2**63, 2**63, 2**64,
+    True, 1.5, 0.0, -0.0, float("nan"), float("inf"), "", "Rome", "naïve", "\ud800", b"", b"Rome"])
+def test_a_value_alone_is_answered_as_in_company(arrow_type, value):
+    """Plain values take a shorter way, without Arrow."""
+    column_type = arrow_type and column_type_of(arrow_type)
+    for held in ([], [value]):
+        filter_ = SplitBlockBloomFilter(64, column_type=column_type)
+        with contextlib.suppress(ColumnError):
+            filter_.insert(held)
+        if column_type is None and value is True:  # there are no filters of bool
+            with pytest.raises(ColumnError):
+                filter_.check(value)
+        else:
+            assert [filter_.check(value)] == filter_.check([value]).tolist()
+
+
 def test_numpy_arrays_and_empty_input():
     filter_ = SplitBlockBloomFilter(64)
     filter_.insert(np.arange(10))
@@ -367,7 +389,8 @@ def test_filters_compare_by_their_bits():
 
 @pytest.mark.parametrize(("code", "absent"), [
     ("import secure_bloom", ("numba", "pyspark", "pyarrow", "numpy")),
-    ("import secure_bloom; secure_bloom.SplitBlockBloomFilter().check(5)", ("numba", "pyspark")),
+    ("import secure_bloom; secure_bloom.SplitBlockBloomFilter().check(5)",
+     ("numba", "pyspark", "pandas", "pyarrow.compute")),
 ])
 def test_imports_are_few(implementation, code, absent):
     loaded = run_python(f"import sys; {code}; print(*sys.modules)").split()

@@ -1,0 +1,284 @@
+"""The hash and filter kernels against Arrow C++ and parquet-java, and against the memory.
+
+    python -m benchmarks.kernels [--rows N] [--rounds N] [--json FILE]
+
+Arrow C++ is a program compiled against the pyarrow wheel, parquet-java one in Spark's jars; it
+needs g++ and javac. All read the same values, take turns, and must come to the same result before
+their times count. Times are CPU seconds of the working thread, so that other programs on the
+machine disturb less; only the comparison of several threads with one takes the wall clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numba
+import numpy as np
+import pyarrow as pa
+from llvmlite.binding import get_host_cpu_name
+
+from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
+from benchmarks.roofline import bandwidth
+from secure_bloom import kernels
+from secure_bloom.hashing import column_type_of
+from secure_bloom.sbbf import SplitBlockBloomFilter
+
+OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
+ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group
+SIZES = {"32 KiB": 1 << 15, "1 MiB": 1 << 20, "16 MiB": 1 << 24, "64 MiB": 1 << 26}
+IN_CACHE = 1 << 21  #: bytes of a filter that stays in the cache of a core
+LENGTHS = {"9 bytes": (9, 9), "20 bytes": (20, 20), "40 bytes": (40, 40),
+           "100 bytes": (100, 100), "1 to 40 bytes": (1, 40)}
+INSERT_TARGETS = dict(zip(SIZES, (5, 3.5, 8, 4), strict=True))
+CHECK_TARGETS = dict(zip(SIZES, (3.5, 2, 4, 3), strict=True))
+
+
+@dataclass(frozen=True)
+class Work:
+    """One line of the benchmark.
+
+    Attributes
+    ----------
+    name : str
+    count : int
+        Values that are worked on in a round.
+    request : str
+        The work, as the peers are asked for it.
+    prepare : callable
+        Gives the work of ours: a function without arguments that returns the array to be digested.
+    targets : dict of str to float
+        How many times faster than each peer.
+    traffic : float
+        Bytes that have to pass between core and memory for one value.
+    """
+
+    name: str
+    count: int
+    request: str
+    prepare: Callable[[], Callable[[], np.ndarray]]
+    targets: dict[str, float]
+    traffic: float
+
+
+@dataclass
+class Result:
+    """Timings of one work: contestant -> rounds."""
+
+    work: Work
+    timings: dict[str, list[Timing]] = field(default_factory=dict)
+
+    def ratios(self, peer: str, own: str = OURS, clock: str = "cpu") -> list[float]:
+        """In each round, how many times faster than the peer."""
+        return [getattr(theirs, clock) / getattr(ours, clock) for theirs, ours in
+                zip(self.timings[peer], self.timings[own], strict=True)]
+
+    def speed(self, contestant: str) -> float:
+        """Values a second, by the median of the CPU times."""
+        return self.work.count / statistics.median(t.cpu for t in self.timings[contestant])
+
+    def to_json(self) -> dict:
+        """A plain dictionary."""
+        return {"work": self.work.name, "values": self.work.count, "targets": self.work.targets,
+                "seconds": {name: {"wall": [t.wall for t in rounds], "cpu": [t.cpu for t in rounds]}
+                            for name, rounds in self.timings.items()},
+                "ratios": {peer: _spread(self.ratios(peer)) for peer in self.work.targets},
+                "threads": _spread(self.ratios(OURS, THREADS, "wall"))}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="", help="run only what has this in its name")
+    parser.add_argument("--json", type=Path, help="write the result to this file, too")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        peers = {"Arrow C++": stack.enter_context(arrow_cpp()),
+                 "parquet-java": stack.enter_context(parquet_java())}
+        works = [work for work in _works(Path(folder), arguments.rows)
+                 if arguments.only in work.name]
+        results = [_measure(work, peers, arguments.rounds) for work in works]
+        memory = bandwidth(arguments.rows, arguments.rounds)
+    print(table(results), roofline(results, memory), sep="\n\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({
+            "machine": _machine(), "rounds": arguments.rounds, "bandwidth": memory,
+            "results": [result.to_json() for result in results]}, indent=1))
+
+
+# --- the work ------------------------------------------------------------------------------------
+
+def _works(folder: Path, rows: int) -> list[Work]:
+    random = np.random.default_rng(1)
+    values = random.integers(0, 2**64, rows, dtype=np.uint64)
+    hashes = np.empty_like(values)
+    kernels.hash_words(values, hashes)
+    paths = _save(folder, values=values, row_group=values[:ROW_GROUP], hashes=hashes)
+    return [
+        *_hash_works(paths["row_group"], values[:ROW_GROUP], max(1, rows // ROW_GROUP)),
+        *(_binary_work(folder, name, rows // 5, *bounds, random)
+          for name, bounds in LENGTHS.items()),
+        *(_insert_work(name, paths["values"], values.view(np.int64)) for name in SIZES),
+        *(_check_work(name, paths["hashes"], hashes) for name in SIZES)]
+
+
+def _save(folder: Path, **arrays: np.ndarray) -> dict[str, Path]:
+    paths = {name: folder / name for name in arrays}
+    for name, array in arrays.items():
+        array.tofile(paths[name])
+    return paths
+
+
+def _targets(arrow: float, java: float = 8) -> dict[str, float]:
+    return {"Arrow C++": arrow, "parquet-java": java}
+
+
+def _hash_works(path: Path, values: np.ndarray, repeats: int) -> list[Work]:
+    out = np.zeros_like(values)
+
+    def run():
+        for _ in range(repeats):
+            kernels.hash_words(values, out)
+        return out
+    return [Work("hash int64", values.size * repeats, f"hash {path} {repeats}", lambda: run,
+                 _targets(3), 16)]
+
+
+def _binary_work(folder: Path, name: str, count: int, shortest: int, longest: int, random) -> Work:
+    lengths = random.integers(shortest, longest + 1, count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    data = random.integers(97, 123, offsets[-1], dtype=np.uint8)
+    paths = _save(folder, **{f"{shortest}-{longest}.offsets": offsets,
+                             f"{shortest}-{longest}.data": data})
+
+    out = np.zeros(count, np.uint64)
+
+    def run():
+        kernels.hash_binary(offsets, data, out)
+        return out
+    request = " ".join(map(str, ["hash_binary", *paths.values()]))
+    return Work(f"hash strings of {name}", count, request, lambda: run, _targets(1.2, 3),
+                16 + data.size / count)
+
+
+def _insert_work(name: str, path: Path, values: np.ndarray) -> Work:
+    array, size = pa.array(values), SIZES[name]
+    filter_ = SplitBlockBloomFilter(size // 32, column_type=column_type_of(array.type))
+
+    def prepare():
+        filter_._words.fill(0)
+
+        def run():
+            filter_.insert(array)
+            return filter_._words
+        return run
+    traffic = 8 + (0 if size <= IN_CACHE else 2 * 64)
+    return Work(f"hash + insert, {name}", values.size, f"insert {path} {size}", prepare,
+                _targets(INSERT_TARGETS[name]), traffic)
+
+
+def _check_work(name: str, path: Path, hashes: np.ndarray) -> Work:
+    size = SIZES[name]
+    filter_ = SplitBlockBloomFilter(size // 32)
+    filter_.insert_hashes(hashes)
+    out = np.zeros(hashes.size, bool)
+
+    def run():
+        kernels.check_hashes(filter_._words, hashes, out)
+        return out
+    traffic = 8 + 1 + (0 if size <= IN_CACHE else 64)
+    return Work(f"check, {name}", hashes.size, f"check {path} {size} {path}", lambda: run,
+                _targets(CHECK_TARGETS[name]), traffic)
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+def _measure(work: Work, peers: dict, rounds: int) -> Result:
+    contestants = {**{name: lambda peer=peer: peer.run(work.request)
+                      for name, peer in peers.items()},
+                   OURS: lambda: _run(work, 1), THREADS: lambda: _run(work, os.cpu_count())}
+    result = Result(work, {name: [] for name in contestants})
+    for _ in range(2):  # the first rounds: caches, the JVM's compiler, and whether all agree
+        digests = {name: contestant().digest for name, contestant in contestants.items()}
+        if len(set(digests.values())) > 1:
+            raise AssertionError(f"{work.name}: results differ: {digests}")
+    for _ in range(rounds):
+        for name, contestant in contestants.items():
+            result.timings[name].append(contestant())
+    speeds = ", ".join(f"{name} {result.speed(name) / 1e6:.0f}" for name in contestants)
+    print(f"{work.name}: million values a second: {speeds}", flush=True)
+    return result
+
+
+def _run(work: Work, threads: int) -> Timing:
+    pa.set_cpu_count(threads)
+    run = work.prepare()
+    wall, cpu = time.perf_counter(), time.thread_time()
+    out = run()
+    cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
+    return Timing(wall, cpu, _digest(out))
+
+
+def _digest(out: np.ndarray) -> int:
+    words = out.astype(np.uint64) if out.dtype == bool else out.reshape(-1).view(np.uint64)
+    return int(((2 * np.arange(words.size, dtype=np.uint64) + np.uint64(1)) * words).sum())
+
+
+# --- what is shown -------------------------------------------------------------------------------
+
+def table(results: list[Result]) -> str:
+    """A Markdown table: how many times faster than each peer, beside the target."""
+    lines = ["| work | M values/s | " + " | ".join(
+        f"times {peer} (min to max) | target" for peer in _targets(0))
+        + f" | {os.cpu_count()} threads, times one (min to max) |",
+        "|---|---|---|---|---|---|---|"]
+    for result in results:
+        cells = [result.work.name, f"{result.speed('secure_bloom') / 1e6:.0f}"]
+        for peer, target in result.work.targets.items():
+            cells += [_shown(result.ratios(peer)), f"{target:g}"]
+        cells.append(_shown(result.ratios(OURS, THREADS, "wall")))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def roofline(results: list[Result], memory: dict[str, float]) -> str:
+    """A Markdown table: bytes moved for each value, and the share of the memory's bandwidth."""
+    lines = [f"Memory: {memory['read']:.1f} GB/s read, {memory['copy']:.1f} GB/s copied "
+             "(read and written).", "",
+             "| work | bytes a value | GB/s | share of the bandwidth |", "|---|---|---|---|"]
+    for result in results:
+        moved = result.work.traffic * result.speed(OURS) / 1e9
+        lines.append(f"| {result.work.name} | {result.work.traffic:.0f} | {moved:.1f} "
+                     f"| {moved / memory['copy']:.0%} |")
+    return "\n".join(lines)
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def _shown(ratios: list[float]) -> str:
+    return "{median:.1f} ({min:.1f} to {max:.1f})".format(**_spread(ratios))
+
+
+def _machine() -> dict:
+    cpu = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+           if line.startswith("model name")]
+    return {"cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count(),
+            "llvm_cpu": get_host_cpu_name(), "python": platform.python_version(),
+            "numba": numba.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
+
+
+if __name__ == "__main__":
+    main()

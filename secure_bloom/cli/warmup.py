@@ -1,0 +1,19 @@
+"""The command ``warmup``."""
+
+from __future__ import annotations
+
+import click
+
+from secure_bloom.cli import shared
+
+
+@click.command()
+def warmup() -> None:
+    """Compile the kernels for bulk work, so that later processes only load them."""
+    from secure_bloom.kernels import warm_up
+    count, folder = warm_up()
+    if folder is None:
+        shared.echo(f"{count} kernels compiled, but there is no folder to keep them in: set "
+                    "NUMBA_CACHE_DIR to one that can be written to", err=True)
+    else:
+        shared.echo(f"{count} kernels in {folder}")

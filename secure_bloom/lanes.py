@@ -1,0 +1,202 @@
+"""Vectors of integers as a numba type, so that a kernel works several values at a time.
+
+LLVM vectorises few of our loops by itself. A :class:`Lanes` is an LLVM vector: operators work lane
+by lane, the other operand may be a scalar, and the same function, such as XXH64 of a value, serves
+one value (``uint64``) and many. LLVM makes of it what the CPU has: 8 lanes of 64 bits are one
+register of AVX-512, two of AVX2, four of NEON.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import get_or_insert_function
+from numba.core.datamodel import models
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
+
+
+class Lanes(types.Type):
+    """A vector of so many unsigned integers of one type."""
+
+    def __init__(self, lane: types.Integer, count: int):
+        self.lane, self.count = lane, count
+        super().__init__(name=f"Lanes({lane}, {count})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, lanes):
+        super().__init__(manager, lanes, vector_type(lanes))
+
+
+def vector_type(lanes: Lanes) -> ir.VectorType:
+    """The LLVM type."""
+    return ir.VectorType(ir.IntType(lanes.lane.bitwidth), lanes.count)
+
+
+def constant(lanes: Lanes, values) -> ir.Constant:
+    """An LLVM vector of constants."""
+    lane = ir.IntType(lanes.lane.bitwidth)
+    return ir.Constant(vector_type(lanes), [ir.Constant(lane, int(value)) for value in values])
+
+
+def spread(builder, scalar, lanes: Lanes):
+    """LLVM code for a vector with one value in all lanes."""
+    undefined = ir.Constant(vector_type(lanes), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
+    zeros = constant(Lanes(types.uint32, lanes.count), [0] * lanes.count)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+def pointer_to(context, builder, array_type, array, index, target: ir.Type):
+    """LLVM code for the address of an array's element, as a pointer to another type."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), target.as_pointer())
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+def _define(operation, method: str) -> None:
+    """Give an operator a meaning where at least one operand is a vector.
+
+    By numba's low-level interface, which compiles no function for each pair of types.
+    """
+    @infer_global(operation)
+    class _(AbstractTemplate):
+        def generic(self, args, kws):
+            for kind in args:
+                if isinstance(kind, Lanes):
+                    return signature(kind, *args)
+            return None
+
+    def generate(context, builder, signature, args):
+        lanes = signature.return_type
+        operands = [value if isinstance(kind, Lanes) else
+                    spread(builder, context.cast(builder, value, kind, lanes.lane), lanes)
+                    for kind, value in zip(signature.args, args, strict=True)]
+        return getattr(builder, method)(*operands)
+
+    for kinds in ((Lanes, Lanes), (Lanes, types.Integer), (types.Integer, Lanes)):
+        lower_builtin(operation, *kinds)(generate)
+
+
+for _name, _method in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("and", "and_"),
+                       ("or", "or_"), ("xor", "xor"), ("lshift", "shl"), ("rshift", "lshr")):
+    for _operation in (f"__{_name}__", f"__i{_name}__"):  # as in a + b, a += b
+        _define(getattr(operator, _operation), _method)
+
+
+@intrinsic
+def rotate_left(typing_context, value, bits):
+    """Rotate a ``uint64``, or each lane, left by so many bits.
+
+    With two shifts and an "or" LLVM sees a shift of a product, which it makes a second product.
+    """
+    def generate(context, builder, signature, args):
+        kind, name = context.get_value_type(value), "llvm.fshl.i64"
+        distance = context.cast(builder, args[1], bits, types.uint64)
+        if isinstance(value, Lanes):
+            distance, name = spread(builder, distance, value), f"llvm.fshl.v{value.count}i64"
+        rotate = get_or_insert_function(
+            builder.module, ir.FunctionType(kind, [kind] * 3), name)
+        return builder.call(rotate, [args[0], args[0], distance])
+    return value(value, bits), generate
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+def loader(count: int):
+    """A function that loads so many elements of a uint32 or uint64 array, widened to uint64."""
+    lanes = Lanes(types.uint64, count)
+
+    @intrinsic
+    def load(typing_context, array, index):
+        def generate(context, builder, signature, args):
+            source = ir.VectorType(ir.IntType(array.dtype.bitwidth), lanes.count)
+            value = builder.load(pointer_to(context, builder, array, *args, source), align=1)
+            return value if array.dtype == lanes.lane else \
+                builder.zext(value, vector_type(lanes))
+        return lanes(array, types.uint64), generate
+    return load
+
+
+def multiples(count: int):
+    """A function that gives the vector 0, step, 2 step, ... of a ``uint64``."""
+    lanes = Lanes(types.uint64, count)
+
+    @intrinsic
+    def multiply(typing_context, step):
+        def generate(context, builder, signature, args):
+            return builder.mul(spread(builder, args[0], lanes), constant(lanes, range(count)))
+        return lanes(types.uint64), generate
+    return multiply
+
+
+@intrinsic
+def store(typing_context, array, index, value):
+    """Write a vector of uint64 to a uint64 array, from ``index`` on."""
+    def generate(context, builder, signature, args):
+        pointer = pointer_to(context, builder, array, args[0], args[1], vector_type(value))
+        builder.store(args[2], pointer, align=1)
+        return context.get_dummy_value()
+    return types.void(array, types.uint64, value), generate
+
+
+def _gather(builder, word, addresses, count: int):
+    result, flags = ir.VectorType(word, count), ir.VectorType(ir.IntType(1), count)
+    pointers = ir.VectorType(word.as_pointer(), count)
+    gather = get_or_insert_function(
+        builder.module,
+        ir.FunctionType(result, [pointers, ir.IntType(32), flags, result]),
+        f"llvm.masked.gather.v{count}i{word.width}.v{count}p0")
+    return builder.call(gather, [
+        builder.inttoptr(addresses, pointers), ir.Constant(ir.IntType(32), 1),
+        ir.Constant(flags, [1] * count), ir.Constant(result, ir.Undefined)])
+
+
+def _reader(bits: int):
+    """A function that reads an unsigned integer at any position of a uint8 array, little-endian.
+
+    With a vector as position it reads one for each lane.
+    """
+    word = ir.IntType(bits)
+
+    @intrinsic
+    def read(typing_context, data, position):
+        def generate(context, builder, signature, args):
+            address = builder.ptrtoint(
+                context.make_array(data)(context, builder, args[0]).data, ir.IntType(64))
+            if isinstance(position, Lanes):
+                addresses = builder.add(spread(builder, address, position), args[1])
+                value = _gather(builder, word, addresses, position.count)
+            else:
+                pointer = builder.inttoptr(builder.add(address, args[1]), word.as_pointer())
+                value = builder.load(pointer, align=1)
+            return value if bits == 64 else \
+                builder.zext(value, context.get_value_type(signature.return_type))
+        return (position if isinstance(position, Lanes) else types.uint64)(data, position), generate
+    return read
+
+
+read8, read4, read1 = _reader(64), _reader(32), _reader(8)
+
+
+@intrinsic
+def prefetch(typing_context, array, index):
+    """Have the cache line of an element fetched; the element need not exist.
+
+    Into the second-level cache: more lines can be on their way there than to the first.
+    """
+    def generate(context, builder, signature, args):
+        byte, number = ir.IntType(8), ir.IntType(32)
+        fetch = get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte.as_pointer()] + [number] * 3),
+            "llvm.prefetch.p0")
+        read, second_level, data = (ir.Constant(number, i) for i in (0, 2, 1))
+        builder.call(fetch, [pointer_to(context, builder, array, *args, byte),
+                             read, second_level, data])
+        return context.get_dummy_value()
+    return types.void(array, types.uint64), generate
