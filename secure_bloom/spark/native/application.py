@@ -1,0 +1,203 @@
+"""The Java side of a Spark application: our class in it, and what only that class can open.
+
+Options of a read or a write can be seen: in the UI, in the event log, in the catalog of tables.
+So keys stand in them sealed. The class makes a key pair in the JVM of the driver; the private half
+is in the Hadoop configuration of the application, which each job takes along, under a name that
+Spark hides wherever it shows settings. Python seals with the public half. No key is ever passed
+between Python and the JVM in plaintext, so none is in the debug log of py4j either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zipfile
+from collections.abc import Iterable
+from importlib import resources
+
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
+from secure_bloom.keys.kms import wrap_locally
+
+FACTORY = "secure_bloom.spark.NativeCrypto"
+FACTORY_OPTION = "parquet.crypto.factory.class"
+WRITE = "secure_bloom.native.write"
+READ = "secure_bloom.native.read"
+FORMAT_VERSION = 1  #: of what is sealed
+
+_SOURCE = "NativeCrypto.java"
+_REFUSE_PLAINTEXT = "secure_bloom.native.refuse.plaintext"
+_PUBLIC_KEY = "secure_bloom.native.public.key"
+_PRIVATE_KEY = "secure_bloom.native.secret.key"
+_REDACTION = "spark.redaction.regex"
+_TASKS_PER_CORE = 4
+
+
+def enable(spark, *, refuse_plaintext: bool = False) -> None:
+    """Give Spark's own Parquet writer and reader the class that knows our keys.
+
+    Once for each Spark application; another call does no harm. The class is compiled by the
+    compiler that Spark brings, and sent to the executors as ``ADD JAR`` does.
+
+    From then on every Parquet write of the application checks columns whose metadata names a master
+    key (``secure_bloom.key``): they are encrypted with that key, or nothing is written. So a write
+    that has lost its options cannot write such a column in plaintext.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A classic session. Spark Connect gives no access to the JVM.
+    refuse_plaintext : bool
+        Let every Parquet write of the application fail that does not encrypt, unless its option
+        ``plaintext`` is ``true``. Stays on once it was set.
+
+    Raises
+    ------
+    UnsupportedError
+        If the session is one of Spark Connect, or Spark would show the application's private key.
+    """
+    context, conf = _java_context(spark), None
+    conf = context._jsc.hadoopConfiguration()
+    if conf.get(_PUBLIC_KEY) is None:
+        _check_redaction(context, conf)
+        spark.sql(f"ADD JAR '{_build_jar(context)}'")
+        # It would look for classes where they were when it was made.
+        conf.setClassLoader(_class_loader(spark))
+        _factory(spark).publicKey(conf)
+        conf.setIfUnset(FACTORY_OPTION, FACTORY)
+    if refuse_plaintext:
+        if conf.get(FACTORY_OPTION) != FACTORY:
+            raise UnsupportedError(f"{FACTORY_OPTION} is set to {conf.get(FACTORY_OPTION)} for all "
+                                   "of the application, so plaintext cannot be refused: remove it")
+        conf.set(_REFUSE_PLAINTEXT, "true")
+
+
+class Application:
+    """A Spark application for which :func:`enable` was called.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+
+    Raises
+    ------
+    SecureBloomError
+        If it was not.
+    """
+
+    def __init__(self, spark):
+        self._spark = spark
+        self._context = _java_context(spark)
+        public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
+        if public_key is None:
+            raise SecureBloomError("call native.enable(spark) first")
+        self._public_key = load_der_public_key(base64.b64decode(public_key))
+
+    @classmethod
+    def active(cls) -> Application:
+        """That of the active session."""
+        session = _session_class()
+        from pyspark.errors import PySparkRuntimeError
+        try:
+            return cls(session.active())
+        except PySparkRuntimeError:
+            raise SecureBloomError("there is no Spark session: make one, and call "
+                                   "native.enable(spark)") from None
+
+    def seal(self, option: str, content: dict) -> str:
+        """The value of an option, which only this application can open.
+
+        RSA-OAEP of a new key, a dot, and the content as JSON under that key, as
+        :func:`~secure_bloom.keys.kms.wrap_locally` wraps, with the option's name as AAD.
+        """
+        key = os.urandom(32)
+        protected = self._public_key.encrypt(key, OAEP(MGF1(SHA256()), SHA256(), None))
+        text = json.dumps({"version": FORMAT_VERSION, **content}).encode()
+        return f"{base64.b64encode(protected).decode()}.{wrap_locally(key, text, option.encode())}"
+
+    def files(self, path: str | Iterable[str]) -> list[str]:
+        """The files that Spark reads there, as URIs."""
+        paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
+        reader = self._spark.read.option("recursiveFileLookup", "true").schema("unused boolean")
+        return reader.parquet(*paths).inputFiles()
+
+    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict]:
+        """What the executors find in the footers of files: the key material that is needed yet.
+
+        Parameters
+        ----------
+        files : list of str
+            URIs.
+        keys : dict of str to str
+            Base64 of keys that are known, by their wrapped form.
+
+        Returns
+        -------
+        list of dict
+            ``material`` and ``file``: key material for which no key was given. ``hidden``,
+            ``error`` and ``kind``: a file that could not be opened; the kind of the error is
+            ``keys``, ``tag`` (not authentic), ``format`` or ``io``.
+        """
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        conf.set(READ, self.seal(READ, {"keys": keys}))
+        array = self._context._jvm.java.util.ArrayList()
+        for file in files:
+            array.add(file)
+        tasks = min(len(files), _TASKS_PER_CORE * self._context.defaultParallelism)
+        lines = _factory(self._spark).collect(self._context._jsc, conf, array, tasks)
+        return [json.loads(line) for line in sorted(set(lines))]
+
+
+def _session_class():
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtraError(f"secure_bloom.spark.native needs PySpark 4.0 or newer ({error}): "
+                                'pip install "secure_bloom[spark]"') from error
+    return SparkSession
+
+
+def _java_context(spark):
+    """The SparkContext of a session, with access to the JVM."""
+    _session_class()
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnsupportedError(
+            "this session is one of Spark Connect, which gives no access to the JVM: use the "
+            'format "secure_parquet" (secure_bloom.spark.register), or a classic session')
+    return spark.sparkContext
+
+
+def _class_loader(spark):
+    return spark._jsparkSession.sharedState().jarClassLoader()
+
+
+def _factory(spark):
+    """A new object of our class. Its loader is named, as each thread of py4j has its own."""
+    return _class_loader(spark).loadClass(FACTORY).newInstance()
+
+
+def _build_jar(context) -> str:
+    """Compile the Java source; gives the path of a jar, which Spark removes in the end."""
+    source = resources.files(__package__).joinpath(_SOURCE).read_text()
+    compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(
+        context._jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_SOURCE, context._jvm.java.io.StringReader(source))
+    path = os.path.join(context._temp_dir, "secure-bloom-native.jar")
+    with zipfile.ZipFile(path, "w") as jar:
+        for name, code in compiler.getBytecodes().items():
+            jar.writestr(f"{name.replace('.', '/')}.class", code)
+    return path
+
+
+def _check_redaction(context, conf) -> None:
+    pattern = context.getConf().get(_REDACTION)
+    if pattern is not None and not context._jvm.java.util.regex.Pattern.compile(pattern).matcher(
+            _PRIVATE_KEY).find():
+        raise UnsupportedError(f"{_REDACTION} is {pattern!r}, so Spark would show {_PRIVATE_KEY} in "
+                               "its UI and event log: let it match the word secret, as it does by "
+                               "default")
