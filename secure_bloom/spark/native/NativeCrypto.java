@@ -62,8 +62,8 @@ import org.apache.spark.util.SerializableConfiguration;
 public final class NativeCrypto implements EncryptionPropertiesFactory, DecryptionPropertiesFactory {
   static final String WRITE = "secure_bloom.native.write";
   static final String READ = "secure_bloom.native.read";
-  static final String REFUSE_PLAINTEXT = "secure_bloom.native.refuse.plaintext";
-  static final String PLAINTEXT = "plaintext";
+  static final String SESSION_PLAINTEXT = "secure_bloom.native.plaintext"; // of a session
+  static final String PLAINTEXT = "plaintext"; // of a write
   static final String FILTER_ENABLED = "parquet.bloom.filter.enabled";
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -76,10 +76,11 @@ public final class NativeCrypto implements EncryptionPropertiesFactory, Decrypti
     Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema());
     Sensitive.check(context, plan, columns);
     if (plan == null) {
-      if (conf.getBoolean(REFUSE_PLAINTEXT, false) && !conf.getBoolean(PLAINTEXT, false)) {
-        throw new ParquetCryptoRuntimeException("nothing was written, because this write has no "
-            + "encryption: give it native.write_options(...), or set its option " + PLAINTEXT
-            + " to true");
+      if (!conf.getBoolean(SESSION_PLAINTEXT, true) && !conf.getBoolean(PLAINTEXT, false)) {
+        throw new ParquetCryptoRuntimeException("no encryption has arrived here, and nothing was "
+            + "written. Spark drops the options of insertInto, and of saveAsTable with a table that "
+            + "exists: set those of native.write_options for the session, with spark.conf.set. To "
+            + "write without encryption, set option " + PLAINTEXT + " to true");
       }
       return null;
     }
@@ -176,8 +177,9 @@ public final class NativeCrypto implements EncryptionPropertiesFactory, Decrypti
       }
       if (!found || !conf.getBoolean(FILTER_ENABLED + "#" + path, false)) {
         throw new ParquetCryptoRuntimeException("column " + path + " is to have a Bloom filter, but "
-            + (found ? "option " + FILTER_ENABLED + "#" + path + " did not arrive with its case"
-                     : "is not a column of the file"));
+            + (found ? "its options have not arrived; Spark turns those of tables into lower case, "
+                + "so set them for the session, with spark.conf.set"
+                : "is not in the file"));
       }
     }
   }

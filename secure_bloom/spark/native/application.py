@@ -30,54 +30,51 @@ READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of what is sealed
 
 _SOURCE = "NativeCrypto.java"
-_REFUSE_PLAINTEXT = "secure_bloom.native.refuse.plaintext"
+_PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
 _REDACTION = "spark.redaction.regex"
 _TASKS_PER_CORE = 4
 
 
-def enable(spark, *, refuse_plaintext: bool = False) -> None:
+def enable(spark, *, plaintext: bool = False) -> None:
     """Give Spark's own Parquet writer and reader the class that knows our keys.
 
-    Once for each Spark application; another call does no harm. The class is compiled by the
-    compiler that Spark brings, and sent to the executors as ``ADD JAR`` does.
+    Once for each session; another call does no harm. The class is compiled by the compiler that
+    Spark brings, and sent to the executors as ``ADD JAR`` does.
 
-    From then on every Parquet write of the application checks columns whose metadata names a master
-    key (``secure_bloom.key``): they are encrypted with that key, or nothing is written. So a write
-    that has lost its options cannot write such a column in plaintext.
+    From then on a Parquet write of the session that has no encryption fails, since Spark drops
+    options here and there: see docs/native.md. And in the whole application columns whose metadata
+    names a master key (``secure_bloom.key``) are encrypted with it, or not written.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         A classic session. Spark Connect gives no access to the JVM.
-    refuse_plaintext : bool
-        Let every Parquet write of the application fail that does not encrypt, unless its option
-        ``plaintext`` is ``true``. Stays on once it was set.
+    plaintext : bool
+        Let Parquet writes without encryption pass. Without, a write that is to be public says so
+        with its option ``plaintext``: ``true``.
 
     Raises
     ------
     UnsupportedError
-        If the session is one of Spark Connect, or Spark would show the application's private key.
+        If the session is one of Spark Connect; if all of the application has another
+        ``parquet.crypto.factory.class``; if Spark would show the application's private key.
     """
-    context, conf = _java_context(spark), None
+    context = _java_context(spark)
     conf = context._jsc.hadoopConfiguration()
     if conf.get(_PUBLIC_KEY) is None:
-        _check_redaction(context, conf)
+        _check_configuration(context, conf)
         spark.sql(f"ADD JAR '{_build_jar(context)}'")
         # It would look for classes where they were when it was made.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
-        conf.setIfUnset(FACTORY_OPTION, FACTORY)
-    if refuse_plaintext:
-        if conf.get(FACTORY_OPTION) != FACTORY:
-            raise UnsupportedError(f"{FACTORY_OPTION} is set to {conf.get(FACTORY_OPTION)} for all "
-                                   "of the application, so plaintext cannot be refused: remove it")
-        conf.set(_REFUSE_PLAINTEXT, "true")
+        conf.set(FACTORY_OPTION, FACTORY)
+    spark.conf.set(_PLAINTEXT, str(plaintext).lower())
 
 
 class Application:
-    """A Spark application for which :func:`enable` was called.
+    """The Spark application of a session for which :func:`enable` was called.
 
     Parameters
     ----------
@@ -93,8 +90,8 @@ class Application:
         self._spark = spark
         self._context = _java_context(spark)
         public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
-        if public_key is None:
-            raise SecureBloomError("call native.enable(spark) first")
+        if public_key is None or spark.conf.get(_PLAINTEXT, None) is None:
+            raise SecureBloomError("call native.enable(spark) first, in this session")
         self._public_key = load_der_public_key(base64.b64decode(public_key))
 
     @classmethod
@@ -194,10 +191,14 @@ def _build_jar(context) -> str:
     return path
 
 
-def _check_redaction(context, conf) -> None:
+def _check_configuration(context, conf) -> None:
+    others = conf.get(FACTORY_OPTION)
+    if others is not None:
+        raise UnsupportedError(f"{FACTORY_OPTION} is {others} for all of the application, so our "
+                               "class would not see what is written: set it on reads and writes")
     pattern = context.getConf().get(_REDACTION)
     if pattern is not None and not context._jvm.java.util.regex.Pattern.compile(pattern).matcher(
             _PRIVATE_KEY).find():
-        raise UnsupportedError(f"{_REDACTION} is {pattern!r}, so Spark would show {_PRIVATE_KEY} in "
-                               "its UI and event log: let it match the word secret, as it does by "
-                               "default")
+        raise UnsupportedError(f"{_REDACTION} is {pattern!r}, so Spark would show {_PRIVATE_KEY} "
+                               "in its UI and event log: let it match the word secret, as it does "
+                               "by default")

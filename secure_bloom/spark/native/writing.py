@@ -19,7 +19,8 @@ from secure_bloom.spark.native.application import (
     WRITE,
     Application,
 )
-from secure_bloom.spark.options import ENABLED, FPP, MAX_BYTES as MAX_BYTES_OPTION, NDV
+from secure_bloom.spark.options import ENABLED, FPP, NDV
+from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
 from secure_bloom.writer import BloomFilterOptions
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
