@@ -63,18 +63,18 @@ def enable(spark, *, plaintext: bool = False) -> None:
     """
     context = _java_context(spark)
     conf = context._jsc.hadoopConfiguration()
+    _check_configuration(context, conf)
     if conf.get(_PUBLIC_KEY) is None:
-        _check_configuration(context, conf)
         spark.sql(f"ADD JAR '{_build_jar(context)}'")
         # It would look for classes where they were when it was made.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
-        conf.set(FACTORY_OPTION, FACTORY)
+    conf.set(FACTORY_OPTION, FACTORY)
     spark.conf.set(_PLAINTEXT, str(plaintext).lower())
 
 
 class Application:
-    """The Spark application of a session for which :func:`enable` was called.
+    """A Spark application in which :func:`enable` was called.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ class Application:
         self._spark = spark
         self._context = _java_context(spark)
         public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
-        if public_key is None or spark.conf.get(_PLAINTEXT, None) is None:
-            raise SecureBloomError("call native.enable(spark) first, in this session")
+        if public_key is None:
+            raise SecureBloomError("call native.enable(spark) first")
         self._public_key = load_der_public_key(base64.b64decode(public_key))
 
     @classmethod
@@ -193,7 +193,7 @@ def _build_jar(context) -> str:
 
 def _check_configuration(context, conf) -> None:
     others = conf.get(FACTORY_OPTION)
-    if others is not None:
+    if others not in (None, FACTORY):
         raise UnsupportedError(f"{FACTORY_OPTION} is {others} for all of the application, so our "
                                "class would not see what is written: set it on reads and writes")
     pattern = context.getConf().get(_REDACTION)

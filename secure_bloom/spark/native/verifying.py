@@ -24,7 +24,7 @@ from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
 from secure_bloom.parquet.footer import ColumnChunk
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.native.writing import asked_filters, check_encryption
+from secure_bloom.spark.native.writing import asked_filters, checked_encryption
 from secure_bloom.spark.options import without_file_scheme
 from secure_bloom.writer import BloomFilterOptions
 
@@ -82,7 +82,7 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
     FileNotFoundError
         If there is no file.
     """
-    check_encryption(encryption)
+    encryption = checked_encryption(encryption)
     filters = asked_filters(bloom_filters)
     filesystem, path = resolve(without_file_scheme(str(path)), filesystem)
     files = parquet_files(filesystem, path)

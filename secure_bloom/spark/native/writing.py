@@ -54,7 +54,7 @@ def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterO
     KeyRetrievalError
         If a master key cannot be used.
     """
-    check_encryption(encryption)
+    encryption = checked_encryption(encryption)
     filters = asked_filters(bloom_filters)
     options = _filter_options(filters)
     application = Application.active()
@@ -64,22 +64,34 @@ def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterO
             "parquet.summary.metadata.level": "NONE", **options}
 
 
-def check_encryption(encryption) -> None:
-    """Raise UnsupportedError, or TypeError, unless Spark's writer can encrypt like this."""
+def checked_encryption(encryption) -> EncryptionConfiguration:
+    """Our form of it; raises UnsupportedError, or TypeError, if Spark cannot encrypt like this."""
     if isinstance(encryption, UniformKey):
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
-    if not isinstance(encryption, EncryptionConfiguration | ArrowEncryptionConfiguration):
+    if isinstance(encryption, ArrowEncryptionConfiguration):
+        encryption = _from_pyarrow(encryption)
+    if not isinstance(encryption, EncryptionConfiguration):
         raise TypeError("encryption must be an EncryptionConfiguration, not "
                         f"{type(encryption).__name__}")
-    if bool(encryption.column_keys) == encryption.uniform_encryption:
-        raise ValueError("give either column_keys or uniform_encryption=True")
     if not encryption.double_wrapping:
         raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
                                "no Python runs: leave it on, or use the format secure_parquet")
     if not encryption.internal_key_material:
         raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
                                "files with key material; leave it on")
+    return encryption
+
+
+def _from_pyarrow(encryption) -> EncryptionConfiguration:
+    try:
+        column_keys = encryption.column_keys
+    except ValueError:  # so pyarrow says that there are none
+        column_keys = None
+    names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
+             "double_wrapping", "data_key_length_bits", "internal_key_material")
+    return EncryptionConfiguration(column_keys=column_keys, **{
+        name: getattr(encryption, name) for name in names})
 
 
 def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
