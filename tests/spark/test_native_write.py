@@ -479,7 +479,7 @@ def test_enable_is_needed(monkeypatch, native_spark, kms):
     public = conf.get("secure_bloom.native.public.key")
     conf.unset("secure_bloom.native.public.key")
     try:
-        with pytest.raises(SecureBloomError, match="native.enable"):
+        with pytest.raises(SecureBloomError, match=r"native\.enable"):
             native.write_options(encryption=BY_COLUMN, bloom_filters={}, kms=kms)
     finally:
         conf.set("secure_bloom.native.public.key", public)

@@ -351,7 +351,7 @@ final class Keys implements DecryptionKeyRetriever {
   public byte[] getKey(byte[] metadata) {
     String text = metadata == null ? "" : new String(metadata, StandardCharsets.UTF_8);
     if (!text.startsWith("{")) {
-      throw new ParquetCryptoRuntimeException("the file was not written with keys of a KMS");
+      throw new ParquetCryptoRuntimeException("the key metadata of the file is that of no KMS");
     }
     JsonNode material = Sealed.parse(text);
     if (Sealed.text(material, "internalStorage").equals("false")) {
@@ -359,7 +359,7 @@ final class Keys implements DecryptionKeyRetriever {
       material = Sealed.parse(text);
     }
     if (!Sealed.text(material, "keyMaterialType").equals("PKMT1")) {
-      throw new ParquetCryptoRuntimeException("the file was not written with keys of a KMS");
+      throw new ParquetCryptoRuntimeException("the key metadata of the file is that of no KMS");
     }
     boolean isDouble = Sealed.text(material, "doubleWrapping").equals("true");
     JsonNode key = unwrapped.get(Sealed.text(material, isDouble ? "wrappedKEK" : "wrappedDEK"));
@@ -416,7 +416,8 @@ final class Collector implements FlatMapFunction {
       } catch (IOException e) {
         line.put("error", String.valueOf(e.getMessage())).put("kind", "io");
       } catch (ParquetCryptoRuntimeException e) {
-        line.put("error", String.valueOf(e.getMessage())).put("kind", isTag(e) ? "tag" : "keys");
+        line.put("error", String.valueOf(e.getMessage())).put("kind",
+            isTag(e) ? "tag" : e.getCause() instanceof IOException ? "material" : "keys");
       } catch (RuntimeException e) {
         line.put("error", String.valueOf(e.getMessage())).put("kind", isTag(e) ? "tag" : "format");
       }

@@ -25,7 +25,8 @@ from secure_bloom.spark.native.application import (
 )
 
 _CALLS_AT_ONCE = 4
-_ERRORS = {"keys": KeyRetrievalError, "tag": AuthenticationError, "format": FormatError}
+_ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,
+           "format": FormatError}
 
 _log = logging.getLogger("secure_bloom.spark")
 
@@ -122,4 +123,6 @@ class _Keys:
 def _error(hidden: str, error: str, kind: str) -> Exception:
     if kind == "io":
         return OSError(f"{hidden}: {error}")
+    if kind == "keys":
+        error += ". A KMS does not open it, if it was written with explicit keys"
     return _ERRORS[kind](error, file=hidden)
