@@ -31,6 +31,12 @@ from secure_bloom.keys import Keyring
 JARS = Path(pyspark.__file__).parent / "jars"
 MASTER_KEYS = {"footer": "00112233445566778899aabbccddeeff",
                "pii": "ffeeddccbbaa99887766554433221100"}
+#: options that make Spark use the KMS class
+SPARK_ONLY = {
+    "parquet.crypto.factory.class":
+        "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
+    "parquet.encryption.kms.client.class": "BenchmarkKms",
+    "benchmark.keys": ",".join(f"{name}:{key}" for name, key in MASTER_KEYS.items())}
 LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
             "filters": ["l_orderkey", "l_partkey", "l_suppkey"]}
 PEOPLE = {"sensitive": ["ssn", "amt"], "filters": ["id", "ssn"]}
@@ -69,12 +75,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spark = _session(folder)
-        _tpch(folder, arguments.scale)
+        spark = session(folder)
+        tpch(folder, arguments.scale)
         lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
         comparisons = [
             _compare("lineitem", lineitem, LINEITEM, folder, arguments.rounds),
-            _compare("people", _people(spark, arguments.rows), PEOPLE, folder, arguments.rounds)]
+            _compare("people", people(spark, arguments.rows), PEOPLE, folder, arguments.rounds)]
         spark.stop()
     print(table(comparisons))
     if arguments.json:
@@ -86,11 +92,6 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     options = {"parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: " + ", ".join(plan["sensitive"]),
                **{f"parquet.bloom.filter.enabled#{column}": "true" for column in plan["filters"]}}
-    keys = ",".join(f"{name}:{key}" for name, key in MASTER_KEYS.items())
-    spark_only = {
-        "parquet.crypto.factory.class":
-            "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
-        "parquet.encryption.kms.client.class": "BenchmarkKms", "benchmark.keys": keys}
 
     def saving(format_: str, **more: str) -> Callable[[], None]:
         target = folder / "out" / format_
@@ -102,7 +103,7 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
         return save
 
     return compare(f"{work}, {rows:,} rows", {
-        "Spark": saving("parquet", **options, **spark_only),
+        "Spark": saving("parquet", **options, **SPARK_ONLY),
         "secure_parquet": saving("secure_parquet", **options,
                                  keyring=str(folder / "keyring.json")),
         "to Python": saving("to_python"),
@@ -110,7 +111,8 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     }, rounds)
 
 
-def _session(folder: Path) -> SparkSession:
+def session(folder: Path) -> SparkSession:
+    """A local Spark with the KMS class, and the same master keys in a keyring in the folder."""
     keyring = Keyring.create(folder / "keyring.json")
     for name, key in MASTER_KEYS.items():
         keyring.add(name, bytes.fromhex(key))
@@ -133,13 +135,15 @@ def _compiled(folder: Path) -> Path:
     return classes
 
 
-def _tpch(folder: Path, scale: float) -> None:
+def tpch(folder: Path, scale: float) -> None:
+    """TPC-H's lineitem as a Parquet file in the folder."""
     program = Path(sys.executable).with_name("tpchgen-cli")
     subprocess.run([program, "parquet", "-s", f"{scale:g}", "--tables", "lineitem",
                     f"--output-dir={folder / 'tpch'}"], check=True, stdout=subprocess.DEVNULL)
 
 
-def _people(spark: SparkSession, rows: int) -> DataFrame:
+def people(spark: SparkSession, rows: int) -> DataFrame:
+    """A table with the columns that :data:`PEOPLE` names."""
     return spark.range(rows).selectExpr(
         "id", "format_string('%09d', xxhash64(id) & 999999999) as ssn",
         "(xxhash64(id, 1) & 1048575) / 100.0D as amt",

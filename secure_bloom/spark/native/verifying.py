@@ -88,7 +88,7 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
     files = parquet_files(filesystem, path)
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    findings = _summaries(filesystem, path)
+    findings = [] if files == [path] else _summaries(filesystem, path)
     check = partial(_check_file, encryption, filters, cached(kms), filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
@@ -99,13 +99,12 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
 
 
-def _summaries(filesystem, path: str) -> list[Finding]:
+def _summaries(filesystem, folder: str) -> list[Finding]:
     """Summary files, which repeat schema and statistics of encrypted files in plaintext."""
-    names = files_below(filesystem, path, allow_not_found=True) if not path.endswith(".parquet") \
-        else {}
     return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
                     "remove it", info.path)
-            for name, info in names.items() if posixpath.basename(name) in _SUMMARIES]
+            for name, info in files_below(filesystem, folder).items()
+            if posixpath.basename(name) in _SUMMARIES]
 
 
 def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
