@@ -22,7 +22,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.spark import native
 from tests.peers.keys import KeyTools
-from tests.spark.helpers import people, uses_spark, visible
+from tests.spark.helpers import people, settings, uses_spark, visible
 from tests.spark.test_native_write import BY_COLUMN, FILTERS, MASTER_KEYS, Counting, fails
 from tests.support import ArrowKms
 
@@ -50,27 +50,27 @@ def rows_scanned(frame) -> int:
 
 # --- files of every writer -----------------------------------------------------------------------
 
-def _ours(path, parquet_java, **how):
+def _ours(path, request, **how):
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25, use_dictionary=False,
                 encryption=EncryptionConfiguration("footer", {"pii": ["ssn"]}, **how),
                 kms=InMemoryKms(MASTER_KEYS))
 
 
-def _ours_external(path, parquet_java):
-    _ours(path, parquet_java, internal_key_material=False)
+def _ours_external(path, request):
+    _ours(path, request, internal_key_material=False)
 
 
-def _ours_single(path, parquet_java):
-    _ours(path, parquet_java, double_wrapping=False, plaintext_footer=True)
+def _ours_single(path, request):
+    _ours(path, request, double_wrapping=False, plaintext_footer=True)
 
 
-def _ours_uniform(path, parquet_java):
+def _ours_uniform(path, request):
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25, use_dictionary=False,
                 encryption=EncryptionConfiguration("footer", uniform_encryption=True),
                 kms=InMemoryKms(MASTER_KEYS))
 
 
-def _pyarrow(path, parquet_java, internal=True):
+def _pyarrow(path, request, internal=True):
     factory = pe.CryptoFactory(lambda _: ArrowKms(InMemoryKms(MASTER_KEYS)))
     configuration = pe.EncryptionConfiguration("footer", column_keys={"pii": ["ssn"]},
                                                internal_key_material=internal)
@@ -79,26 +79,27 @@ def _pyarrow(path, parquet_java, internal=True):
                        pe.KmsConnectionConfig(), configuration, path, pa_fs.LocalFileSystem()))
 
 
-def _pyarrow_external(path, parquet_java):
-    _pyarrow(path, parquet_java, internal=False)
+def _pyarrow_external(path, request):
+    _pyarrow(path, request, internal=False)
 
 
-def _java(path, parquet_java, **properties):
+def _java(path, request, **properties):
+    parquet_java = request.getfixturevalue("parquet_java")
     parquet_java.write(path, "message m { required int64 id; required binary ssn (STRING); }",
                        TABLE.to_pylist(), bloom=["ssn", "id"], row_group_rows=25,
                        keys=KeyTools(MASTER_KEYS, {"footer.key": "footer",
                                                    "column.keys": "pii:ssn", **properties}))
 
 
-def _java_external(path, parquet_java):
-    _java(path, parquet_java, **{"key.material.store.internally": "false"})
+def _java_external(path, request):
+    _java(path, request, **{"key.material.store.internally": "false"})
 
 
-def _java_single(path, parquet_java):
-    _java(path, parquet_java, **{"double.wrapping": "false"})
+def _java_single(path, request):
+    _java(path, request, **{"double.wrapping": "false"})
 
 
-def _plaintext(path, parquet_java):
+def _plaintext(path, request):
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25, use_dictionary=False)
 
 
@@ -107,10 +108,10 @@ WRITERS = [_ours, _ours_external, _ours_single, _ours_uniform, _pyarrow, _pyarro
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
-def test_files_of_all_writers(native_spark, tmp_path, parquet_java, kms, write):
+def test_files_of_all_writers(native_spark, tmp_path, request, kms, write):
     folder = tmp_path / "a folder, 100 %"
     folder.mkdir()
-    write(folder / "one file.parquet", parquet_java)
+    write(folder / "one file.parquet", request)
     frame = read(native_spark, folder, kms)
     found = frame.where("ssn = 'ssn-757'")
     assert [row.id for row in found.collect()] == [3]
@@ -121,11 +122,11 @@ def test_files_of_all_writers(native_spark, tmp_path, parquet_java, kms, write):
         (write is not _plaintext) + (write not in (_plaintext, _ours_uniform))]
 
 
-def test_a_folder_of_several_writers(native_spark, tmp_path, parquet_java, kms):
+def test_a_folder_of_several_writers(native_spark, tmp_path, request, kms):
     for number, write in enumerate(WRITERS):
         folder = tmp_path / "people" / f"writer={number}"
         folder.mkdir(parents=True)
-        write(folder / "a.parquet", parquet_java)
+        write(folder / "a.parquet", request)
     frame = read(native_spark, tmp_path / "people", kms)
     assert frame.count() == 100 * len(WRITERS)
     assert frame.where("ssn = 'ssn-757'").count() == len(WRITERS)
@@ -181,12 +182,9 @@ def test_tables_and_sql(native_spark, tmp_path, kms):
         pairs = ", ".join(f"`{name}` = '{value}'" for name, value in keys.items())
         assert native_spark.sql(f"select * from people_native with ({pairs})").count() == 100
         fails("footer", lambda: native_spark.sql("select ssn from people_native").collect())
-        for name, value in keys.items():
-            native_spark.conf.set(name, value)
-        assert native_spark.sql("select ssn from people_native").count() == 100
+        with settings(native_spark, keys):
+            assert native_spark.sql("select ssn from people_native").count() == 100
     finally:
-        for name in keys:
-            native_spark.conf.unset(name)
         native_spark.sql("drop table people_native")
 
 
@@ -298,12 +296,9 @@ def test_files_without_a_key_are_no_corrupt_files(native_spark, folder, kms):
     """Spark would pass over them, and rows would be missing."""
     options = native.read_options(str(folder), kms=kms)
     _ours(folder / "b.parquet", None)
-    native_spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
-    try:
+    with settings(native_spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         fails("read_options again",
               lambda: native_spark.read.options(**options).parquet(str(folder)).collect())
-    finally:
-        native_spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
 def test_a_copy_is_not_written_in_plaintext(native_spark, folder, kms, tmp_path):

@@ -78,9 +78,10 @@ public final class NativeCrypto implements EncryptionPropertiesFactory, Decrypti
     if (plan == null) {
       if (!conf.getBoolean(SESSION_PLAINTEXT, true) && !conf.getBoolean(PLAINTEXT, false)) {
         throw new ParquetCryptoRuntimeException("no encryption has arrived here, and nothing was "
-            + "written. Spark drops the options of insertInto, and of saveAsTable with a table that "
-            + "exists: set those of native.write_options for the session, with spark.conf.set. To "
-            + "write without encryption, set option " + PLAINTEXT + " to true");
+            + "written. Spark drops the options of insertInto, of saveAsTable with a table that "
+            + "exists, and before 4.2 of streams: set those of native.write_options for the "
+            + "session, with spark.conf.set. To write without encryption, set option " + PLAINTEXT
+            + " to true");
       }
       return null;
     }
