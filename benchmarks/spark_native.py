@@ -1,6 +1,6 @@
 """``secure_bloom.spark.native`` against a KMS class written in Java, and the hook beside both.
 
-    python -m benchmarks.spark_native [--scale SF] [--rows N] [--rounds N] [--json FILE]
+    python -m benchmarks.spark_native [--scale SF] [--rows N] [--rounds N] [--cpu] [--json FILE]
 
 All write the same rows with the same encryption, filters and compression, from the same local
 Spark, and look up the same values in the same files. The KMS class is compiled here, with javac.
@@ -14,13 +14,14 @@ import argparse
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 import secure_bloom.spark
-from benchmarks.compare import Comparison, compare, table
+from benchmarks.compare import Comparison, compare, cpu_time, table
 from benchmarks.spark_write import LINEITEM, PEOPLE, SPARK_ONLY, people, session, tpch
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.keys import Keyring
@@ -37,6 +38,8 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
     parser.add_argument("--rows", type=int, default=4_000_000, help="of the table of people")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cpu", action="store_true",
+                        help="measure CPU time of all processes instead of time on the wall")
     parser.add_argument("--json", type=Path, help="write the result to this file, too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -46,22 +49,24 @@ def main() -> None:
         tpch(folder, arguments.scale)
         lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
         crowd = people(spark, arguments.rows)
-        comparisons = [_writes("lineitem", lineitem, LINEITEM, folder, arguments.rounds),
-                       _writes("people", crowd, PEOPLE, folder, arguments.rounds),
-                       _lookups(spark, crowd, folder, arguments.rounds)]
+        how = {"rounds": arguments.rounds,
+               "clock": cpu_time if arguments.cpu else time.perf_counter}
+        comparisons = [_writes("lineitem", lineitem, LINEITEM, folder, how),
+                       _writes("people", crowd, PEOPLE, folder, how),
+                       _lookups(spark, crowd, folder, how)]
         spark.stop()
     print(table(comparisons))
     if arguments.json:
         arguments.json.write_text(json.dumps([c.to_json() for c in comparisons], indent=1))
 
 
-def _writes(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int) -> Comparison:
+def _writes(work: str, frame: DataFrame, plan: dict, folder: Path, how: dict) -> Comparison:
     return compare(f"write {work}, {frame.count():,} rows", {
         "Java KMS class": _saving(frame, "parquet", folder, lambda: _java_options(plan, folder)),
         "native": _saving(frame, "parquet", folder, lambda: _native_options(plan, folder)),
         "secure_parquet": _saving(frame, "secure_parquet", folder,
                                   lambda: _hook_options(plan, folder)),
-    }, rounds)
+    }, **how)
 
 
 def _saving(frame: DataFrame, format_: str, folder: Path,
@@ -74,7 +79,7 @@ def _saving(frame: DataFrame, format_: str, folder: Path,
     return save
 
 
-def _lookups(spark: SparkSession, crowd: DataFrame, folder: Path, rounds: int) -> Comparison:
+def _lookups(spark: SparkSession, crowd: DataFrame, folder: Path, how: dict) -> Comparison:
     """Values that are there, in files in no order: filters skip, statistics cannot."""
     path, keyring = str(folder / "people"), Keyring(folder / "keyring.json")
     crowd.repartition(FILES).write.options(**_native_options(PEOPLE, folder), **ROW_GROUP).parquet(
@@ -98,7 +103,7 @@ def _lookups(spark: SparkSession, crowd: DataFrame, folder: Path, rounds: int) -
             lambda ssn: natively(native.read_options(path, kms=keyring), ssn)),
         "secure_parquet": looking(lambda ssn: secure_bloom.spark.load(
             spark, path, [("ssn", "=", ssn)], keyring=str(folder / "keyring.json"))),
-    }, rounds)
+    }, **how)
 
 
 def _native_options(plan: dict, folder: Path) -> dict[str, str]:

@@ -22,6 +22,7 @@ from secure_bloom.errors import (
 from secure_bloom.folder import data_files
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from secure_bloom.spark import native
+from secure_bloom.spark.native import application
 from tests.spark.helpers import people, settings, uses_spark, visible
 from tests.support import ArrowKms
 
@@ -334,11 +335,13 @@ def fails(words: str, write) -> None:
     (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none is to be enc"),
     (EncryptionConfiguration("footer", {"pii": ["SSN"]}), {}, "column SSN is to be encrypted"),
     (EncryptionConfiguration("footer", {"pii": ["day"]}), {}, "partitionBy"),
+    (EncryptionConfiguration("footer", {"pii": ["who"], "footer": ["who.name"]}), {},
+     "column who.name has two keys"),
     (BY_COLUMN, {"none": True}, "column none is to have a Bloom filter"),
 ])
 def test_columns_that_are_not_in_the_file(frame, kms, tmp_path, encryption, filters, words):
     options = native.write_options(encryption=encryption, bloom_filters=filters, kms=kms)
-    folder = tmp_path / "people"
+    frame, folder = frame.selectExpr("*", "named_struct('name', ssn) as who"), tmp_path / "people"
     fails(words, lambda: frame.write.options(**options).partitionBy("day").parquet(str(folder)))
     assert not visible(folder)
 
@@ -483,6 +486,12 @@ def test_summary_files_repeat_no_statistics(native_spark, frame, options, tmp_pa
     assert b"ssn-" in (tmp_path / "c" / "_metadata").read_bytes()  # the danger is real
     with pytest.raises(EncryptionMismatchError, match="summary file"):
         verify(tmp_path / "c", kms)
+
+
+def test_options_of_another_version(frame, kms, tmp_path, monkeypatch):
+    monkeypatch.setattr(application, "FORMAT_VERSION", 2)
+    options = native.write_options(encryption=BY_COLUMN, bloom_filters={}, kms=kms)
+    fails("another version", lambda: frame.write.options(**options).parquet(str(tmp_path / "a")))
 
 
 def test_enable_is_needed(monkeypatch, native_spark, kms):

@@ -29,7 +29,7 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of what is sealed
 
-_SOURCE = "NativeCrypto.java"
+_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use those before it
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
@@ -118,9 +118,10 @@ class Application:
 
     def files(self, path: str | Iterable[str]) -> list[str]:
         """The files that Spark reads there, as URIs."""
-        paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
+        paths = [path] if isinstance(path, str | os.PathLike) else path
         reader = self._spark.read.option("recursiveFileLookup", "true").schema("unused boolean")
-        return reader.parquet(*paths).inputFiles()
+        frame = reader.parquet(*map(os.fspath, paths))
+        return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
 
     def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict]:
         """What the executors find in the footers of files: the key material that is needed yet.
@@ -141,12 +142,14 @@ class Application:
         """
         conf = self._spark._jsparkSession.sessionState().newHadoopConf()
         conf.set(READ, self.seal(READ, {"keys": keys}))
-        array = self._context._jvm.java.util.ArrayList()
-        for file in files:
-            array.add(file)
         tasks = min(len(files), _TASKS_PER_CORE * self._context.defaultParallelism)
-        lines = _factory(self._spark).collect(self._context._jsc, conf, array, tasks)
+        lines = _lines(_factory(self._spark).collect(self._context._jsc, conf, "\n".join(files),
+                                                     tasks))
         return [json.loads(line) for line in sorted(set(lines))]
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n") if text else []
 
 
 def _session_class():
@@ -178,16 +181,19 @@ def _factory(spark):
 
 
 def _build_jar(context) -> str:
-    """Compile the Java source; gives the path of a jar, which Spark removes in the end."""
-    source = resources.files(__package__).joinpath(_SOURCE).read_text()
-    compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(
-        context._jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_SOURCE, context._jvm.java.io.StringReader(source))
+    """Compile the Java sources; gives the path of a jar, which Spark removes in the end."""
+    jvm = context._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     path = os.path.join(context._temp_dir, "secure-bloom-native.jar")
     with zipfile.ZipFile(path, "w") as jar:
-        for name, code in compiler.getBytecodes().items():
-            jar.writestr(f"{name.replace('.', '/')}.class", code)
+        for source in _SOURCES:
+            text = resources.files(__package__).joinpath(source).read_text()
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source, jvm.java.io.StringReader(text))
+            for name, code in compiler.getBytecodes().items():
+                jar.writestr(f"{name.replace('.', '/')}.class", code)
+            loader = compiler.getClassLoader()
     return path
 
 
