@@ -417,6 +417,8 @@ def test_verify_finds_what_was_written_without_the_class(native_spark, frame, op
 def test_plaintext_passes_where_it_is_asked_for(native_spark, frame, tmp_path):
     fails("no encryption", lambda: frame.write.parquet(str(tmp_path / "a")))
     frame.write.option("plaintext", "true").parquet(str(tmp_path / "b"))
+    with settings(native_spark, {"plaintext": "true"}):
+        frame.write.parquet(str(tmp_path / "b2"))
     native.enable(native_spark, plaintext=True)
     try:
         frame.write.parquet(str(tmp_path / "c"))

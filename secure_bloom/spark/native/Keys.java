@@ -28,8 +28,8 @@ import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.util.SerializableConfiguration;
 
 /** The data keys of one file, from its key material and the keys that the KMS has unwrapped. */
-final class Keys implements DecryptionKeyRetriever {
-  static final String READ = "secure_bloom.native.read";
+public final class Keys implements DecryptionKeyRetriever {
+  public static final String READ = "secure_bloom.native.read";
   private static final int MAX_BESIDE = 64 * 1024 * 1024; // bytes; a key takes some 400
 
   private final JsonNode unwrapped;

@@ -21,7 +21,7 @@ import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.crypto.keytools.KeyToolkit;
 
 /** What Python has sealed for this application: AES-GCM under a key that RSA-OAEP protects. */
-final class Sealed {
+public final class Sealed {
   private static final String PRIVATE_KEY = "secure_bloom.native.secret.key"; // redacted
   private static final String PUBLIC_KEY = "secure_bloom.native.public.key";
   private static final OAEPParameterSpec OAEP = new OAEPParameterSpec(
