@@ -65,7 +65,9 @@ _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
-_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # FileMetaData
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
+_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
+_OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
 
 
@@ -156,9 +158,9 @@ class Footer:
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
-        self.columns = leaf_columns(_structs(self._file_meta, 2))
+        self.columns = leaf_columns(_structs(self._file_meta, _SCHEMA))
         self.row_groups = [self._chunks(number, group)
-                           for number, group in enumerate(_structs(self._file_meta, 4))]
+                           for number, group in enumerate(_structs(self._file_meta, _ROW_GROUPS))]
 
     @property
     def has_encrypted_footer(self) -> bool:
@@ -178,15 +180,15 @@ class Footer:
     @property
     def num_rows(self) -> int:
         """Rows in the file."""
-        return self._file_meta.get_int(3) or 0
+        return self._file_meta.get_int(_NUM_ROWS) or 0
 
     def row_group_num_rows(self, row_group: int) -> int:
         """Rows in a row group."""
-        return _structs(self._file_meta, 4)[row_group].get_int(3) or 0
+        return _structs(self._file_meta, _ROW_GROUPS)[row_group].get_int(3) or 0
 
     def row_group_num_bytes(self, row_group: int) -> int:
         """Bytes of the pages of a row group as stored, as far as the footer says."""
-        group = _structs(self._file_meta, 4)[row_group]
+        group = _structs(self._file_meta, _ROW_GROUPS)[row_group]
         return max(group.get_int(6) or group.get_int(2) or 0, 0)
 
     def has_defined_order(self, column: LeafColumn) -> bool:
@@ -249,6 +251,14 @@ class Footer:
         elif self.is_encrypted:
             content += self.footer_cipher.sign(content, self._footer_aad())
         return content + len(content).to_bytes(4, "little") + magic
+
+    def schema_file(self) -> bytes:
+        """A Parquet file in plaintext with this schema and no rows; the same for equal schemas."""
+        meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])
+        meta.set_int(_NUM_ROWS, thrift.I64, 0)
+        meta.set(_ROW_GROUPS, thrift.LIST, [])
+        content = thrift.encode(meta)
+        return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
 
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about its footer key."""

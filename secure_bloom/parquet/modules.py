@@ -146,7 +146,7 @@ class ModuleCipher:
             raise AuthenticationError("an encrypted module has a wrong length")
         nonce = bytes(module[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE])
         try:
-            return self._aes.decrypt(nonce, bytes(module[LENGTH_SIZE + NONCE_SIZE:]), aad)
+            return self._aes.decrypt(nonce, module[LENGTH_SIZE + NONCE_SIZE:], aad)
         except InvalidTag:
             raise AuthenticationError(
                 "an encrypted module does not authenticate; the key and the AAD prefix must be "

@@ -1,0 +1,68 @@
+"""What pyarrow does for reading: the Arrow schema, pages, and row filters; and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from secure_bloom import predicates
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
+
+
+@lru_cache(maxsize=32)
+def arrow_schema(file: bytes) -> pa.Schema:
+    """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
+
+    Files of one folder mostly have the same, so it is remembered.
+    """
+    try:
+        schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
+        _ = schema.names  # raises where a name is no UTF-8
+        return schema
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise FormatError("pyarrow cannot read the schema") from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow does not know a type of the schema") from error
+
+
+def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
+             alternatives) -> pa.Table:
+    """The rows of fragments for which a normalized filter holds."""
+    format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
+    dataset = ds.FileSystemDataset(fragments, schema, format_)
+    filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
+    scanner = dataset.scanner(columns=columns, filter=filter_)  # here the caller's faults show
+    try:
+        return scanner.to_table()
+    except pa.ArrowInvalid as error:
+        raise FormatError("pyarrow cannot read the pages") from error
+
+
+@contextmanager
+def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
+    """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
+    with located(file=name):
+        try:
+            yield
+        except OSError as error:
+            if type(error) is not OSError or error.errno is not None:
+                raise  # from the operating system
+            if "decrypt" in str(error).lower() and keys is None:
+                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
+                                       "other columns") from error
+            if "decrypt" in str(error).lower():
+                raise AuthenticationError(
+                    "the pages of a column do not decrypt; the keys must be those they were "
+                    "written with, and the file must be unchanged") from error
+            raise FormatError(f"pyarrow cannot read the file: {error}") from error
