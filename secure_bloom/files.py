@@ -78,21 +78,25 @@ class Source:
             raise TypeError("source must be a path, a buffer or a binary file that can seek, "
                             f"not {type(source).__name__}")
         self.size = self.file.size()
-        self._tail = b""  # the end of the file, as far as it was read ahead
+        self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
 
-    def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
+    def read_at(self, nbytes: int, offset: int) -> memoryview:
+        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
+
+        In Arrow's memory, which is used again, see :meth:`ModuleCipher.decrypt_buffer`.
+        """
         start = offset - (self.size - len(self._tail))
         if start >= 0:
             return self._tail[start:start + nbytes]
-        return self.file.read_at(nbytes, offset)
+        buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        return memoryview(buffer).cast("B")
 
-    def read_tail(self, size: int) -> bytes:
+    def read_tail(self, size: int) -> memoryview:
         """The last ``size`` bytes, or all of a shorter file."""
         size = min(size, self.size)
         if len(self._tail) < size:
             ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
-            data = self.file.read_at(ahead, self.size - ahead)
+            data = memoryview(self.file.read_at(ahead, self.size - ahead))
             if len(data) != ahead:
                 raise FormatError("the file became shorter while it was read")
             if not self._is_far:

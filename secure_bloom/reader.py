@@ -340,7 +340,7 @@ class ParquetFile:
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Bytes as they stand in the file; fewer at its end."""
-        return self._source.read_at(nbytes, offset)
+        return bytes(self._source.read_at(nbytes, offset))
 
     def open_in_pyarrow(self, **options) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.

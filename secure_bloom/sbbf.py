@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from operator import index
 
 import numpy as np
+import pyarrow as pa
 
 from secure_bloom.hashing import insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
@@ -86,10 +87,15 @@ class SplitBlockBloomFilter:
         if size % BYTES_PER_BLOCK or not 0 < size <= MAX_BYTES:
             raise ValueError(f"a bitset has a multiple of {BYTES_PER_BLOCK} bytes, up to "
                              f"{MAX_BYTES}; got {size}")
+        filter_ = cls(size // BYTES_PER_BLOCK, column_type=column_type)
+        filter_._words.reshape(-1)[:] = np.frombuffer(bitset, dtype=_WORD)
+        return filter_
+
+    @classmethod
+    def _over(cls, bitset: pa.Buffer, column_type: ColumnType | None) -> SplitBlockBloomFilter:
+        """The same over a buffer that nobody else has, without a copy."""
         filter_ = cls(column_type=column_type)
         filter_._words = np.frombuffer(bitset, dtype=_WORD).reshape(-1, WORDS_PER_BLOCK)
-        if type(bitset) is not bytes:  # those cannot change: copied when something is inserted
-            filter_._words = _copy(filter_._words)
         return filter_
 
     @property
@@ -122,7 +128,7 @@ class SplitBlockBloomFilter:
         """
         from secure_bloom.probes import insertable
         for array in insertable(self, values):
-            insert_values(self._own_words(), array, self.column_type)
+            insert_values(self._words, array, self.column_type)
 
     def check(self, values):
         """Whether values may have been inserted.
@@ -143,7 +149,7 @@ class SplitBlockBloomFilter:
     def insert_hashes(self, hashes) -> None:
         """Insert XXH64 hashes; array of uint64 (or one int)."""
         hashes = _as_hashes(hashes)
-        kernels_for(hashes.size).insert_hashes(self._own_words(), hashes)
+        kernels_for(hashes.size).insert_hashes(self._words, hashes)
 
     def check_hashes(self, hashes) -> np.ndarray:
         """Whether each hash may have been inserted; array of uint64 in, bool array out."""
@@ -168,14 +174,7 @@ class SplitBlockBloomFilter:
             raise ValueError(f"cannot merge a filter of {other.column_type} values into one of "
                              f"{self.column_type} values")
         self.column_type = self.column_type or other.column_type
-        words = self._own_words()
-        np.bitwise_or(words, other._words, out=words)
-
-    def _own_words(self) -> np.ndarray:
-        """The words, to be changed."""
-        if not self._words.flags.writeable:
-            self._words = _copy(self._words)
-        return self._words
+        np.bitwise_or(self._words, other._words, out=self._words)
 
     def fold(self, num_blocks: int | None = None, *, fpp: float | None = None) \
             -> SplitBlockBloomFilter:
@@ -245,12 +244,6 @@ def _no_bits(num_blocks: int) -> np.ndarray:
     start = -room.__array_interface__["data"][0] % _CACHE_LINE
     words = room[start:start + num_blocks * BYTES_PER_BLOCK].view(_WORD)
     return words.reshape(num_blocks, WORDS_PER_BLOCK)
-
-
-def _copy(words: np.ndarray) -> np.ndarray:
-    copy = _no_bits(words.shape[0])
-    copy[:] = words
-    return copy
 
 
 def _as_hashes(hashes: int | Iterable[int] | np.ndarray) -> np.ndarray:
