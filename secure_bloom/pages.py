@@ -1,13 +1,17 @@
-"""What pyarrow does for reading: the Arrow schema, pages, and row filters; and its errors."""
+"""What pyarrow does for reading: the Arrow schema, pages, and row filters; and its errors.
+
+``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
+which takes longer than a lookup in a filter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates
@@ -18,6 +22,10 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
 
 
 @lru_cache(maxsize=32)
@@ -36,9 +44,26 @@ def arrow_schema(file: bytes) -> pa.Schema:
         raise UnsupportedError("pyarrow does not know a type of the schema") from error
 
 
+def new_fragment(place: dict, decryption_properties, row_groups: list[int] | None,
+                 partition: pc.Expression | None) -> ds.ParquetFileFragment:
+    """A pyarrow dataset fragment of some row groups of a file, or of all (None)."""
+    import pyarrow.dataset as ds
+    options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties)
+    format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    fragment = format_.make_fragment(**place, partition_expression=partition)
+    if row_groups is None:
+        return fragment
+    try:
+        # Not an argument of make_fragment, which would mix up their order.
+        return fragment.subset(row_group_ids=row_groups)
+    except pa.ArrowInvalid as error:
+        raise FormatError("pyarrow cannot read the footer") from error
+
+
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
              alternatives) -> pa.Table:
     """The rows of fragments for which a normalized filter holds."""
+    import pyarrow.dataset as ds
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
     filter_ = None if alternatives is None else predicates.expression(alternatives, schema)

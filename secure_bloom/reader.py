@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
@@ -28,7 +26,7 @@ from secure_bloom.errors import (
 from secure_bloom.files import Source
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
-from secure_bloom.pages import arrow_schema, pyarrow_errors, to_table
+from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
 from secure_bloom.parquet.footer import (
     MAGIC,
@@ -41,6 +39,10 @@ from secure_bloom.parquet.footer import (
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.probes import as_arrays
 from secure_bloom.sbbf import SplitBlockBloomFilter
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
 
 
 class Pruned(NamedTuple):
@@ -317,17 +319,7 @@ class ParquetFile:
             row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
             if not row_groups:
                 return None
-        place, properties = self._for_pyarrow
-        options = ds.ParquetFragmentScanOptions(decryption_properties=properties)
-        format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
-        fragment = format_.make_fragment(**place, partition_expression=partition)
-        if row_groups is None:
-            return fragment
-        try:
-            # Not an argument of make_fragment, which would mix up their order.
-            return fragment.subset(row_group_ids=row_groups)
-        except pa.ArrowInvalid as error:
-            raise FormatError("pyarrow cannot read the footer") from error
+        return new_fragment(*self._for_pyarrow, row_groups, partition)
 
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
