@@ -28,11 +28,11 @@ from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
     MAGIC,
     MAGIC_ENCRYPTED,
     TAIL_SIZE,
-    ColumnChunk,
     Footer,
     split_tail,
 )
