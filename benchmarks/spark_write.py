@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,17 +19,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import secure_bloom.spark
 from benchmarks.compare import Comparison, compare, table
-from secure_bloom.keys import Keyring
+from benchmarks.local_spark import NATIVE, session
+from benchmarks.people import keyring
 
-JARS = Path(pyspark.__file__).parent / "jars"
-MASTER_KEYS = {"footer": "00112233445566778899aabbccddeeff",
-               "pii": "ffeeddccbbaa99887766554433221100"}
 LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
             "filters": ["l_orderkey", "l_partkey", "l_suppkey"]}
 PEOPLE = {"sensitive": ["ssn", "amt"], "filters": ["id", "ssn"]}
@@ -86,12 +82,6 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     options = {"parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: " + ", ".join(plan["sensitive"]),
                **{f"parquet.bloom.filter.enabled#{column}": "true" for column in plan["filters"]}}
-    keys = ",".join(f"{name}:{key}" for name, key in MASTER_KEYS.items())
-    spark_only = {
-        "parquet.crypto.factory.class":
-            "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
-        "parquet.encryption.kms.client.class": "BenchmarkKms", "benchmark.keys": keys}
-
     def saving(format_: str, **more: str) -> Callable[[], None]:
         target = folder / "out" / format_
 
@@ -102,7 +92,7 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
         return save
 
     return compare(f"{work}, {rows:,} rows", {
-        "Spark": saving("parquet", **options, **spark_only),
+        "Spark": saving("parquet", **options, **NATIVE),
         "secure_parquet": saving("secure_parquet", **options,
                                  keyring=str(folder / "keyring.json")),
         "to Python": saving("to_python"),
@@ -111,26 +101,11 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
 
 
 def _session(folder: Path) -> SparkSession:
-    keyring = Keyring.create(folder / "keyring.json")
-    for name, key in MASTER_KEYS.items():
-        keyring.add(name, bytes.fromhex(key))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (SparkSession.builder.master("local[*]").appName("spark_write")
-             .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-             .config("spark.ui.showConsoleProgress", "false")
-             .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
-             .config("spark.driver.extraClassPath", str(_compiled(folder))).getOrCreate())
+    keyring(folder / "keyring.json")
+    spark = session(folder)
     secure_bloom.spark.register(spark)
     spark.dataSource.register(ToPython)
     return spark
-
-
-def _compiled(folder: Path) -> Path:
-    classes = folder / "classes"
-    source = Path(__file__).with_name("BenchmarkKms.java")
-    subprocess.run(["javac", "--release", "17", "-proc:none", "-cp", f"{JARS}/*", "-d", classes,
-                    source], check=True)
-    return classes
 
 
 def _tpch(folder: Path, scale: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import pyarrow as pa
@@ -55,12 +55,10 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                      partition_columns=partition_schema.names)
     fragments, schemas = [], []
     with ExitStack() as stack, ThreadPoolExecutor(pa.io_thread_count()) as pool:
-        for file, schema, fragment in pool.map(opened, paths, partitions):
-            stack.enter_context(file)
+        for schema, fragment, file in pool.map(opened, paths, partitions):
             schemas.append(schema)
             fragments.append(fragment)
-            if fragment is None or fragment.filesystem is not None:  # not read, or by its path
-                file.close()
+            stack.enter_context(file or nullcontext())
         own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
                          schema.metadata)
                for schema in schemas]  # where path and file disagree, the path wins
@@ -77,14 +75,18 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
 
 def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,
           partition_columns: list[str]
-          ) -> tuple[ParquetFile, pa.Schema, ds.ParquetFileFragment | None]:
-    """A file, its schema, and what is to be read of it."""
+          ) -> tuple[pa.Schema, ds.ParquetFileFragment | None, ParquetFile | None]:
+    """The schema of a file, what is to be read of it, and the file where that needs it open."""
     file = ParquetFile(path, keys, filesystem=filesystem)
+    is_needed = False
     try:
-        return file, file.schema, file.fragment_for(alternatives, partition, partition_columns)
-    except BaseException:
-        file.close()
-        raise
+        fragment = file.fragment_for(alternatives, partition, partition_columns)
+        schema = file.schema
+        is_needed = fragment is not None and fragment.filesystem is None  # else: by its path
+        return schema, fragment, file if is_needed else None
+    finally:
+        if not is_needed:
+            file.close()
 
 
 def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,

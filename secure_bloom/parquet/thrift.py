@@ -20,6 +20,10 @@ A layout is a dict {field id: layout} for a structure and a list [layout] for a 
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from secure_bloom.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
@@ -128,10 +132,26 @@ def decode(data: bytes, layout: Layout) -> tuple[Struct, int]:
     FormatError
         If the bytes end too early or are no compact-protocol structure.
     """
+    with _no_garbage_collection():
+        try:
+            return _decode_struct(data, 0, layout)
+        except IndexError:
+            raise FormatError("a Thrift structure is cut off") from None
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The many small objects of a large footer would set it off again and again, for nothing.
+
+    With several threads the first one that leaves turns it on again, which only costs time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        return _decode_struct(data, 0, layout)
-    except IndexError:
-        raise FormatError("a Thrift structure is cut off") from None
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def encode(struct: Struct) -> bytes:
