@@ -1,7 +1,5 @@
 """Rows a second of ``secure_parquet`` against Spark's own encrypted Parquet writer.
 
-    python -m benchmarks.spark_write [--scale SF] [--rows N] [--rounds N] [--json FILE]
-
 Both write the same rows with the same encryption, filters and compression, from the same local
 Spark. Spark's writer needs a KMS class written in Java, which is compiled here; it needs javac.
 Two more contestants tell where the time goes: ``noop`` only produces the rows, ``to Python`` also
@@ -10,12 +8,9 @@ passes them to Python tasks, which throw them away.
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +21,7 @@ import secure_bloom.spark
 from benchmarks.compare import Comparison, compare, table
 from benchmarks.local_spark import NATIVE, session
 from benchmarks.people import keyring
+from benchmarks.section import Plan, Section
 
 LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
             "filters": ["l_orderkey", "l_partkey", "l_suppkey"]}
@@ -55,26 +51,20 @@ class _Discard(DataSourceArrowWriter):
         pass
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
-    parser.add_argument("--rows", type=int, default=4_000_000, help="of the table of people")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the result to this file, too")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = _session(folder)
-        _tpch(folder, arguments.scale)
-        lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
-        comparisons = [
-            _compare("lineitem", lineitem, LINEITEM, folder, arguments.rounds),
-            _compare("people", _people(spark, arguments.rows), PEOPLE, folder, arguments.rounds)]
-        spark.stop()
-    print(table(comparisons))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([c.to_json() for c in comparisons], indent=1))
+SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    folder = plan.folder
+    spark = _session(folder)
+    _tpch(folder, SCALE_FACTOR * plan.scale)
+    lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
+    people = _people(spark, plan.size(ROWS, 1000))
+    comparisons = [_compare("lineitem", lineitem, LINEITEM, folder, plan.rounds),
+                   _compare("people", people, PEOPLE, folder, plan.rounds)]
+    spark.stop()
+    return Section(table(comparisons), [c.to_json() for c in comparisons])
 
 
 def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int) -> Comparison:
@@ -119,7 +109,3 @@ def _people(spark: SparkSession, rows: int) -> DataFrame:
         "id", "format_string('%09d', xxhash64(id) & 999999999) as ssn",
         "(xxhash64(id, 1) & 1048575) / 100.0D as amt",
         "concat('city ', xxhash64(id, 2) & 1023) as city")
-
-
-if __name__ == "__main__":
-    main()
