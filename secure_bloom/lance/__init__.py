@@ -1,7 +1,7 @@
 """The BLOOMFILTER index of Lance data sets: built, read and asked.
 
-The same split-block Bloom filters as in Parquet, one for each zone of rows, in a Lance file of their
-own: ``_indices/<uuid>/bloomfilter.lance``. It needs the extra ``lance`` (pylance).
+The same split-block Bloom filters as in Parquet, one for each zone of rows, in a Lance file of
+their own: ``_indices/<uuid>/bloomfilter.lance``. It needs the extra ``lance`` (pylance).
 
 >>> from secure_bloom.lance import BloomFilterIndex, build_index
 >>> build_index("people.lance", "ssn", "bloomfilter.lance")                       # doctest: +SKIP

@@ -281,7 +281,8 @@ def _words(bitsets: pa.BinaryArray, num_bytes: int) -> np.ndarray:
 
 def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
     if (fragment >= MAX_ROWS).any() or (start + length > MAX_ROWS).any():
-        raise FormatError("a zone reaches beyond what a fragment can have")
+        raise FormatError("a zone reaches beyond the end of its fragment, as pylance 1.0 lets "
+                          "zones do; build the index again")
     if (length == 0).any():
         raise FormatError("a zone has no rows")
     order = np.lexsort((start, fragment))

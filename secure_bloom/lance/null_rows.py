@@ -145,7 +145,7 @@ def _containers(reader: _Reader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     cookie = reader.number("<I")
     with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
     count = (cookie >> 16) + 1 if with_runs else reader.number("<I")
-    if not with_runs and cookie != _COOKIE or count > _MAX_CONTAINERS:
+    if (not with_runs and cookie != _COOKIE) or count > _MAX_CONTAINERS:
         raise FormatError("null_bitmap: this is no Roaring bitmap")
     is_run = np.zeros(count, dtype=bool)
     if with_runs:

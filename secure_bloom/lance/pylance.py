@@ -18,7 +18,7 @@ from secure_bloom.files import sync_folder, temporary_name
 _MAGIC = b"LANC"
 _FOOTER_BYTES = 40
 _INDICES = "_indices"
-_SCAN_ROWS = 1024  # rows of a batch: also long strings fit into memory
+_SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
 _SCAN_READAHEAD = 4
 
 
@@ -184,10 +184,11 @@ def open_dataset(source):
 
 def scan(dataset, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The rows of one column, with their addresses, in the order of the data set."""
+    fixed = pa.types.is_primitive(field_type(dataset.schema, column))
     with _panics_are_errors():
         scanner = dataset.scanner(columns=[column], with_row_address=True, scan_in_order=True,
-                                  batch_size=_SCAN_ROWS, batch_readahead=_SCAN_READAHEAD,
-                                  use_scalar_index=False)
+                                  batch_size=_SCAN_ROWS if fixed else _SCAN_ROWS_OF_BYTES,
+                                  batch_readahead=_SCAN_READAHEAD, use_scalar_index=False)
         reader = scanner.to_reader()
     return reader.schema, _guarded(reader)
 
