@@ -67,6 +67,8 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     MissingExtraError
         If pylance is not installed.
     """
+    if "://" in os.fspath(where):
+        raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
     parameters = Parameters(items, probability)
     with located(column=column):
