@@ -58,7 +58,7 @@ class BloomFilterIndex:
     column_type : ColumnType or None
         How its values are hashed.
     has_null_bitmap : bool
-        Whether the index also lists each null row, as those of pylance 9 and 14 do.
+        Whether the index also lists each null row; those of older versions of pylance do not.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -201,14 +201,19 @@ def field_type(schema: pa.Schema, column: str) -> pa.DataType:
     ColumnError
         If there is no such column.
     """
-    fields, found = list(schema), None
-    for part in [column] if column in schema.names else column.split("."):
-        found = next((field for field in fields if field.name == part), None)
-        if found is None:
-            names = ", ".join(schema.names[:20])
-            raise ColumnError(f"there is no such column; there are: {names}", column=column)
-        fields = list(found.type) if pa.types.is_struct(found.type) else []
-    return found.type
+    parts = (column,) if column in schema.names else tuple(column.split("."))
+    found = _type_at(schema, parts)
+    if found is None:
+        names = ", ".join(schema.names[:20])
+        raise ColumnError(f"there is no such column; there are: {names}", column=column)
+    return found
+
+
+def _type_at(fields: Iterable[pa.Field], parts: tuple[str, ...]) -> pa.DataType | None:
+    found = next((field.type for field in fields if field.name == parts[0]), None)
+    if found is None or len(parts) == 1:
+        return found
+    return _type_at(found, parts[1:]) if pa.types.is_struct(found) else None
 
 
 def indexed_column(path: str) -> tuple[str, pa.DataType] | None:
@@ -226,8 +231,18 @@ def indexed_column(path: str) -> tuple[str, pa.DataType] | None:
         dataset = open_dataset(os.path.dirname(folder))
         for index in dataset.describe_indices():
             if any(str(segment.uuid) == uuid for segment in index.segments):
-                column = index.field_names[0]
-                return column, field_type(dataset.schema, column)
-    except (FormatError, ColumnError, ValueError, OSError):
+                # Not by its name: older versions of pylance give the last part of it only.
+                parts = dict(_paths(dataset.lance_schema.fields()))[index.fields[0]]
+                arrow_type = _type_at(dataset.schema, parts)
+                return None if arrow_type is None else (".".join(parts), arrow_type)
+    except (FormatError, ValueError, OSError, LookupError):
         return None
     return None
+
+
+def _paths(fields, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The id of each field of a Lance schema, and the names on the way to it."""
+    for field in fields:
+        path = (*above, field.name())
+        yield field.id(), path
+        yield from _paths(field.children(), path)

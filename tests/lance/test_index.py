@@ -112,7 +112,8 @@ def test_a_probe_of_another_form_finds_the_value_and_not_everything(place, arrow
 
 @pytest.mark.parametrize(("arrow_type", "probe"), [
     (pa.int8(), 300), (pa.int64(), 5.0), (pa.int64(), decimal.Decimal(5)),
-    (pa.float64(), 2**60 + 1), (pa.float64(), float("nan")), (pa.int32(), "5"), (pa.string(), 5), (pa.int64(), True),
+    (pa.float64(), 2**60 + 1), (pa.float64(), float("nan")),
+    (pa.int32(), "5"), (pa.string(), 5), (pa.int64(), True),
     (pa.timestamp("s"), datetime.datetime(2020, 1, 1, 0, 0, 0, 5)),
     (pa.timestamp("s", "UTC"), datetime.datetime(2020, 1, 1)),
     (pa.date32(), datetime.datetime(2020, 1, 1))], ids=str)
@@ -169,7 +170,7 @@ def test_too_many_zones_are_refused(place, monkeypatch):
 
 def test_the_data_set_says_which_column_it_is(tmp_path):
     rows = pa.array([{"x": i} for i in range(20)], pa.struct([("x", pa.int16())]))
-    dataset = write_dataset(tmp_path / "d", {"a": np.arange(20), "s": rows})
+    dataset = write_dataset(tmp_path / "d", {"x": np.arange(20), "s": rows})
     asked = BloomFilterIndex(index_by_pylance(dataset, "s.x"))
     assert asked.column == "s.x"
     assert asked.column_type.arrow_type == pa.int16()
