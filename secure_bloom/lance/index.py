@@ -20,7 +20,7 @@ from secure_bloom.lance.layout import (
     column_type_of,
 )
 from secure_bloom.lance.null_rows import read_null_rows
-from secure_bloom.lance.pylance import LanceFile, indexed_column
+from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
 from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.plain import block_index, block_masks
 from secure_bloom.probes import as_arrays
@@ -36,7 +36,9 @@ class BloomFilterIndex:
 
     The file is read and checked once. Each answer names the zones that may hold a row; all other
     zones certainly hold none. Nothing is said about fragments without zones, such as those that
-    were added later: their rows have to be read anyway.
+    were added later: their rows have to be read anyway. Values that were changed in their place
+    are known only where the file lies in the folder ``_indices`` of its data set, as that was when
+    the index was opened: zones of such fragments are in every answer.
 
     Parameters
     ----------
@@ -75,7 +77,9 @@ class BloomFilterIndex:
     def __init__(self, path, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         with located(file=self.path):
-            self.column, self.column_type = _column(self.path, value_type)
+            indexed = find_indexed(self.path)
+            self.column = indexed.column if indexed else None
+            self.column_type = _column_type(indexed, value_type)
             self._file = LanceFile(self.path)
             _check_schema(self._file.schema)
             parameters = Parameters.from_metadata(self._file.schema.metadata)
@@ -84,6 +88,8 @@ class BloomFilterIndex:
             self._kept: list[np.ndarray] | None = None
             self._fragment, self._start, self._length, self._has_null = self._read()
             self.has_null_bitmap = self._check_null_bitmap()
+            self._stale = np.zeros(self._fragment.size, dtype=bool) if indexed is None else \
+                ~np.isin(self._fragment, list(indexed.fragment_ids))
 
     def _read(self) -> list[np.ndarray]:
         """Fragment ids, first rows and lengths (int64), and ``has_null`` (bool) of all zones."""
@@ -115,7 +121,7 @@ class BloomFilterIndex:
         if not (number.isdigit() and len(number) < 10):
             raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
         buffer = self._file.global_buffer(int(number))
-        spans = row_ranges(self.is_null())
+        spans = row_ranges(self._zones(self._has_null))
         for fragment_id, first, last in read_null_rows(buffer):
             starts, stops = np.array(spans.get(fragment_id, [(0, 0)])).T
             span = np.maximum(np.searchsorted(starts, first, side="right") - 1, 0)
@@ -132,15 +138,15 @@ class BloomFilterIndex:
     @property
     def fragment_ids(self) -> list[int]:
         """The fragments that the index says something about, ascending."""
-        return np.unique(self._fragment).tolist()
+        return np.unique(self._fragment[~self._stale]).tolist()
 
     def _zones(self, which: np.ndarray) -> list[Zone]:
         columns = (self._fragment, self._start, self._length, self._has_null)
         return list(map(Zone, *(column[which].tolist() for column in columns)))
 
     def is_null(self) -> list[Zone]:
-        """The zones that hold a null."""
-        return self._zones(self._has_null)
+        """The zones that may hold a null."""
+        return self._zones(self._has_null | self._stale)
 
     def equals(self, value) -> list[Zone]:
         """The zones that may hold a value.
@@ -182,7 +188,7 @@ class BloomFilterIndex:
             hashes, or_null = _hashes_of(values, self.column_type)
             found = np.ones(self._fragment.size, dtype=bool) if hashes is None \
                 else self._check_hashes(hashes)
-        return self._zones(found | self._has_null if or_null else found)
+        return self._zones(found | self._stale | (self._has_null & or_null))
 
     def _check_hashes(self, hashes: np.ndarray) -> np.ndarray:
         """For each zone whether it may hold one of the values (bool)."""
@@ -235,16 +241,16 @@ def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
     return ranges
 
 
-def _column(path: str, value_type: pa.DataType | None) -> tuple[str | None, ColumnType | None]:
-    """Name and type of the column, from the data set or from the caller."""
+def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> ColumnType | None:
+    """The type of the column, from the data set or from the caller."""
     given = None if value_type is None else column_type_of(value_type)
-    column, of_dataset = indexed_column(path) or (None, None)
-    if of_dataset is None:
-        return None, given
-    known = column_type_of(of_dataset)
+    if indexed is None:
+        return given
+    known = column_type_of(indexed.arrow_type)
     if given not in (None, known):
-        raise ColumnError(f"the data set says {known}, value_type {given}", column=column)
-    return column, known
+        raise ColumnError(f"the data set says {indexed.arrow_type}, value_type is {value_type}",
+                          column=indexed.column)
+    return known
 
 
 def _check_schema(schema: pa.Schema) -> None:
@@ -258,7 +264,7 @@ def _zone_columns(batch: pa.RecordBatch) -> list[np.ndarray]:
     if any(column.null_count for column in batch.columns):
         raise FormatError("a zone has a null in a column that cannot have nulls")
     numbers = [batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)]
-    for numbers_of_column, name in zip(numbers, SCHEMA.names, strict=False):
+    for numbers_of_column, name in zip(numbers, SCHEMA.names[:3], strict=True):
         if (numbers_of_column > MAX_ROWS).any():
             raise FormatError(f"a zone has a {name} that is too large")
     return [*(column.astype(np.int64) for column in numbers),

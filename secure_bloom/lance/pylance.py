@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -216,8 +217,26 @@ def _type_at(fields: Iterable[pa.Field], parts: tuple[str, ...]) -> pa.DataType 
     return _type_at(found, parts[1:]) if pa.types.is_struct(found) else None
 
 
-def indexed_column(path: str) -> tuple[str, pa.DataType] | None:
-    """Which column an index in a data set's folder belongs to, and its type; None if nobody says.
+class Indexed(NamedTuple):
+    """What a data set says of one of its indexes.
+
+    Attributes
+    ----------
+    column : str
+        Its parts are joined with dots where it lies in structs.
+    arrow_type : pyarrow.DataType
+    fragment_ids : set of int
+        The fragments that the index is valid for. When values of a fragment are written anew, it
+        keeps its id, and is taken out here.
+    """
+
+    column: str
+    arrow_type: pa.DataType
+    fragment_ids: set[int]
+
+
+def find_indexed(path: str) -> Indexed | None:
+    """What the data set says of an index in its folder, in its newest version; None if nothing.
 
     Parameters
     ----------
@@ -230,11 +249,12 @@ def indexed_column(path: str) -> tuple[str, pa.DataType] | None:
     try:
         dataset = open_dataset(os.path.dirname(folder))
         for index in dataset.describe_indices():
-            if any(str(segment.uuid) == uuid for segment in index.segments):
-                # Not by its name: older versions of pylance give the last part of it only.
-                parts = dict(_paths(dataset.lance_schema.fields()))[index.fields[0]]
-                arrow_type = _type_at(dataset.schema, parts)
-                return None if arrow_type is None else (".".join(parts), arrow_type)
+            for segment in index.segments:
+                if str(segment.uuid) == uuid:
+                    # Not by its name: older versions of pylance give the last part of it only.
+                    parts = dict(_paths(dataset.lance_schema.fields()))[index.fields[0]]
+                    return Indexed(".".join(parts), _type_at(dataset.schema, parts),
+                                   set(segment.fragment_ids))
     except (FormatError, ValueError, OSError, LookupError):
         return None
     return None

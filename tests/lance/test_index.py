@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.lance import BloomFilterIndex, Zone, build_index, index, row_ranges
-from tests.lance.helpers import index_by_pylance, write_dataset
+from tests.lance.helpers import index_by_pylance, lance, write_dataset
 from tests.support import examples
 
 ITEMS = 3
@@ -181,7 +181,7 @@ def test_the_data_set_says_which_column_it_is(tmp_path):
 def test_another_type_than_that_of_the_data_set_is_refused(tmp_path):
     path = index_by_pylance(write_dataset(tmp_path / "d", {"a": np.arange(20)}), "a")
     assert BloomFilterIndex(path, pa.int64()).column == "a"
-    with pytest.raises(ColumnError, match="column a: the data set says INT64"):
+    with pytest.raises(ColumnError, match="column a: the data set says int64, value_type is int32"):
         BloomFilterIndex(path, pa.int32())
 
 
@@ -203,6 +203,26 @@ def test_an_index_that_its_data_set_does_not_know_needs_a_type(tmp_path):
     path = index_by_pylance(dataset, "a")
     dataset.drop_index("a_idx")
     assert BloomFilterIndex(path).column is None
+
+
+@pytest.mark.skipif(not hasattr(lance.fragment.LanceFragment, "update_columns"),
+                    reason="this pylance cannot change values in their fragment")
+def test_values_that_were_changed_in_their_fragment_are_not_missed(tmp_path):
+    columns = {"v": np.arange(20), "w": ["x"] * 20}
+    dataset = write_dataset(tmp_path / "d", columns, rows_per_fragment=10)
+    path = index_by_pylance(dataset, "v")
+    asked = BloomFilterIndex(path)
+    assert asked.equals(777) == asked.is_null() == []
+    new = pa.table({"_rowid": pa.array(range(10), pa.uint64()), "v": [777] * 9 + [None]})
+    fragment, fields = dataset.get_fragments()[0].update_columns(new, left_on="_rowid",
+                                                                 right_on="_rowid")
+    operation = lance.LanceOperation.Update(updated_fragments=[fragment], fields_modified=fields)
+    dataset = lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+    assert dataset.count_rows("v = 777") == 9
+    asked = BloomFilterIndex(path)
+    assert asked.equals(777) == asked.is_in([777]) == asked.is_null() == [Zone(0, 0, 10, False)]
+    assert asked.fragment_ids == [1]
+    assert asked.equals(15) == asked.zones
 
 
 # --- against pylance's own answers ---------------------------------------------------------------
