@@ -18,7 +18,7 @@ from secure_bloom.files import sync_folder, temporary_name
 
 _MAGIC = b"LANC"
 _FOOTER_BYTES = 40
-_INDICES = "_indices"
+_INDICES, _VERSIONS = "_indices", "_versions"
 _SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
 _SCAN_READAHEAD = 4
 
@@ -242,22 +242,27 @@ def find_indexed(path: str) -> Indexed | None:
     ----------
     path : str
         ``<data set>/_indices/<uuid>/<file>``, an absolute path.
+
+    Raises
+    ------
+    FormatError
+        If pylance cannot open the data set.
     """
     folder, uuid = os.path.split(os.path.dirname(path))
-    if os.path.basename(folder) != _INDICES:
+    root, name = os.path.split(folder)
+    if name != _INDICES or not os.path.isdir(os.path.join(root, _VERSIONS)):
         return None
-    try:
-        dataset = open_dataset(os.path.dirname(folder))
-        for index in dataset.describe_indices():
-            for segment in index.segments:
-                if str(segment.uuid) == uuid:
-                    # Not by its name: older versions of pylance give the last part of it only.
-                    parts = dict(_paths(dataset.lance_schema.fields()))[index.fields[0]]
-                    return Indexed(".".join(parts), _type_at(dataset.schema, parts),
-                                   set(segment.fragment_ids))
-    except (FormatError, ValueError, OSError, LookupError):
+    dataset = open_dataset(root)
+    with located(file=root), _panics_are_errors():
+        found = [(index.fields[0], segment) for index in dataset.describe_indices()
+                 for segment in index.segments if str(segment.uuid) == uuid]
+        # Not by its name: older versions of pylance give the last part of it only.
+        paths = dict(_paths(dataset.lance_schema.fields()))
+    if not found or found[0][0] not in paths:
         return None
-    return None
+    [(field_id, segment)] = found
+    return Indexed(".".join(paths[field_id]), _type_at(dataset.schema, paths[field_id]),
+                   set(segment.fragment_ids))
 
 
 def _paths(fields, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
 from secure_bloom.lance import BloomFilterIndex, Zone, build_index, index, row_ranges
 from tests.lance.helpers import index_by_pylance, lance, write_dataset
 from tests.support import examples
@@ -196,6 +196,16 @@ def test_without_a_type_only_nulls_are_answered(tmp_path, place):
     assert BloomFilterIndex(place, pa.int64()).equals(1) == asked.zones
     with pytest.raises(ColumnError, match="no BLOOMFILTER index"):
         BloomFilterIndex(place, pa.bool_())
+
+
+def test_a_data_set_that_cannot_be_read_is_an_error(tmp_path):
+    path = index_by_pylance(write_dataset(tmp_path / "d", {"a": [1, 2]}), "a")
+    for manifest in (tmp_path / "d" / "_versions").iterdir():
+        manifest.write_bytes(b"x" * 100)
+    with pytest.raises(FormatError, match="pylance cannot read"):
+        BloomFilterIndex(path)
+    shutil.rmtree(tmp_path / "d" / "_versions")
+    assert BloomFilterIndex(path).column is None
 
 
 def test_an_index_that_its_data_set_does_not_know_needs_a_type(tmp_path):

@@ -7,10 +7,13 @@ import string
 import numpy as np
 import pyarrow as pa
 import pytest
+from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
-from secure_bloom.lance import build_index
+from secure_bloom.hashing import hash_values
+from secure_bloom.lance import BloomFilterIndex, build_index
 from secure_bloom.lance.layout import column_type_of
+from secure_bloom.sbbf import SplitBlockBloomFilter
 from tests.lance.helpers import assert_same_index, content, index_by_pylance, lance, write_dataset
 
 ROWS = 1500
@@ -143,6 +146,19 @@ def test_fragments_that_were_added_updated_and_compacted(tmp_path):
     assert_same_index(tmp_path / "ours.lance", theirs)
 
 
+def test_an_index_that_pylance_has_extended(tmp_path):
+    columns = {"v": _with_nulls(_ints(pa.int32()))}
+    dataset = write_dataset(tmp_path / "d", columns, rows_per_fragment=700)
+    theirs = index_by_pylance(dataset, "v", number_of_items=100)
+    dataset = lance.write_dataset(pa.table(columns), dataset.uri, mode="append",
+                                  max_rows_per_file=1000)
+    dataset.optimize.optimize_indices(num_indices_to_merge=1)
+    [theirs] = [path for path in theirs.parent.parent.glob("*/*") if path != theirs]
+    build_index(dataset, "v", tmp_path / "ours.lance", items=100)
+    assert_same_index(tmp_path / "ours.lance", theirs)
+    assert BloomFilterIndex(theirs).fragment_ids == [0, 1, 2, 3, 4]
+
+
 def test_stable_row_ids(tmp_path):
     dataset = write_dataset(tmp_path / "d", {"v": _with_nulls(_ints(pa.int64()))},
                             rows_per_fragment=400, enable_stable_row_ids=True)
@@ -205,12 +221,19 @@ def test_views_are_hashed_as_strings(tmp_path):
     assert_same_index(tmp_path / "view.lance", tmp_path / "string.lance")
 
 
-def test_dates_hash_as_the_documented_bytes(tmp_path):
-    """One example written out: what the table in docs/lance.md says of date64."""
-    from xxhash import xxh64_intdigest
-
-    from secure_bloom.hashing import hash_values
-    day = pa.array([datetime.date(2020, 1, 2)])
-    milliseconds = 18_263 * 86_400_000
-    [of_lance] = hash_values(day.cast(pa.date64()), column_type_of(pa.date64()))
-    assert of_lance == xxh64_intdigest(milliseconds.to_bytes(8, "little"))
+@pytest.mark.parametrize(("arrow_type", "value", "raw"), [
+    (pa.int8(), -3, b"\xfd"), (pa.uint8(), 200, b"\xc8"), (pa.int16(), -3, b"\xfd\xff"),
+    (pa.uint16(), 258, b"\x02\x01"), (pa.int32(), 258, b"\x02\x01\0\0"),
+    (pa.date64(), datetime.date(2020, 1, 2), (18_263 * 86_400_000).to_bytes(8, "little")),
+    (pa.time32("s"), datetime.time(0, 1, 2), b"\x3e\0\0\0"),
+    (pa.timestamp("s"), datetime.datetime(1970, 1, 1, 0, 1, 2), b"\x3e" + bytes(7)),
+    (pa.string(), "ä", b"\xc3\xa4")], ids=str)
+def test_the_documented_bytes_are_hashed(arrow_type, value, raw):
+    """Written out what docs/lance.md says; also that a filter finds the value by itself."""
+    column_type = column_type_of(arrow_type)
+    [of_lance] = hash_values(pa.array([value], arrow_type), column_type)
+    assert of_lance == xxh64_intdigest(raw)
+    filter_ = SplitBlockBloomFilter(1024, column_type=column_type)
+    assert not filter_.check(value)
+    filter_.insert(value)
+    assert filter_.check(value) and filter_.check_hashes(of_lance)
