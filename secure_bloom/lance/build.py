@@ -116,11 +116,8 @@ def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int
 def _written(zones: _ZoneBuilder, batches) -> Iterator[pa.RecordBatch]:
     """The rows of the index file, as they become complete."""
     for values, addresses in batches:
-        zones.add(values, addresses)
-        if zones.should_be_taken:
-            yield zones.take()
-    zones.finish()
-    yield zones.take()
+        yield from zones.add(values, addresses)
+    yield zones.finish()
 
 
 class _ZoneBuilder:
@@ -144,14 +141,8 @@ class _ZoneBuilder:
         self._rows = 0  # of the zone that grows
         self._start = 0  # its first row address
 
-    @property
-    def should_be_taken(self) -> bool:
-        """Whether there are many complete zones."""
-        zones = len(self._complete)
-        return zones >= _BATCH_ZONES or zones * self._parameters.num_bytes >= _BATCH_BYTES
-
-    def add(self, values: pa.Array, addresses: np.ndarray) -> None:
-        """Add rows: values, and as many row addresses (uint64)."""
+    def add(self, values: pa.Array, addresses: np.ndarray) -> Iterator[pa.RecordBatch]:
+        """Add rows, values and as many row addresses (uint64); gives zones to write."""
         if addresses.size == 0:
             return
         fragments = addresses >> np.uint64(32)
@@ -165,6 +156,17 @@ class _ZoneBuilder:
                 stop = min(end, start + self._parameters.items - self._rows)
                 self._add_to_zone(values[start:stop], addresses[start:stop])
                 start = stop
+                if self._many_are_complete():
+                    yield self._take()
+
+    def finish(self) -> pa.RecordBatch:
+        """Complete the last zone; gives the zones that are still to write."""
+        self._end_zone()
+        return self._take()
+
+    def _many_are_complete(self) -> bool:
+        zones = len(self._complete)
+        return zones >= _BATCH_ZONES or zones * self._parameters.num_bytes >= _BATCH_BYTES
 
     def _enter(self, address: int) -> None:
         """Make sure that a row may come next; it begins a fragment or goes on with one."""
@@ -176,7 +178,7 @@ class _ZoneBuilder:
         if fragment in self._fragments:
             raise ColumnError(f"the rows of fragment {fragment} do not stand together")
         self._fragments.add(fragment)
-        self.finish()
+        self._end_zone()
 
     def _add_to_zone(self, values: pa.Array, addresses: np.ndarray) -> None:
         if self._rows == 0:
@@ -191,10 +193,9 @@ class _ZoneBuilder:
         self._rows += len(values)
         self._last = int(addresses[-1])
         if self._rows == self._parameters.items:
-            self.finish()
+            self._end_zone()
 
-    def finish(self) -> None:
-        """Complete the zone that grows, if one does."""
+    def _end_zone(self) -> None:
         if self._rows:
             zone = Zone(self._start >> 32, self._start % MAX_ROWS, self._last - self._start + 1,
                         self._has_null)
@@ -202,7 +203,7 @@ class _ZoneBuilder:
             self.count += 1
             self._rows = 0
 
-    def take(self) -> pa.RecordBatch:
+    def _take(self) -> pa.RecordBatch:
         """The complete zones, which are forgotten then, as rows of the index file."""
         rows = [(*zone, bitset) for zone, bitset in self._complete]
         self._complete = []

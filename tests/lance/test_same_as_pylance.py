@@ -11,8 +11,9 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.hashing import hash_values
-from secure_bloom.lance import BloomFilterIndex, build_index
+from secure_bloom.lance import BloomFilterIndex, build, build_index
 from secure_bloom.lance.layout import column_type_of
+from secure_bloom.lance.pylance import write_file
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from tests.lance.helpers import assert_same_index, content, index_by_pylance, lance, write_dataset
 
@@ -157,6 +158,23 @@ def test_an_index_that_pylance_has_extended(tmp_path):
     build_index(dataset, "v", tmp_path / "ours.lance", items=100)
     assert_same_index(tmp_path / "ours.lance", theirs)
     assert BloomFilterIndex(theirs).fragment_ids == [0, 1, 2, 3, 4]
+
+
+def test_zones_are_written_while_rows_are_still_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_BATCH_ZONES", 4)
+    table = pa.table({"v": _with_nulls(_ints(pa.int64()))})
+    dataset = write_dataset(tmp_path / "d", table)
+    portions = []
+
+    def write(path, schema, batches, last_buffer):
+        write_file(path, schema, (portions.append(batch.num_rows) or batch for batch in batches),
+                   last_buffer)
+
+    monkeypatch.setattr(build, "write_file", write)
+    build_index(table, "v", tmp_path / "ours.lance", items=100)
+    assert portions == [4, 4, 4, 3]
+    assert_same_index(tmp_path / "ours.lance",
+                      index_by_pylance(dataset, "v", number_of_items=100))
 
 
 def test_stable_row_ids(tmp_path):
