@@ -121,9 +121,11 @@ class BloomFilterIndex:
         if not (number.isdigit() and len(number) < 10):
             raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
         buffer = self._file.global_buffer(int(number))
-        spans = row_ranges(self._zones(self._has_null))
+        spans = {fragment_id: np.array(ranges).T for fragment_id, ranges
+                 in row_ranges(self._zones(self._has_null)).items()}
+        nothing = np.zeros((2, 1), dtype=np.int64)
         for fragment_id, first, last in read_null_rows(buffer):
-            starts, stops = np.array(spans.get(fragment_id, [(0, 0)])).T
+            starts, stops = spans.get(fragment_id, nothing)
             span = np.maximum(np.searchsorted(starts, first, side="right") - 1, 0)
             if ((first < starts[span]) | (last >= stops[span])).any():
                 raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "

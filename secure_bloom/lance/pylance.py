@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -112,7 +112,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
-               last_buffer: tuple[str, callable]) -> None:
+               last_buffer: tuple[str, Callable[[], bytes]]) -> None:
     """Write a local Lance file, which appears when it is complete.
 
     Parameters
@@ -121,7 +121,7 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
     schema : pyarrow.Schema
         With what the metadata has to say.
     batches : iterator of pyarrow.RecordBatch
-    last_buffer : (str, callable)
+    last_buffer : (str, function)
         A metadata entry, and a function that gives the bytes of the global buffer whose number it
         names; called behind the last batch.
     """
