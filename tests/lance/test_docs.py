@@ -30,7 +30,7 @@ def test_python(tmp_path):
 
 
 def test_command_line(tmp_path):
-    lance.write_dataset(_people(), str(tmp_path / "people.lance"))
+    lance.write_dataset(_flights(), str(tmp_path / "flights.lance"))
     code = re.search(r"```sh\n(.*?)```", TEXT, re.DOTALL)[1]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if shutil.which("secure-bloom", path=path) is None:
@@ -41,9 +41,9 @@ def test_command_line(tmp_path):
     assert "may be in 1 of 1 zones" in done.stdout
 
 
-def _people():
+def _flights():
     import pyarrow as pa
-    return pa.table({"ssn": ["078-05-1120", None]})
+    return pa.table({"tail": ["N14228", None]})
 
 
 def test_sizes():
