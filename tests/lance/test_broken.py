@@ -118,6 +118,15 @@ def test_zones_that_cannot_be(rows, message, tmp_path):
         opened(tmp_path, zones(*rows))
 
 
+@pytest.mark.parametrize("column", range(5))
+def test_nulls_where_none_can_be(column):
+    [batch] = zones((0, 0, 3, False)).to_batches()
+    columns = batch.columns
+    columns[column] = pa.nulls(1, SCHEMA.field(column).type)
+    with pytest.raises(FormatError, match="a null in a column that cannot have nulls"):
+        index._zone_columns(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+
 # --- metadata ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("key", METADATA)
@@ -153,7 +162,8 @@ def test_null_rows_outside_the_zones_with_nulls(tmp_path):
     good = [(0, 0, 3, True), (0, 3, 3, True), (0, 6, 3, True)]
     assert opened(tmp_path, zones(*good), metadata, [buffer]).has_null_bitmap
     for bad in ([(0, 0, 3, False), *good[1:]], [*good[:2], (0, 6, 3, False)], good[:2], good[1:],
-                [(1, *zone[1:]) for zone in good], []):
+                [*good[:2], (0, 6, 2, True), (0, 8, 1, False)], [(1, *zone[1:]) for zone in good],
+                []):
         with pytest.raises(FormatError, match="null_bitmap lists rows of fragment 0"):
             opened(tmp_path, zones(*bad), metadata, [buffer])
     with pytest.raises(FormatError, match="cut off"):
@@ -163,7 +173,7 @@ def test_null_rows_outside_the_zones_with_nulls(tmp_path):
 def test_a_file_that_changes_while_it_is_used(good, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "_KEPT_BYTES", 0)
     other = tmp_path / "other.lance"
-    for rows in (6, 30):  # fewer zones, more zones
+    for rows in (6, 30, 7):  # fewer zones, more zones, as many without null
         asked = BloomFilterIndex(good, pa.int64())
         build_index(pa.table({"v": np.arange(rows)}), "v", other, items=3)
         asked._file = BloomFilterIndex(other)._file
@@ -185,6 +195,18 @@ def test_a_build_that_fails_leaves_what_was_there(good, tmp_path):
         build_index(stream, "v", good, items=3)
     assert good.read_bytes() == before
     assert set(os.listdir(tmp_path)) == names
+
+
+def test_a_file_that_cannot_get_its_name_is_removed(good, monkeypatch):
+    def fail(source, target):
+        assert os.path.getsize(source) and os.path.dirname(source) == os.path.dirname(target)
+        raise OSError("no renaming today")
+
+    before = good.read_bytes()
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no renaming today"):
+        build_index(pa.table({"v": ["a"]}), "v", good)
+    assert os.listdir(good.parent) == [good.name] and good.read_bytes() == before
 
 
 def test_a_build_replaces_what_was_there(good):

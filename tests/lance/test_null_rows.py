@@ -124,6 +124,23 @@ def test_any_bytes_give_rows_or_a_format_error(data, kind):
         list(read_null_rows(heads[kind] + data))
 
 
+def test_fragments_containers_and_rows_have_to_be_in_order():
+    one, two = roaring([7]).serialize(), roaring([7, 70_000]).serialize()
+    for first, second in ((3, 2), (3, 3)):
+        buffer = struct.pack("<III", 2, first, len(one)) + one \
+            + struct.pack("<II", second, len(one)) + one
+        with pytest.raises(FormatError, match="fragments are not in order"):
+            list(read_null_rows(buffer))
+    for keys in ((1, 0), (1, 1)):  # at 8 and 12: keys of the two containers
+        swapped = two[:8] + struct.pack("<HHHH", keys[0], 0, keys[1], 0) + two[16:]
+        with pytest.raises(FormatError, match="containers are not in order"):
+            list(read_null_rows(struct.pack("<III", 1, 0, len(swapped)) + swapped))
+    for rows in ((9, 7), (7, 7)):
+        swapped = roaring([7, 9]).serialize()[:-4] + struct.pack("<HH", *rows)
+        with pytest.raises(FormatError, match="rows are not in order"):
+            list(read_null_rows(struct.pack("<III", 1, 0, len(swapped)) + swapped))
+
+
 def test_claims_are_not_believed():
     for buffer in (struct.pack("<I", 2**32 - 1), struct.pack("<III", 1, 0, 2**32 - 1),
                    struct.pack("<IIIII", 1, 0, 8, 12346, 2**32 - 1),
