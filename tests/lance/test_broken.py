@@ -1,0 +1,295 @@
+"""Index files that are broken, and builds that fail: typed errors, nothing half-written."""
+
+import builtins
+import os
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
+from secure_bloom.lance import BloomFilterIndex, build_index, index
+from secure_bloom.lance.layout import SCHEMA, Parameters
+from tests.lance.helpers import content, write_dataset, write_lance_file
+
+METADATA = {"bloomfilter_item": "3", "bloomfilter_probability": "0.01"}
+NO_NULLS = bytes(4)
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.lance"
+    build_index(pa.table({"v": [1, 2, None, 4, 5, 6, 7]}), "v", path, items=3)
+    return path
+
+
+def zones(*rows, bitset=bytes(32)):
+    """Rows of an index: (fragment_id, zone_start, zone_length, has_null)."""
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, (*row, bitset), strict=True))
+                                 for row in rows], SCHEMA)
+
+
+def opened(tmp_path, rows, metadata=METADATA, buffers=()):
+    path = write_lance_file(tmp_path / "x.lance", rows, metadata, buffers)
+    return BloomFilterIndex(path, pa.int64())
+
+
+def test_what_is_made_here_is_an_index(tmp_path):
+    asked = opened(tmp_path, zones((1, 0, 3, False), (0, 3, 2, True), (0, 0, 3, False)))
+    assert asked.equals(5) == []
+    assert not asked.has_null_bitmap
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("data", [b"", b"LANC", b"x" * 100, b"PAR1" * 20, b"x" * 100 + b"LANC"])
+def test_other_files(data, tmp_path):
+    path = tmp_path / "x.lance"
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=f"file {re.escape(str(path))}: "):
+        BloomFilterIndex(path)
+
+
+def test_truncated_files(good, tmp_path):
+    data = good.read_bytes()
+    for size in [*range(0, len(data), 101), len(data) - 1]:
+        path = tmp_path / f"{size}.lance"
+        path.write_bytes(data[:size])
+        with pytest.raises(FormatError):
+            BloomFilterIndex(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        BloomFilterIndex(tmp_path / "none.lance")
+    with pytest.raises(IsADirectoryError):
+        BloomFilterIndex(tmp_path)
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("change", [
+    lambda t: t.drop_columns(["has_null"]),
+    lambda t: t.rename_columns(["fragment", *SCHEMA.names[1:]]),
+    lambda t: t.select([1, 0, 2, 3, 4]),
+    lambda t: t.append_column("more", pa.array([1])),
+    lambda t: t.cast(pa.schema([field.with_nullable(True) for field in SCHEMA])),
+    lambda t: t.set_column(1, pa.field("zone_start", pa.int64(), nullable=False), [[0]]),
+    lambda t: t.set_column(4, pa.field("bloom_filter_data", pa.string(), nullable=False), [["x"]]),
+])
+def test_wrong_columns(change, tmp_path):
+    with pytest.raises(FormatError, match="no BLOOMFILTER index; its columns are: "):
+        opened(tmp_path, change(zones((0, 0, 3, False))))
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 64, 96, 1024])
+def test_bitsets_of_another_length(size, tmp_path):
+    rows = pa.concat_tables([zones((0, 0, 3, False)),
+                             zones((0, 3, 3, False), bitset=bytes(size))])
+    with pytest.raises(FormatError, match=rf"a bitset has {size} bytes; .* have 32"):
+        opened(tmp_path, rows)
+
+
+def test_half_a_bitset_does_not_say_absent(tmp_path):
+    """Half a filter looks like a filter, but its blocks are not those of the values."""
+    build_index(pa.table({"v": np.arange(100)}), "v", tmp_path / "good.lance")
+    rows, metadata, buffers = content(tmp_path / "good.lance")
+    bitset = rows["bloom_filter_data"][0].as_py()
+    rows = rows.set_column(4, SCHEMA.field(4), [[bitset[:len(bitset) // 2]]])
+    with pytest.raises(FormatError, match=r"a bitset has 16384 bytes; .* have 32768"):
+        opened(tmp_path, rows, {key.decode(): value.decode() for key, value in metadata.items()},
+               buffers)
+
+
+@pytest.mark.parametrize(("rows", "message"), [
+    ([(0, 0, 3, False), (0, 2, 3, False)], "zones of fragment 0 overlap"),
+    ([(7, 5, 3, False), (0, 0, 3, False), (7, 0, 6, False)], "zones of fragment 7 overlap"),
+    ([(0, 0, 3, False), (0, 0, 3, False)], "overlap"),
+    ([(0, 0, 0, False)], "no rows"),
+    ([(2**32, 0, 3, False)], "beyond the end of its fragment"),
+    ([(0, 2**32 - 2, 3, False)], "beyond the end of its fragment"),
+    ([(0, 2**64 - 2, 3, False)], "zone_start that is too large"),
+    ([(0, 0, 2**63, False)], "zone_length that is too large"),
+    ([(2**64 - 1, 0, 3, False)], "fragment_id that is too large"),
+])
+def test_zones_that_cannot_be(rows, message, tmp_path):
+    with pytest.raises(FormatError, match=message):
+        opened(tmp_path, zones(*rows))
+
+
+@pytest.mark.parametrize("column", range(5))
+def test_nulls_where_none_can_be(column):
+    [batch] = zones((0, 0, 3, False)).to_batches()
+    columns = batch.columns
+    columns[column] = pa.nulls(1, SCHEMA.field(column).type)
+    with pytest.raises(FormatError, match="a null in a column that cannot have nulls"):
+        index._zone_columns(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+
+# --- metadata ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("key", METADATA)
+@pytest.mark.parametrize("value", [None, "", "x", "0", "-1", "nan", "inf", "1e999", " 3", "3_0",
+                                   "0x3", "9" * 30, "٣", "1.0.0"])
+def test_parameters_that_are_missing_or_no_numbers(key, value, tmp_path):
+    metadata = {name: text for name, text in {**METADATA, key: value}.items() if text is not None}
+    with pytest.raises(FormatError, match=key):
+        opened(tmp_path, zones((0, 0, 3, False)), metadata)
+
+
+@pytest.mark.parametrize("items", [1, 8192, 2**64 - 1])
+@pytest.mark.parametrize("probability", [0.00057, 1e-7, 0.5, 1e-300, 0.1 + 0.2])
+def test_parameters_survive_the_metadata(items, probability):
+    parameters = Parameters(items, probability)
+    text = parameters.to_metadata()
+    assert "e" not in text["bloomfilter_probability"]
+    assert Parameters.from_metadata({key.encode(): value.encode()
+                                     for key, value in text.items()}) == parameters
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "7", "99999999999999999999"])
+def test_null_bitmaps_that_are_not_there(number, tmp_path):
+    with pytest.raises(FormatError):
+        opened(tmp_path, zones((0, 0, 3, False)), {**METADATA, "null_bitmap": number}, [NO_NULLS])
+
+
+def test_null_rows_outside_the_zones_with_nulls(tmp_path):
+    build_index(pa.table({"v": [1, None, 3, None, 5, 6, 7, None, None]}), "v",
+                tmp_path / "nulls.lance", items=3)
+    _, _, [buffer] = content(tmp_path / "nulls.lance")
+    metadata = {**METADATA, "null_bitmap": "1"}
+    good = [(0, 0, 3, True), (0, 3, 3, True), (0, 6, 3, True)]
+    assert opened(tmp_path, zones(*good), metadata, [buffer]).has_null_bitmap
+    for bad in ([(0, 0, 3, False), *good[1:]], [*good[:2], (0, 6, 3, False)], good[:2], good[1:],
+                [*good[:2], (0, 6, 2, True), (0, 8, 1, False)], [(1, *zone[1:]) for zone in good],
+                []):
+        with pytest.raises(FormatError, match="null_bitmap lists rows of fragment 0"):
+            opened(tmp_path, zones(*bad), metadata, [buffer])
+    with pytest.raises(FormatError, match="cut off"):
+        opened(tmp_path, zones(*good), metadata, [buffer[:-1]])
+
+
+def test_a_file_that_changes_while_it_is_used(good, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "_KEPT_BYTES", 0)
+    other = tmp_path / "other.lance"
+    for rows in (6, 30, 7):  # fewer zones, more zones, as many without null
+        asked = BloomFilterIndex(good, pa.int64())
+        build_index(pa.table({"v": np.arange(rows)}), "v", other, items=3)
+        asked._file = BloomFilterIndex(other)._file
+        with pytest.raises(FormatError, match="has changed"):
+            asked.equals(5)
+
+
+# --- building ------------------------------------------------------------------------------------
+
+def test_a_build_that_fails_leaves_what_was_there(good, tmp_path):
+    before, names = good.read_bytes(), set(os.listdir(tmp_path))
+
+    def batches():
+        yield pa.record_batch({"v": pa.array(range(50_000))})
+        raise OSError("the disk is gone")
+
+    stream = pa.RecordBatchReader.from_batches(pa.schema([("v", pa.int64())]), batches())
+    with pytest.raises(OSError, match="the disk is gone"):
+        build_index(stream, "v", good, items=3)
+    assert good.read_bytes() == before
+    assert set(os.listdir(tmp_path)) == names
+
+
+def test_a_file_that_cannot_get_its_name_is_removed(good, monkeypatch):
+    def fail(source, target):
+        assert os.path.getsize(source) and os.path.dirname(source) == os.path.dirname(target)
+        raise OSError("no renaming today")
+
+    before = good.read_bytes()
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no renaming today"):
+        build_index(pa.table({"v": ["a"]}), "v", good)
+    assert os.listdir(good.parent) == [good.name] and good.read_bytes() == before
+
+
+def test_a_build_replaces_what_was_there(good):
+    build_index(pa.table({"v": ["a"]}), "v", good)
+    assert len(BloomFilterIndex(good, pa.string()).equals("a")) == 1
+    assert os.listdir(good.parent) == [good.name]
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    table = pa.table({"v": [1]})
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        build_index(table, "v", tmp_path / "none" / "x.lance")
+    with pytest.raises(IsADirectoryError):
+        build_index(table, "v", tmp_path)
+    with pytest.raises(ValueError, match="local"):
+        build_index(table, "v", "s3://bucket/x.lance")
+
+
+@pytest.mark.parametrize(("parameters", "message"), [
+    ({"items": 0}, "items"), ({"items": 2**64}, "items"), ({"items": -1}, "items"),
+    ({"probability": 0}, "between 0 and 1"), ({"probability": 1.0}, "between 0 and 1"),
+    ({"probability": float("nan")}, "between 0 and 1")])
+def test_parameters_that_cannot_be(parameters, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        build_index(pa.table({"v": [1]}), "v", tmp_path / "x.lance", **parameters)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("addresses", [
+    [5, 4], [5, 5], [0, 1 << 32, 1], [1 << 32, 7, 1 << 32 | 9], [3 << 32, 2 << 32, 3 << 32]])
+@pytest.mark.parametrize("portion", [1, 10])
+def test_row_addresses_out_of_order(addresses, portion, tmp_path):
+    table = pa.table({"v": np.arange(len(addresses)),
+                      "_rowaddr": pa.array(addresses, pa.uint64())})
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(portion))
+    with pytest.raises(ColumnError, match=r"ascend|stand together"):
+        build_index(stream, "v", tmp_path / "x.lance")
+
+
+def test_row_addresses_at_the_limits(tmp_path):
+    addresses = [2**32 - 1, (2**32 - 1) << 32, 2**64 - 1]
+    table = pa.table({"v": [1, 2, None], "_rowaddr": pa.array(addresses, pa.uint64())})
+    build_index(table, "v", tmp_path / "x.lance")
+    asked = BloomFilterIndex(tmp_path / "x.lance", pa.int64())
+    assert [tuple(zone) for zone in asked.zones] == [
+        (0, 2**32 - 1, 1, False), (2**32 - 1, 0, 2**32, True)]
+
+
+@pytest.mark.parametrize("addresses", [pa.array([0, 1]), pa.array([0, None], pa.uint64()),
+                                       pa.array(["0", "1"])])
+def test_row_addresses_of_another_type(addresses, tmp_path):
+    table = pa.table({"v": [1, 2], "_rowaddr": addresses})
+    with pytest.raises(ColumnError, match="_rowaddr must be uint64 without nulls"):
+        build_index(table, "v", tmp_path / "x.lance")
+
+
+def test_columns_that_are_not_there(tmp_path):
+    table = pa.table({"v": [1], "s": pa.array([{"x": 1}])})
+    dataset = write_dataset(tmp_path / "d", table)
+    for source in (table, dataset):
+        with pytest.raises(ColumnError, match="column w: there is no such column"):
+            build_index(source, "w", tmp_path / "x.lance")
+        with pytest.raises(ColumnError, match="no such column"):
+            build_index(source, "s.y", tmp_path / "x.lance")
+    with pytest.raises(ColumnError, match="must not lie in a struct"):
+        build_index(table, "s.x", tmp_path / "x.lance")
+
+
+def test_no_data_set(tmp_path):
+    with pytest.raises(FormatError, match=f"file {re.escape(str(tmp_path))}"):
+        build_index(tmp_path, "v", tmp_path / "x.lance")
+
+
+def test_without_pylance(tmp_path, monkeypatch, good):
+    real = builtins.__import__
+
+    def without(name, *arguments, **keywords):
+        if name.partition(".")[0] == "lance":
+            raise ImportError("No module named 'lance'")
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'secure_bloom\[lance\]'"):
+        build_index("d", "v", tmp_path / "x.lance")
+    with pytest.raises(MissingExtraError, match=r"secure_bloom\[lance\]"):
+        BloomFilterIndex(good)
