@@ -6,9 +6,11 @@ which takes longer than a lookup in a filter.
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,6 +50,8 @@ def new_fragment(place: dict, decryption_properties, row_groups: list[int] | Non
                  partition: pc.Expression | None) -> ds.ParquetFileFragment:
     """A pyarrow dataset fragment of some row groups of a file, or of all (None)."""
     import pyarrow.dataset as ds
+    if decryption_properties is not None:
+        _let_arrow_finish_at_exit()
     options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties)
     format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
     fragment = format_.make_fragment(**place, partition_expression=partition)
@@ -58,6 +62,17 @@ def new_fragment(place: dict, decryption_properties, row_groups: list[int] | Non
         return fragment.subset(row_group_ids=row_groups)
     except pa.ArrowInvalid as error:
         raise FormatError("pyarrow cannot read the footer") from error
+
+
+@cache
+def _let_arrow_finish_at_exit() -> None:
+    """Keep a process that ends just after a read from being aborted, now and then, in its end.
+
+    Threads of Arrow let go of the KMS client, a Python object, a moment after the last rows have
+    come. One that asks for Python's lock while the interpreter ends is killed inside of C++, which
+    aborts the process. A pause lets it have the lock before.
+    """
+    atexit.register(time.sleep, 0.02)
 
 
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
