@@ -88,6 +88,9 @@ def _open(source, column: str) -> tuple[pa.DataType, Iterator[tuple[pa.Array, np
         column_type_of(arrow_type)  # before rows are read
         return arrow_type, _addressed(*scan(dataset, column), 0)
     reader = pa.RecordBatchReader.from_stream(source)
+    for name in (column, ROW_ADDRESS):
+        if reader.schema.names.count(name) > 1:
+            raise ColumnError(f"the stream has several columns {name}")
     number = reader.schema.get_field_index(column)
     if number < 0:
         field_type(reader.schema, column)  # says what columns there are

@@ -263,6 +263,15 @@ def test_row_addresses_of_another_type(addresses, tmp_path):
         build_index(table, "v", tmp_path / "x.lance")
 
 
+@pytest.mark.parametrize("name", ["v", "_rowaddr"])
+def test_columns_that_are_there_twice(name, tmp_path):
+    """Without its two columns _rowaddr, the rows of fragment 5 would count as those of 0."""
+    columns = {"v": pa.array([1, 2]), "_rowaddr": pa.array([5 << 32, (5 << 32) + 1], pa.uint64())}
+    table = pa.table(columns).append_column(name, columns[name])
+    with pytest.raises(ColumnError, match=f"column v: the stream has several columns {name}"):
+        build_index(table, "v", tmp_path / "x.lance")
+
+
 def test_columns_that_are_not_there(tmp_path):
     table = pa.table({"v": [1], "s": pa.array([{"x": 1}])})
     dataset = write_dataset(tmp_path / "d", table)
