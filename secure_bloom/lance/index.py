@@ -38,7 +38,8 @@ class BloomFilterIndex:
     zones certainly hold none. Nothing is said about fragments without zones, such as those that
     were added later: their rows have to be read anyway. Values that were changed in their place
     are known only where the file lies in the folder ``_indices`` of its data set, as that was when
-    the index was opened: zones of such fragments are in every answer.
+    the index was opened: zones of such fragments are in every answer. If the data set no longer
+    has this index, or not yet, these are all zones.
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
 def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> ColumnType | None:
     """The type of the column, from the data set or from the caller."""
     given = None if value_type is None else column_type_of(value_type)
-    if indexed is None:
+    if indexed is None or indexed.arrow_type is None:
         return given
     known = column_type_of(indexed.arrow_type)
     if given not in (None, known):

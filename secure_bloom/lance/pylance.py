@@ -222,21 +222,22 @@ class Indexed(NamedTuple):
 
     Attributes
     ----------
-    column : str
-        Its parts are joined with dots where it lies in structs.
-    arrow_type : pyarrow.DataType
+    column : str or None
+        Its parts are joined with dots where it lies in structs. None where the data set does not
+        have the index, no longer or not yet.
+    arrow_type : pyarrow.DataType or None
     fragment_ids : set of int
         The fragments that the index is valid for. When values of a fragment are written anew, it
         keeps its id, and is taken out here.
     """
 
-    column: str
-    arrow_type: pa.DataType
+    column: str | None
+    arrow_type: pa.DataType | None
     fragment_ids: set[int]
 
 
 def find_indexed(path: str) -> Indexed | None:
-    """What the data set says of an index in its folder, in its newest version; None if nothing.
+    """What the newest version of a data set says of an index in its folder; None elsewhere.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ def find_indexed(path: str) -> Indexed | None:
         # Not by its name: older versions of pylance give the last part of it only.
         paths = dict(_paths(dataset.lance_schema.fields()))
     if not found or found[0][0] not in paths:
-        return None
+        return Indexed(None, None, set())
     [(field_id, segment)] = found
     return Indexed(".".join(paths[field_id]), _type_at(dataset.schema, paths[field_id]),
                    set(segment.fragment_ids))
