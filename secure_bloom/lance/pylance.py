@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,7 +18,8 @@ from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, loc
 from secure_bloom.files import sync_folder, temporary_name
 
 _MAGIC = b"LANC"
-_FOOTER_BYTES = 40
+_FOOTER = struct.Struct("<QQQIIHH4s")  # where tables begin; numbers of buffers, of columns; version
+_TABLE_ENTRY_BYTES = 16
 _INDICES, _VERSIONS = "_indices", "_versions"
 _SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
 _SCAN_READAHEAD = 4
@@ -86,13 +88,17 @@ def _guarded(batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _check_footer(path: str) -> None:
-    # Also because pylance panics over an empty file, which shows on standard error.
+    # pylance panics over an empty file, which shows on standard error, and takes memory for as many
+    # buffers as the footer says, which may end the process.
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - len(_MAGIC)))
-        magic = file.read(len(_MAGIC))
-    if size < _FOOTER_BYTES or magic != _MAGIC:
+        file.seek(max(0, size - _FOOTER.size))
+        footer = file.read(_FOOTER.size)
+    if size < _FOOTER.size or not footer.endswith(_MAGIC):
         raise FormatError("this is no Lance file, or its end is cut off")
+    buffers = _FOOTER.unpack(footer)[3]
+    if buffers * _TABLE_ENTRY_BYTES > size:
+        raise FormatError(f"the file is too small for {buffers} global buffers")
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 import builtins
 import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +60,19 @@ def test_truncated_files(good, tmp_path):
         path.write_bytes(data[:size])
         with pytest.raises(FormatError):
             BloomFilterIndex(path)
+
+
+def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
+    """In a process of its own, which pylance would end, as it asks for 64 GiB."""
+    data = bytearray(good.read_bytes())
+    data[-16:-12] = b"\xff" * 4
+    good.write_bytes(data)
+    code = ("import resource, sys; from secure_bloom.lance import BloomFilterIndex\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+            "BloomFilterIndex(sys.argv[1])")
+    done = subprocess.run([sys.executable, "-c", code, good], capture_output=True, text=True,
+                          timeout=120)
+    assert f"FormatError: file {good}: the file is too small" in done.stderr
 
 
 def test_no_file(tmp_path):
