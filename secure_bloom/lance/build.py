@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import index
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     if "://" in os.fspath(where):
         raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
-    parameters = Parameters(items, probability)
+    parameters = Parameters(int(index(items)), float(probability))
     with located(column=column):
         arrow_type, batches = _open(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)

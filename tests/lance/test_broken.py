@@ -1,6 +1,7 @@
 """Index files that are broken, and builds that fail: typed errors, nothing half-written."""
 
 import builtins
+import decimal
 import os
 import re
 import subprocess
@@ -242,12 +243,25 @@ def test_places_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize(("parameters", "message"), [
     ({"items": 0}, "items"), ({"items": 2**64}, "items"), ({"items": -1}, "items"),
-    ({"probability": 0}, "between 0 and 1"), ({"probability": 1.0}, "between 0 and 1"),
-    ({"probability": float("nan")}, "between 0 and 1")])
+    ({"probability": 0}, "probability must lie"), ({"probability": 1.0}, "probability must lie"),
+    ({"probability": float("nan")}, "probability must lie")])
 def test_parameters_that_cannot_be(parameters, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         build_index(pa.table({"v": [1]}), "v", tmp_path / "x.lance", **parameters)
     assert os.listdir(tmp_path) == []
+
+
+def test_parameters_of_other_types(tmp_path):
+    """Nothing is written that cannot be read again, such as 8192.0 or True for items."""
+    table, path = pa.table({"v": [1, 2, 3]}), tmp_path / "x.lance"
+    for items in (8192.0, 2.5, "4"):
+        with pytest.raises(TypeError, match="integer"):
+            build_index(table, "v", path, items=items)
+    assert os.listdir(tmp_path) == []
+    for items, probability in ((np.int8(2), np.float32(0.25)), (True, decimal.Decimal("0.25"))):
+        build_index(table, "v", path, items=items, probability=probability)
+        asked = BloomFilterIndex(path)
+        assert (asked.items, asked.probability) == (items, 0.25)
 
 
 @pytest.mark.parametrize("addresses", [
