@@ -112,8 +112,11 @@ class BloomFilterIndex:
 
     def _batches(self) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
         """The four columns of some zones, and their filters as words (zones, blocks, 8)."""
+        position = 0
         for batch in self._file.batches(max(1, min(65_536, _BATCH_BYTES // self.num_bytes))):
-            yield _zone_columns(batch), _words(batch.column("bloom_filter_data"), self.num_bytes)
+            yield (_zone_columns(batch, position),
+                   _words(batch.column("bloom_filter_data"), self.num_bytes, position))
+            position += batch.num_rows
 
     def _check_null_bitmap(self) -> bool:
         number = (self._file.schema.metadata or {}).get(NULL_BITMAP.encode())
@@ -263,43 +266,46 @@ def _check_schema(schema: pa.Schema) -> None:
         raise FormatError(f"this is no BLOOMFILTER index; its columns are: {found}")
 
 
-def _zone_columns(batch: pa.RecordBatch) -> list[np.ndarray]:
-    if any(column.null_count for column in batch.columns):
-        raise FormatError("a zone has a null in a column that cannot have nulls")
+def _refuse(wrong: np.ndarray, message: str, position: int = 0) -> None:
+    """Raise FormatError if a zone is wrong (bool for each); they are counted from ``position``."""
+    if wrong.any():
+        raise FormatError(f"zone {position + int(wrong.argmax())} {message}")
+
+
+def _zone_columns(batch: pa.RecordBatch, position: int) -> list[np.ndarray]:
+    for column in batch.columns:
+        if column.null_count:
+            _refuse(column.is_null().to_numpy(zero_copy_only=False),
+                    "has a null in a column that cannot have nulls", position)
     numbers = [batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)]
     for numbers_of_column, name in zip(numbers, SCHEMA.names[:3], strict=True):
-        if (numbers_of_column > MAX_ROWS).any():
-            raise FormatError(f"a zone has a {name} that is too large")
+        _refuse(numbers_of_column > MAX_ROWS, f"has a {name} that is too large", position)
     return [*(column.astype(np.int64) for column in numbers),
             batch.column(3).to_numpy(zero_copy_only=False)]
 
 
-def _words(bitsets: pa.BinaryArray, num_bytes: int) -> np.ndarray:
+def _words(bitsets: pa.BinaryArray, num_bytes: int, position: int) -> np.ndarray:
     """The filters of some zones; shape (zones, blocks, 8), uint32."""
     count = len(bitsets)
     _, offsets, data = bitsets.buffers()
     offsets = np.frombuffer(offsets, dtype=np.int32)[bitsets.offset:bitsets.offset + count + 1]
-    wrong = np.flatnonzero(np.diff(offsets) != num_bytes)
-    if wrong.size:
-        found = int(np.diff(offsets)[wrong[0]])
-        raise FormatError(f"a bitset has {found} bytes; those that the metadata asks for have "
-                          f"{num_bytes}. Build the index again")
+    _refuse(np.diff(offsets) != num_bytes, "has a bitset of another size than the "
+            f"{num_bytes} bytes that the metadata asks for; build the index again", position)
     raw = np.frombuffer(data, dtype=np.uint8)[offsets[0]:offsets[-1]]
     return raw.view("<u4").reshape(count, -1, WORDS_PER_BLOCK)
 
 
 def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
-    if (fragment >= MAX_ROWS).any() or (start + length > MAX_ROWS).any():
-        raise FormatError("a zone reaches beyond the end of its fragment, as pylance 1.0 lets "
-                          "zones do; build the index again")
-    if (length == 0).any():
-        raise FormatError("a zone has no rows")
+    _refuse((fragment >= MAX_ROWS) | (start + length > MAX_ROWS), "reaches beyond the end of its "
+            "fragment, as pylance 1.0 lets zones do; build the index again")
+    _refuse(length == 0, "has no rows")
     order = np.lexsort((start, fragment))
     fragment, start, stop = fragment[order], start[order], (start + length)[order]
     overlap = (fragment[1:] == fragment[:-1]) & (start[1:] < stop[:-1])
     if overlap.any():
-        at = int(fragment[:-1][overlap][0])
-        raise FormatError(f"zones of fragment {at} overlap; build the index again")
+        at = int(overlap.argmax())
+        raise FormatError(f"zones {order[at]} and {order[at + 1]}, of fragment {fragment[at]}, "
+                          "overlap; build the index again")
 
 
 def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
