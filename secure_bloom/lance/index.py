@@ -125,13 +125,13 @@ class BloomFilterIndex:
         if not (number.isdigit() and len(number) < 10):
             raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
         buffer = self._file.global_buffer(int(number))
-        spans = {fragment_id: np.array(ranges).T for fragment_id, ranges
-                 in row_ranges(self._zones(self._has_null)).items()}
-        nothing = np.zeros((2, 1), dtype=np.int64)
+        starts, lasts = _spans(*(column[self._has_null] for column in
+                                 (self._fragment, self._start, self._length)))
         for fragment_id, first, last in read_null_rows(buffer):
-            starts, stops = spans.get(fragment_id, nothing)
-            span = np.maximum(np.searchsorted(starts, first, side="right") - 1, 0)
-            if ((first < starts[span]) | (last >= stops[span])).any():
+            address = np.uint64(fragment_id * MAX_ROWS)
+            first, last = address + first.astype(np.uint64), address + last.astype(np.uint64)
+            before = np.searchsorted(starts, first, side="right")  # spans that do not begin later
+            if not before.all() or (last > lasts[before - 1]).any():
                 raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "
                                   "no zone with has_null; build the index again")
         return True
@@ -306,6 +306,18 @@ def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) ->
         at = int(overlap.argmax())
         raise FormatError(f"zones {order[at]} and {order[at + 1]}, of fragment {fragment[at]}, "
                           "overlap; build the index again")
+
+
+def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
+        -> tuple[np.ndarray, np.ndarray]:
+    """First and last row addresses (uint64) of zones, which do not overlap; neighbours joined."""
+    starts = fragment.astype(np.uint64) * np.uint64(MAX_ROWS) + start.astype(np.uint64)
+    lasts = np.sort(starts + (length - 1).astype(np.uint64))
+    starts.sort()
+    apart = lasts[:-1] + np.uint64(1) != starts[1:]
+    edges = np.ones(starts.size + 1, dtype=bool)
+    edges[1:-1] = apart
+    return starts[edges[:-1]], lasts[edges[1:]]
 
 
 def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
 from secure_bloom.lance import BloomFilterIndex, build_index, index
 from secure_bloom.lance.layout import SCHEMA, Parameters
+from secure_bloom.lance.null_rows import NullRowsBuilder
 from tests.lance.helpers import content, write_dataset, write_lance_file
 
 METADATA = {"bloomfilter_item": "3", "bloomfilter_probability": "0.01"}
@@ -186,6 +188,24 @@ def test_null_rows_outside_the_zones_with_nulls(tmp_path):
             opened(tmp_path, zones(*bad), metadata, [buffer])
     with pytest.raises(FormatError, match="cut off"):
         opened(tmp_path, zones(*good), metadata, [buffer[:-1]])
+
+
+def test_many_zones_with_nulls_take_little_memory_to_check(tmp_path):
+    count = 100_000
+    columns = [np.zeros(count), np.arange(count) * 2, np.ones(count), np.ones(count),
+               pa.array([bytes(32)] * count)]
+    rows = pa.table([pa.array(column).cast(field.type) for column, field
+                     in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    nulls = NullRowsBuilder()
+    nulls.add(0, np.arange(count, dtype=np.uint64) * np.uint64(2))
+    path = write_lance_file(tmp_path / "x.lance", rows, {**METADATA, "null_bitmap": "1"},
+                            [nulls.to_bytes()])
+    tracemalloc.start()
+    asked = BloomFilterIndex(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert asked.has_null_bitmap
+    assert most < 120 * count
 
 
 def test_a_file_that_changes_while_it_is_used(good, tmp_path, monkeypatch):
