@@ -29,6 +29,8 @@ from secure_bloom.sbbf import SplitBlockBloomFilter
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
 _BATCH_ZONES = 8192
 
+_Batches = Iterator[tuple[pa.Array, np.ndarray]]
+
 
 def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
                 probability: float = DEFAULT_PROBABILITY) -> int:
@@ -72,8 +74,11 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
         raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
     parameters = Parameters(int(index(items)), float(probability))
-    with located(column=column):
-        arrow_type, batches = _open(dataset, column)
+    of_dataset = is_dataset(dataset)
+    if of_dataset:
+        dataset = open_dataset(dataset)
+    with located(file=dataset.uri if of_dataset else None, column=column):
+        arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())
         write_file(path, schema, _written(zones, batches),
@@ -81,13 +86,15 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     return zones.count
 
 
-def _open(source, column: str) -> tuple[pa.DataType, Iterator[tuple[pa.Array, np.ndarray]]]:
+def _rows_of_dataset(dataset, column: str) -> tuple[pa.DataType, _Batches]:
     """The type of a column, and its values with their row addresses, batch by batch."""
-    if is_dataset(source):
-        dataset = open_dataset(source)
-        arrow_type = field_type(dataset.schema, column)
-        column_type_of(arrow_type)  # before rows are read
-        return arrow_type, _addressed(*scan(dataset, column), 0)
+    arrow_type = field_type(dataset.schema, column)
+    column_type_of(arrow_type)  # before rows are read
+    return arrow_type, _addressed(*scan(dataset, column), 0)
+
+
+def _rows_of_stream(source, column: str) -> tuple[pa.DataType, _Batches]:
+    """The same for an Arrow stream."""
     reader = pa.RecordBatchReader.from_stream(source)
     for name in (column, ROW_ADDRESS):
         if reader.schema.names.count(name) > 1:
@@ -99,8 +106,7 @@ def _open(source, column: str) -> tuple[pa.DataType, Iterator[tuple[pa.Array, np
     return reader.schema.field(number).type, _addressed(reader.schema, reader, number)
 
 
-def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int) \
-        -> Iterator[tuple[pa.Array, np.ndarray]]:
+def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int) -> _Batches:
     position = schema.get_field_index(ROW_ADDRESS)
     rows = 0
     for batch in batches:

@@ -335,6 +335,17 @@ def test_columns_that_are_not_there(tmp_path):
         build_index(table, "s.x", tmp_path / "x.lance")
 
 
+def test_errors_name_the_data_set(tmp_path):
+    dataset = write_dataset(tmp_path / "d", {"v": [1, 2]})
+    with pytest.raises(ColumnError, match=re.escape(f"file {dataset.uri}, column w: there is no")):
+        build_index(dataset.uri, "w", tmp_path / "x.lance")
+    for data in (tmp_path / "d" / "data").iterdir():
+        data.unlink()
+    with pytest.raises(FormatError, match=re.escape(f"file {dataset.uri}, column v: pylance")):
+        build_index(dataset, "v", tmp_path / "x.lance")
+    assert not (tmp_path / "x.lance").exists()
+
+
 def test_no_data_set(tmp_path):
     with pytest.raises(FormatError, match=f"file {re.escape(str(tmp_path))}"):
         build_index(tmp_path, "v", tmp_path / "x.lance")
