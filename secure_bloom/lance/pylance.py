@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -114,7 +115,8 @@ def _panics_are_errors() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].partition(", /home/")[0]
+    # Without the place in pylance's source: ", /home/…/schema.rs:359:28".
+    return re.sub(r", \S+\.rs:\d+:\d+$", "", str(error).partition("\n")[0])
 
 
 def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],

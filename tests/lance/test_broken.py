@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
-from secure_bloom.lance import BloomFilterIndex, build_index, index
+from secure_bloom.lance import BloomFilterIndex, build_index, index, pylance
 from secure_bloom.lance.layout import SCHEMA, Parameters
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from tests.lance.helpers import content, write_dataset, write_lance_file
@@ -333,6 +333,16 @@ def test_columns_that_are_not_there(tmp_path):
             build_index(source, "s.y", tmp_path / "x.lance")
     with pytest.raises(ColumnError, match="must not lie in a struct"):
         build_index(table, "s.x", tmp_path / "x.lance")
+
+
+@pytest.mark.parametrize(("message", "shown"), [
+    ("no fragments, /home/me/d is empty, /home/runner/a/b.rs:359:28\nmore",
+     "no fragments, /home/me/d is empty"),
+    ("cut off, /Users/runner/a/b.rs:1:2", "cut off"), ("cut off", "cut off")])
+def test_errors_of_pylance_lose_the_place_in_its_source(message, shown):
+    with pytest.raises(FormatError) as error, pylance._panics_are_errors():
+        raise OSError(message)
+    assert str(error.value) == f"pylance cannot read the file: {shown}"
 
 
 def test_errors_name_the_data_set(tmp_path):
