@@ -36,8 +36,8 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
                 probability: float = DEFAULT_PROBABILITY) -> int:
     """Write ``bloomfilter.lance``: a filter for each zone of up to ``items`` rows of a fragment.
 
-    Memory holds some batches of rows, 8 MiB of filters (or one filter), and of the null rows a bit
-    for each row around them.
+    Memory holds some batches of rows, 8 MiB of filters (or one, if it is larger) up to five times,
+    and of the null rows a bit for each row around them.
 
     Parameters
     ----------
