@@ -4,16 +4,18 @@ import builtins
 import decimal
 import os
 import re
+import struct
 import subprocess
 import sys
 import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
-from secure_bloom.lance import BloomFilterIndex, build_index, index, pylance
+from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pylance
 from secure_bloom.lance.layout import SCHEMA, Parameters
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from tests.lance.helpers import content, write_dataset, write_lance_file
@@ -190,6 +192,22 @@ def test_null_rows_outside_the_zones_with_nulls(tmp_path):
         opened(tmp_path, zones(*good), metadata, [buffer[:-1]])
 
 
+def test_runs_of_null_rows_may_go_through_several_zones(tmp_path):
+    def runs(first, more):
+        """A null_bitmap with one run in fragment 0."""
+        bitmap = struct.pack("<IBHHHHH", 12347, 1, 0, more, 1, first, more)
+        return struct.pack("<III", 1, 0, len(bitmap)) + bitmap
+
+    metadata = {**METADATA, "null_bitmap": "1"}
+    rows = zones((0, 6, 3, True), (0, 0, 3, False), (0, 3, 3, True), (0, 65_530, 9, True))
+    assert opened(tmp_path, rows, metadata, [runs(3, 5)]).has_null_bitmap
+    for first, more in ((2, 6), (3, 6)):
+        with pytest.raises(FormatError, match="null_bitmap lists rows of fragment 0"):
+            opened(tmp_path, rows, metadata, [runs(first, more)])
+    with pytest.raises(FormatError, match="rows are not in order"):
+        opened(tmp_path, rows, metadata, [runs(65_535, 1)])
+
+
 def test_many_zones_with_nulls_take_little_memory_to_check(tmp_path):
     count = 100_000
     columns = [np.zeros(count), np.arange(count) * 2, np.ones(count), np.ones(count),
@@ -295,6 +313,15 @@ def test_row_addresses_out_of_order(addresses, portion, tmp_path):
     stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(portion))
     with pytest.raises(ColumnError, match=r"ascend|stand together"):
         build_index(stream, "v", tmp_path / "x.lance")
+
+
+def test_more_rows_than_a_fragment_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "MAX_ROWS", 4)
+    for rows, batches in ((4, 1), (4, 2), (5, 1), (5, 3)):
+        table = pa.concat_tables(pa.table({"v": part}) for part
+                                 in np.array_split(np.arange(rows), batches))
+        with pytest.raises(ColumnError, match="at most 4 rows") if rows > 4 else nullcontext():
+            build_index(table, "v", tmp_path / "x.lance")
 
 
 def test_row_addresses_at_the_limits(tmp_path):
