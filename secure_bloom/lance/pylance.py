@@ -197,7 +197,7 @@ def scan(dataset, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     with _panics_are_errors():
         scanner = dataset.scanner(columns=[column], with_row_address=True, scan_in_order=True,
                                   batch_size=_SCAN_ROWS if fixed else _SCAN_ROWS_OF_BYTES,
-                                  batch_readahead=_SCAN_READAHEAD, use_scalar_index=False)
+                                  batch_readahead=_SCAN_READAHEAD)
         reader = scanner.to_reader()
     return reader.schema, _guarded(reader)
 
