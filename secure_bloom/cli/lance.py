@@ -62,7 +62,7 @@ def inspect(file: str, as_json: bool) -> None:
          f"{result['filter_bytes']:,} bytes for {result['items']:,} values at "
          f"{result['probability']}\n"
          f"  false positives expected: {result['expected_fpp']:.2g}\n"
-         f"{_ranges(index.zones)}")
+         f"{_ranges(index.zones)}".rstrip())
 
 
 @lance.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import index
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,15 @@ from secure_bloom.sbbf import SplitBlockBloomFilter
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
 _BATCH_ZONES = 8192
 
+_Batches = Iterator[tuple[pa.Array, np.ndarray]]
+
 
 def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
                 probability: float = DEFAULT_PROBABILITY) -> int:
     """Write ``bloomfilter.lance``: a filter for each zone of up to ``items`` rows of a fragment.
 
-    Memory holds some batches of rows, 8 MiB of filters (or one filter), and of the null rows a bit
-    for each row around them.
+    Memory holds some batches of rows, 8 MiB of filters (or one, if it is larger) up to five times,
+    and of the null rows a bit for each row around them.
 
     Parameters
     ----------
@@ -70,9 +73,12 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     if "://" in os.fspath(where):
         raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
-    parameters = Parameters(items, probability)
-    with located(column=column):
-        arrow_type, batches = _open(dataset, column)
+    parameters = Parameters(int(index(items)), float(probability))
+    of_dataset = is_dataset(dataset)
+    if of_dataset:
+        dataset = open_dataset(dataset)
+    with located(file=dataset.uri if of_dataset else None, column=column):
+        arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())
         write_file(path, schema, _written(zones, batches),
@@ -80,14 +86,19 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     return zones.count
 
 
-def _open(source, column: str) -> tuple[pa.DataType, Iterator[tuple[pa.Array, np.ndarray]]]:
+def _rows_of_dataset(dataset, column: str) -> tuple[pa.DataType, _Batches]:
     """The type of a column, and its values with their row addresses, batch by batch."""
-    if is_dataset(source):
-        dataset = open_dataset(source)
-        arrow_type = field_type(dataset.schema, column)
-        column_type_of(arrow_type)  # before rows are read
-        return arrow_type, _addressed(*scan(dataset, column), 0)
+    arrow_type = field_type(dataset.schema, column)
+    column_type_of(arrow_type)  # before rows are read
+    return arrow_type, _addressed(*scan(dataset, column), 0)
+
+
+def _rows_of_stream(source, column: str) -> tuple[pa.DataType, _Batches]:
+    """The same for an Arrow stream."""
     reader = pa.RecordBatchReader.from_stream(source)
+    for name in (column, ROW_ADDRESS):
+        if reader.schema.names.count(name) > 1:
+            raise ColumnError(f"the stream has several columns {name}")
     number = reader.schema.get_field_index(column)
     if number < 0:
         field_type(reader.schema, column)  # says what columns there are
@@ -95,8 +106,7 @@ def _open(source, column: str) -> tuple[pa.DataType, Iterator[tuple[pa.Array, np
     return reader.schema.field(number).type, _addressed(reader.schema, reader, number)
 
 
-def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int) \
-        -> Iterator[tuple[pa.Array, np.ndarray]]:
+def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int) -> _Batches:
     position = schema.get_field_index(ROW_ADDRESS)
     rows = 0
     for batch in batches:

@@ -38,7 +38,8 @@ class BloomFilterIndex:
     zones certainly hold none. Nothing is said about fragments without zones, such as those that
     were added later: their rows have to be read anyway. Values that were changed in their place
     are known only where the file lies in the folder ``_indices`` of its data set, as that was when
-    the index was opened: zones of such fragments are in every answer.
+    the index was opened: zones of such fragments are in every answer. If the data set no longer
+    has this index, or not yet, these are all zones.
 
     Parameters
     ----------
@@ -111,8 +112,11 @@ class BloomFilterIndex:
 
     def _batches(self) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
         """The four columns of some zones, and their filters as words (zones, blocks, 8)."""
+        position = 0
         for batch in self._file.batches(max(1, min(65_536, _BATCH_BYTES // self.num_bytes))):
-            yield _zone_columns(batch), _words(batch.column("bloom_filter_data"), self.num_bytes)
+            yield (_zone_columns(batch, position),
+                   _words(batch.column("bloom_filter_data"), self.num_bytes, position))
+            position += batch.num_rows
 
     def _check_null_bitmap(self) -> bool:
         number = (self._file.schema.metadata or {}).get(NULL_BITMAP.encode())
@@ -121,13 +125,13 @@ class BloomFilterIndex:
         if not (number.isdigit() and len(number) < 10):
             raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
         buffer = self._file.global_buffer(int(number))
-        spans = {fragment_id: np.array(ranges).T for fragment_id, ranges
-                 in row_ranges(self._zones(self._has_null)).items()}
-        nothing = np.zeros((2, 1), dtype=np.int64)
+        starts, lasts = _spans(*(column[self._has_null] for column in
+                                 (self._fragment, self._start, self._length)))
         for fragment_id, first, last in read_null_rows(buffer):
-            starts, stops = spans.get(fragment_id, nothing)
-            span = np.maximum(np.searchsorted(starts, first, side="right") - 1, 0)
-            if ((first < starts[span]) | (last >= stops[span])).any():
+            address = np.uint64(fragment_id * MAX_ROWS)
+            first, last = address + first.astype(np.uint64), address + last.astype(np.uint64)
+            before = np.searchsorted(starts, first, side="right")  # spans that do not begin later
+            if not before.all() or (last > lasts[before - 1]).any():
                 raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "
                                   "no zone with has_null; build the index again")
         return True
@@ -246,7 +250,7 @@ def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
 def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> ColumnType | None:
     """The type of the column, from the data set or from the caller."""
     given = None if value_type is None else column_type_of(value_type)
-    if indexed is None:
+    if indexed is None or indexed.arrow_type is None:
         return given
     known = column_type_of(indexed.arrow_type)
     if given not in (None, known):
@@ -262,43 +266,58 @@ def _check_schema(schema: pa.Schema) -> None:
         raise FormatError(f"this is no BLOOMFILTER index; its columns are: {found}")
 
 
-def _zone_columns(batch: pa.RecordBatch) -> list[np.ndarray]:
-    if any(column.null_count for column in batch.columns):
-        raise FormatError("a zone has a null in a column that cannot have nulls")
+def _refuse(wrong: np.ndarray, message: str, position: int = 0) -> None:
+    """Raise FormatError if a zone is wrong (bool for each); they are counted from ``position``."""
+    if wrong.any():
+        raise FormatError(f"zone {position + int(wrong.argmax())} {message}")
+
+
+def _zone_columns(batch: pa.RecordBatch, position: int) -> list[np.ndarray]:
+    for column in batch.columns:
+        if column.null_count:
+            _refuse(column.is_null().to_numpy(zero_copy_only=False),
+                    "has a null in a column that cannot have nulls", position)
     numbers = [batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)]
     for numbers_of_column, name in zip(numbers, SCHEMA.names[:3], strict=True):
-        if (numbers_of_column > MAX_ROWS).any():
-            raise FormatError(f"a zone has a {name} that is too large")
+        _refuse(numbers_of_column > MAX_ROWS, f"has a {name} that is too large", position)
     return [*(column.astype(np.int64) for column in numbers),
             batch.column(3).to_numpy(zero_copy_only=False)]
 
 
-def _words(bitsets: pa.BinaryArray, num_bytes: int) -> np.ndarray:
+def _words(bitsets: pa.BinaryArray, num_bytes: int, position: int) -> np.ndarray:
     """The filters of some zones; shape (zones, blocks, 8), uint32."""
     count = len(bitsets)
     _, offsets, data = bitsets.buffers()
     offsets = np.frombuffer(offsets, dtype=np.int32)[bitsets.offset:bitsets.offset + count + 1]
-    wrong = np.flatnonzero(np.diff(offsets) != num_bytes)
-    if wrong.size:
-        found = int(np.diff(offsets)[wrong[0]])
-        raise FormatError(f"a bitset has {found} bytes; those that the metadata asks for have "
-                          f"{num_bytes}. Build the index again")
+    _refuse(np.diff(offsets) != num_bytes, "has a bitset of another size than the "
+            f"{num_bytes} bytes that the metadata asks for; build the index again", position)
     raw = np.frombuffer(data, dtype=np.uint8)[offsets[0]:offsets[-1]]
     return raw.view("<u4").reshape(count, -1, WORDS_PER_BLOCK)
 
 
 def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
-    if (fragment >= MAX_ROWS).any() or (start + length > MAX_ROWS).any():
-        raise FormatError("a zone reaches beyond the end of its fragment, as pylance 1.0 lets "
-                          "zones do; build the index again")
-    if (length == 0).any():
-        raise FormatError("a zone has no rows")
+    _refuse((fragment >= MAX_ROWS) | (start + length > MAX_ROWS), "reaches beyond the end of its "
+            "fragment, as pylance 1.0 lets zones do; build the index again")
+    _refuse(length == 0, "has no rows")
     order = np.lexsort((start, fragment))
     fragment, start, stop = fragment[order], start[order], (start + length)[order]
     overlap = (fragment[1:] == fragment[:-1]) & (start[1:] < stop[:-1])
     if overlap.any():
-        at = int(fragment[:-1][overlap][0])
-        raise FormatError(f"zones of fragment {at} overlap; build the index again")
+        at = int(overlap.argmax())
+        raise FormatError(f"zones {order[at]} and {order[at + 1]}, of fragment {fragment[at]}, "
+                          "overlap; build the index again")
+
+
+def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
+        -> tuple[np.ndarray, np.ndarray]:
+    """First and last row addresses (uint64) of zones, which do not overlap; neighbours joined."""
+    starts = fragment.astype(np.uint64) * np.uint64(MAX_ROWS) + start.astype(np.uint64)
+    lasts = np.sort(starts + (length - 1).astype(np.uint64))
+    starts.sort()
+    apart = lasts[:-1] + np.uint64(1) != starts[1:]
+    edges = np.ones(starts.size + 1, dtype=bool)
+    edges[1:-1] = apart
+    return starts[edges[:-1]], lasts[edges[1:]]
 
 
 def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.parquet.schema import ColumnType
-from secure_bloom.sizing import BYTES_PER_BLOCK, check_fpp, num_blocks_in_lance
+from secure_bloom.sizing import BYTES_PER_BLOCK, num_blocks_in_lance
 
 DEFAULT_ITEMS = 8192
 DEFAULT_PROBABILITY = 0.00057
@@ -76,7 +76,9 @@ class Parameters:
     def __post_init__(self):
         if not 1 <= self.items <= _MAX_ITEMS:
             raise ValueError(f"items must be at least 1 and less than 2^64, got {self.items}")
-        check_fpp(self.probability)
+        if not 0.0 < self.probability < 1.0:
+            raise ValueError("probability must lie between 0 and 1, both excluded, got "
+                             f"{self.probability}")
 
     @cached_property
     def num_blocks(self) -> int:
@@ -91,7 +93,7 @@ class Parameters:
     def to_metadata(self) -> dict[str, str]:
         """The entries of the schema's metadata; numbers without exponent, as Rust prints them."""
         return {_ITEMS: str(self.items),
-                _PROBABILITY: format(Decimal(repr(float(self.probability))), "f")}
+                _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Parameters:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,7 +19,8 @@ from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, loc
 from secure_bloom.files import sync_folder, temporary_name
 
 _MAGIC = b"LANC"
-_FOOTER_BYTES = 40
+_FOOTER = struct.Struct("<QQQIIHH4s")  # where tables begin; numbers of buffers, of columns; version
+_TABLE_ENTRY_BYTES = 16
 _INDICES, _VERSIONS = "_indices", "_versions"
 _SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
 _SCAN_READAHEAD = 4
@@ -86,13 +89,17 @@ def _guarded(batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _check_footer(path: str) -> None:
-    # Also because pylance panics over an empty file, which shows on standard error.
+    # pylance panics over an empty file, which shows on standard error, and takes memory for as many
+    # buffers as the footer says, which may end the process.
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - len(_MAGIC)))
-        magic = file.read(len(_MAGIC))
-    if size < _FOOTER_BYTES or magic != _MAGIC:
+        file.seek(max(0, size - _FOOTER.size))
+        footer = file.read(_FOOTER.size)
+    if size < _FOOTER.size or not footer.endswith(_MAGIC):
         raise FormatError("this is no Lance file, or its end is cut off")
+    buffers = _FOOTER.unpack(footer)[3]
+    if buffers * _TABLE_ENTRY_BYTES > size:
+        raise FormatError(f"the file is too small for {buffers} global buffers")
 
 
 @contextlib.contextmanager
@@ -108,7 +115,8 @@ def _panics_are_errors() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].partition(", /home/")[0]
+    # Without the place in pylance's source: ", /home/…/schema.rs:359:28".
+    return re.sub(r", \S+\.rs:\d+:\d+$", "", str(error).partition("\n")[0])
 
 
 def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
@@ -189,7 +197,7 @@ def scan(dataset, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     with _panics_are_errors():
         scanner = dataset.scanner(columns=[column], with_row_address=True, scan_in_order=True,
                                   batch_size=_SCAN_ROWS if fixed else _SCAN_ROWS_OF_BYTES,
-                                  batch_readahead=_SCAN_READAHEAD, use_scalar_index=False)
+                                  batch_readahead=_SCAN_READAHEAD)
         reader = scanner.to_reader()
     return reader.schema, _guarded(reader)
 
@@ -222,21 +230,22 @@ class Indexed(NamedTuple):
 
     Attributes
     ----------
-    column : str
-        Its parts are joined with dots where it lies in structs.
-    arrow_type : pyarrow.DataType
+    column : str or None
+        Its parts are joined with dots where it lies in structs. None where the data set does not
+        have the index, no longer or not yet.
+    arrow_type : pyarrow.DataType or None
     fragment_ids : set of int
         The fragments that the index is valid for. When values of a fragment are written anew, it
         keeps its id, and is taken out here.
     """
 
-    column: str
-    arrow_type: pa.DataType
+    column: str | None
+    arrow_type: pa.DataType | None
     fragment_ids: set[int]
 
 
 def find_indexed(path: str) -> Indexed | None:
-    """What the data set says of an index in its folder, in its newest version; None if nothing.
+    """What the newest version of a data set says of an index in its folder; None elsewhere.
 
     Parameters
     ----------
@@ -259,7 +268,7 @@ def find_indexed(path: str) -> Indexed | None:
         # Not by its name: older versions of pylance give the last part of it only.
         paths = dict(_paths(dataset.lance_schema.fields()))
     if not found or found[0][0] not in paths:
-        return None
+        return Indexed(None, None, set())
     [(field_id, segment)] = found
     return Indexed(".".join(paths[field_id]), _type_at(dataset.schema, paths[field_id]),
                    set(segment.fragment_ids))

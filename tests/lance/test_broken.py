@@ -1,16 +1,23 @@
 """Index files that are broken, and builds that fail: typed errors, nothing half-written."""
 
 import builtins
+import decimal
 import os
 import re
+import struct
+import subprocess
+import sys
+import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
-from secure_bloom.lance import BloomFilterIndex, build_index, index
+from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pylance
 from secure_bloom.lance.layout import SCHEMA, Parameters
+from secure_bloom.lance.null_rows import NullRowsBuilder
 from tests.lance.helpers import content, write_dataset, write_lance_file
 
 METADATA = {"bloomfilter_item": "3", "bloomfilter_probability": "0.01"}
@@ -60,6 +67,19 @@ def test_truncated_files(good, tmp_path):
             BloomFilterIndex(path)
 
 
+def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
+    """In a process of its own, which pylance would end, as it asks for 64 GiB."""
+    data = bytearray(good.read_bytes())
+    data[-16:-12] = b"\xff" * 4
+    good.write_bytes(data)
+    code = ("import resource, sys; from secure_bloom.lance import BloomFilterIndex\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+            "BloomFilterIndex(sys.argv[1])")
+    done = subprocess.run([sys.executable, "-c", code, good], capture_output=True, text=True,
+                          timeout=120)
+    assert f"FormatError: file {good}: the file is too small" in done.stderr
+
+
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         BloomFilterIndex(tmp_path / "none.lance")
@@ -87,7 +107,7 @@ def test_wrong_columns(change, tmp_path):
 def test_bitsets_of_another_length(size, tmp_path):
     rows = pa.concat_tables([zones((0, 0, 3, False)),
                              zones((0, 3, 3, False), bitset=bytes(size))])
-    with pytest.raises(FormatError, match=rf"a bitset has {size} bytes; .* have 32"):
+    with pytest.raises(FormatError, match="zone 1 has a bitset of another size than the 32 bytes"):
         opened(tmp_path, rows)
 
 
@@ -97,23 +117,25 @@ def test_half_a_bitset_does_not_say_absent(tmp_path):
     rows, metadata, buffers = content(tmp_path / "good.lance")
     bitset = rows["bloom_filter_data"][0].as_py()
     rows = rows.set_column(4, SCHEMA.field(4), [[bitset[:len(bitset) // 2]]])
-    with pytest.raises(FormatError, match=r"a bitset has 16384 bytes; .* have 32768"):
+    with pytest.raises(FormatError, match="zone 0 has a bitset of another size than the 32768"):
         opened(tmp_path, rows, {key.decode(): value.decode() for key, value in metadata.items()},
                buffers)
 
 
 @pytest.mark.parametrize(("rows", "message"), [
-    ([(0, 0, 3, False), (0, 2, 3, False)], "zones of fragment 0 overlap"),
-    ([(7, 5, 3, False), (0, 0, 3, False), (7, 0, 6, False)], "zones of fragment 7 overlap"),
+    ([(0, 0, 3, False), (0, 2, 3, False)], "zones 0 and 1, of fragment 0, overlap"),
+    ([(7, 5, 3, False), (0, 0, 3, False), (7, 0, 6, False)],
+     "zones 2 and 0, of fragment 7, overlap"),
     ([(0, 0, 3, False), (0, 0, 3, False)], "overlap"),
-    ([(0, 0, 0, False)], "no rows"),
-    ([(2**32, 0, 3, False)], "beyond the end of its fragment"),
-    ([(0, 2**32 - 2, 3, False)], "beyond the end of its fragment"),
-    ([(0, 2**64 - 2, 3, False)], "zone_start that is too large"),
-    ([(0, 0, 2**63, False)], "zone_length that is too large"),
-    ([(2**64 - 1, 0, 3, False)], "fragment_id that is too large"),
+    ([(1, 0, 3, False), (0, 0, 0, False)], "zone 1 has no rows"),
+    ([(2**32, 0, 3, False)], "zone 0 reaches beyond the end of its fragment"),
+    ([(0, 0, 3, False), (0, 2**32 - 2, 3, False)], "zone 1 reaches beyond the end"),
+    ([(0, 2**64 - 2, 3, False)], "zone 0 has a zone_start that is too large"),
+    ([(0, 0, 2**63, False)], "zone 0 has a zone_length that is too large"),
+    ([(0, 0, 3, False)] * 9 + [(2**64 - 1, 0, 3, False)], "zone 9 has a fragment_id that is too"),
 ])
-def test_zones_that_cannot_be(rows, message, tmp_path):
+def test_zones_that_cannot_be(rows, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "_BATCH_BYTES", 32 * 2)  # so that zones come in several batches
     with pytest.raises(FormatError, match=message):
         opened(tmp_path, zones(*rows))
 
@@ -123,8 +145,8 @@ def test_nulls_where_none_can_be(column):
     [batch] = zones((0, 0, 3, False)).to_batches()
     columns = batch.columns
     columns[column] = pa.nulls(1, SCHEMA.field(column).type)
-    with pytest.raises(FormatError, match="a null in a column that cannot have nulls"):
-        index._zone_columns(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    with pytest.raises(FormatError, match="zone 70 has a null in a column that cannot have nulls"):
+        index._zone_columns(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), 70)
 
 
 # --- metadata ------------------------------------------------------------------------------------
@@ -168,6 +190,40 @@ def test_null_rows_outside_the_zones_with_nulls(tmp_path):
             opened(tmp_path, zones(*bad), metadata, [buffer])
     with pytest.raises(FormatError, match="cut off"):
         opened(tmp_path, zones(*good), metadata, [buffer[:-1]])
+
+
+def test_runs_of_null_rows_may_go_through_several_zones(tmp_path):
+    def runs(first, more):
+        """A null_bitmap with one run in fragment 0."""
+        bitmap = struct.pack("<IBHHHHH", 12347, 1, 0, more, 1, first, more)
+        return struct.pack("<III", 1, 0, len(bitmap)) + bitmap
+
+    metadata = {**METADATA, "null_bitmap": "1"}
+    rows = zones((0, 6, 3, True), (0, 0, 3, False), (0, 3, 3, True), (0, 65_530, 9, True))
+    assert opened(tmp_path, rows, metadata, [runs(3, 5)]).has_null_bitmap
+    for first, more in ((2, 6), (3, 6)):
+        with pytest.raises(FormatError, match="null_bitmap lists rows of fragment 0"):
+            opened(tmp_path, rows, metadata, [runs(first, more)])
+    with pytest.raises(FormatError, match="rows are not in order"):
+        opened(tmp_path, rows, metadata, [runs(65_535, 1)])
+
+
+def test_many_zones_with_nulls_take_little_memory_to_check(tmp_path):
+    count = 100_000
+    columns = [np.zeros(count), np.arange(count) * 2, np.ones(count), np.ones(count),
+               pa.array([bytes(32)] * count)]
+    rows = pa.table([pa.array(column).cast(field.type) for column, field
+                     in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    nulls = NullRowsBuilder()
+    nulls.add(0, np.arange(count, dtype=np.uint64) * np.uint64(2))
+    path = write_lance_file(tmp_path / "x.lance", rows, {**METADATA, "null_bitmap": "1"},
+                            [nulls.to_bytes()])
+    tracemalloc.start()
+    asked = BloomFilterIndex(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert asked.has_null_bitmap
+    assert most < 120 * count
 
 
 def test_a_file_that_changes_while_it_is_used(good, tmp_path, monkeypatch):
@@ -227,12 +283,25 @@ def test_places_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize(("parameters", "message"), [
     ({"items": 0}, "items"), ({"items": 2**64}, "items"), ({"items": -1}, "items"),
-    ({"probability": 0}, "between 0 and 1"), ({"probability": 1.0}, "between 0 and 1"),
-    ({"probability": float("nan")}, "between 0 and 1")])
+    ({"probability": 0}, "probability must lie"), ({"probability": 1.0}, "probability must lie"),
+    ({"probability": float("nan")}, "probability must lie")])
 def test_parameters_that_cannot_be(parameters, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         build_index(pa.table({"v": [1]}), "v", tmp_path / "x.lance", **parameters)
     assert os.listdir(tmp_path) == []
+
+
+def test_parameters_of_other_types(tmp_path):
+    """Nothing is written that cannot be read again, such as 8192.0 or True for items."""
+    table, path = pa.table({"v": [1, 2, 3]}), tmp_path / "x.lance"
+    for items in (8192.0, 2.5, "4"):
+        with pytest.raises(TypeError, match="integer"):
+            build_index(table, "v", path, items=items)
+    assert os.listdir(tmp_path) == []
+    for items, probability in ((np.int8(2), np.float32(0.25)), (True, decimal.Decimal("0.25"))):
+        build_index(table, "v", path, items=items, probability=probability)
+        asked = BloomFilterIndex(path)
+        assert (asked.items, asked.probability) == (items, 0.25)
 
 
 @pytest.mark.parametrize("addresses", [
@@ -244,6 +313,15 @@ def test_row_addresses_out_of_order(addresses, portion, tmp_path):
     stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(portion))
     with pytest.raises(ColumnError, match=r"ascend|stand together"):
         build_index(stream, "v", tmp_path / "x.lance")
+
+
+def test_more_rows_than_a_fragment_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "MAX_ROWS", 4)
+    for rows, batches in ((4, 1), (4, 2), (5, 1), (5, 3)):
+        table = pa.concat_tables(pa.table({"v": part}) for part
+                                 in np.array_split(np.arange(rows), batches))
+        with pytest.raises(ColumnError, match="at most 4 rows") if rows > 4 else nullcontext():
+            build_index(table, "v", tmp_path / "x.lance")
 
 
 def test_row_addresses_at_the_limits(tmp_path):
@@ -263,6 +341,15 @@ def test_row_addresses_of_another_type(addresses, tmp_path):
         build_index(table, "v", tmp_path / "x.lance")
 
 
+@pytest.mark.parametrize("name", ["v", "_rowaddr"])
+def test_columns_that_are_there_twice(name, tmp_path):
+    """Without its two columns _rowaddr, the rows of fragment 5 would count as those of 0."""
+    columns = {"v": pa.array([1, 2]), "_rowaddr": pa.array([5 << 32, (5 << 32) + 1], pa.uint64())}
+    table = pa.table(columns).append_column(name, columns[name])
+    with pytest.raises(ColumnError, match=f"column v: the stream has several columns {name}"):
+        build_index(table, "v", tmp_path / "x.lance")
+
+
 def test_columns_that_are_not_there(tmp_path):
     table = pa.table({"v": [1], "s": pa.array([{"x": 1}])})
     dataset = write_dataset(tmp_path / "d", table)
@@ -273,6 +360,27 @@ def test_columns_that_are_not_there(tmp_path):
             build_index(source, "s.y", tmp_path / "x.lance")
     with pytest.raises(ColumnError, match="must not lie in a struct"):
         build_index(table, "s.x", tmp_path / "x.lance")
+
+
+@pytest.mark.parametrize(("message", "shown"), [
+    ("no fragments, /home/me/d is empty, /home/runner/a/b.rs:359:28\nmore",
+     "no fragments, /home/me/d is empty"),
+    ("cut off, /Users/runner/a/b.rs:1:2", "cut off"), ("cut off", "cut off")])
+def test_errors_of_pylance_lose_the_place_in_its_source(message, shown):
+    with pytest.raises(FormatError) as error, pylance._panics_are_errors():
+        raise OSError(message)
+    assert str(error.value) == f"pylance cannot read the file: {shown}"
+
+
+def test_errors_name_the_data_set(tmp_path):
+    dataset = write_dataset(tmp_path / "d", {"v": [1, 2]})
+    with pytest.raises(ColumnError, match=re.escape(f"file {dataset.uri}, column w: there is no")):
+        build_index(dataset.uri, "w", tmp_path / "x.lance")
+    for data in (tmp_path / "d" / "data").iterdir():
+        data.unlink()
+    with pytest.raises(FormatError, match=re.escape(f"file {dataset.uri}, column v: pylance")):
+        build_index(dataset, "v", tmp_path / "x.lance")
+    assert not (tmp_path / "x.lance").exists()
 
 
 def test_no_data_set(tmp_path):

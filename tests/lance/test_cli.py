@@ -41,6 +41,14 @@ def test_build_inspect_probe(dataset, tmp_path):
         0, "may be in 1 of 3 zones\n  fragment 1: rows 0 to 1\n")
 
 
+def test_an_index_without_zones(tmp_path):
+    write_dataset(tmp_path / "empty", {"v": pa.array([], pa.int64())})
+    run("build", tmp_path / "empty", tmp_path / "x.lance", "--column", "v")
+    assert run("inspect", tmp_path / "x.lance").stdout.endswith("expected: 0\n")
+    result = run("probe", tmp_path / "x.lance", "--type", "int64", "--value", 5)
+    assert (result.exit_code, result.stdout) == (1, "certainly in none of 0 zones\n")
+
+
 def test_build_says_as_json_what_it_did(dataset, tmp_path):
     result = run("build", dataset.uri, tmp_path / "x.lance", "--column", "ssn", "--json")
     assert json.loads(result.stdout) == {"file": str(tmp_path / "x.lance"), "column": "ssn",

@@ -215,6 +215,16 @@ def test_an_index_that_its_data_set_does_not_know_needs_a_type(tmp_path):
     assert BloomFilterIndex(path).column is None
 
 
+def test_an_index_that_its_data_set_does_not_know_rules_nothing_out(tmp_path):
+    dataset = write_dataset(tmp_path / "d", {"a": [1, 2]})
+    path = index_by_pylance(dataset, "a")
+    assert BloomFilterIndex(path, pa.int64()).equals(10**9) == []
+    dataset.create_scalar_index("a", "BLOOMFILTER", replace=True)
+    asked = BloomFilterIndex(path, pa.int64())
+    assert asked.equals(10**9) == asked.is_null() == asked.zones
+    assert len(asked.zones) == 1 and asked.fragment_ids == []
+
+
 @pytest.mark.skipif(not hasattr(lance.fragment.LanceFragment, "update_columns"),
                     reason="this pylance cannot change values in their fragment")
 def test_values_that_were_changed_in_their_fragment_are_not_missed(tmp_path):

@@ -12,7 +12,7 @@ from xxhash import xxh64_intdigest
 from secure_bloom.errors import ColumnError
 from secure_bloom.hashing import hash_values
 from secure_bloom.lance import BloomFilterIndex, build, build_index
-from secure_bloom.lance.layout import column_type_of
+from secure_bloom.lance.layout import Parameters, column_type_of
 from secure_bloom.lance.pylance import write_file
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from tests.lance.helpers import assert_same_index, content, index_by_pylance, lance, write_dataset
@@ -160,8 +160,10 @@ def test_an_index_that_pylance_has_extended(tmp_path):
     assert BloomFilterIndex(theirs).fragment_ids == [0, 1, 2, 3, 4]
 
 
-def test_zones_are_written_while_rows_are_still_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "_BATCH_ZONES", 4)
+@pytest.mark.parametrize(("limit", "value"), [
+    ("_BATCH_ZONES", 4), ("_BATCH_BYTES", 4 * Parameters(100).num_bytes)])
+def test_zones_are_written_while_rows_are_still_read(limit, value, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, limit, value)
     table = pa.table({"v": _with_nulls(_ints(pa.int64()))})
     dataset = write_dataset(tmp_path / "d", table)
     portions = []
