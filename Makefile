@@ -1,6 +1,6 @@
 # make demo: set everything up and run the main job on real data
 # make test: set everything up and run all tests
-# make bench: measure the speed against Arrow C++ and parquet-java
+# make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,8 +18,9 @@ demo: setup  ## run the main job on real data, through Python and through Spark
 test: setup check-tools lint  ## run all tests
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-bench: setup check-tools  ## measure the speed, see docs/performance.md
-	$(BIN)/python -m benchmarks.kernels $(BENCH_ARGS)
+bench: setup check-tools  ## measure the speed; brings docs/performance.md up to date
+	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
+	$(BIN)/python -m benchmarks --docs --json build/benchmarks.json $(BENCH_ARGS)
 
 lint: setup  ## check style
 	$(BIN)/ruff check .

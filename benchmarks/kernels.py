@@ -1,7 +1,5 @@
 """The hash and filter kernels against Arrow C++ and parquet-java, and against the memory.
 
-    python -m benchmarks.kernels [--rows N] [--rounds N] [--json FILE]
-
 Arrow C++ is a program compiled against the pyarrow wheel, parquet-java one in Spark's jars; it
 needs g++ and javac. All read the same values, take turns, and must come to the same result before
 their times count. Times are CPU seconds of the working thread, so that other programs on the
@@ -10,31 +8,28 @@ machine disturb less; only the comparison of several threads with one takes the 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-import numba
 import numpy as np
 import pyarrow as pa
-from llvmlite.binding import get_host_cpu_name
 
 from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
 from benchmarks.roofline import bandwidth
+from benchmarks.section import Plan, Section
 from secure_bloom import kernels
 from secure_bloom.hashing import column_type_of
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
 OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
 ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group
+CHUNK = 1 << 15  #: values that stay in the cache of a core, with their hashes
 SIZES = {"32 KiB": 1 << 15, "1 MiB": 1 << 20, "16 MiB": 1 << 24, "64 MiB": 1 << 26}
 IN_CACHE = 1 << 21  #: bytes of a filter that stays in the cache of a core
 LENGTHS = {"9 bytes": (9, 9), "20 bytes": (20, 20), "40 bytes": (40, 40),
@@ -59,7 +54,7 @@ class Work:
     targets : dict of str to float
         How many times faster than each peer.
     traffic : float
-        Bytes that have to pass between core and memory for one value.
+        Bytes that have to pass between core and memory for one value; 0: all is in the cache.
     """
 
     name: str
@@ -95,26 +90,21 @@ class Result:
                 "threads": _spread(self.ratios(OURS, THREADS, "wall"))}
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default="", help="run only what has this in its name")
-    parser.add_argument("--json", type=Path, help="write the result to this file, too")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+ROWS = 10_000_000
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    rows = plan.size(ROWS, 2000)
+    with ExitStack() as stack:
         peers = {"Arrow C++": stack.enter_context(arrow_cpp()),
                  "parquet-java": stack.enter_context(parquet_java())}
-        works = [work for work in _works(Path(folder), arguments.rows)
-                 if arguments.only in work.name]
-        results = [_measure(work, peers, arguments.rounds) for work in works]
-        memory = bandwidth(arguments.rows, arguments.rounds)
-    print(table(results), roofline(results, memory), sep="\n\n")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({
-            "machine": _machine(), "rounds": arguments.rounds, "bandwidth": memory,
-            "results": [result.to_json() for result in results]}, indent=1))
+        results = [_measure(work, peers, plan.rounds) for work in _works(plan.folder, rows)]
+        memory = bandwidth(rows, plan.rounds)
+    return Section(f"{table(results)}\n\n{roofline(results, memory)}",
+                   {"bandwidth": memory, "results": [result.to_json() for result in results]},
+                   {"kernels.svg": partial(_draw, results),
+                    "roofline.svg": partial(_draw_roofline, results, memory)})
 
 
 # --- the work ------------------------------------------------------------------------------------
@@ -124,9 +114,11 @@ def _works(folder: Path, rows: int) -> list[Work]:
     values = random.integers(0, 2**64, rows, dtype=np.uint64)
     hashes = np.empty_like(values)
     kernels.hash_words(values, hashes)
-    paths = _save(folder, values=values, row_group=values[:ROW_GROUP], hashes=hashes)
+    paths = _save(folder, values=values, row_group=values[:ROW_GROUP], chunk=values[:CHUNK],
+                  hashes=hashes)
     return [
-        *_hash_works(paths["row_group"], values[:ROW_GROUP], max(1, rows // ROW_GROUP)),
+        _hash_work("hash int64, in the cache", paths["chunk"], values[:CHUNK], rows, 0),
+        _hash_work("hash int64", paths["row_group"], values[:ROW_GROUP], rows, 16),
         *(_binary_work(folder, name, rows // 5, *bounds, random)
           for name, bounds in LENGTHS.items()),
         *(_insert_work(name, paths["values"], values.view(np.int64)) for name in SIZES),
@@ -144,15 +136,15 @@ def _targets(arrow: float, java: float = 8) -> dict[str, float]:
     return {"Arrow C++": arrow, "parquet-java": java}
 
 
-def _hash_works(path: Path, values: np.ndarray, repeats: int) -> list[Work]:
-    out = np.zeros_like(values)
+def _hash_work(name: str, path: Path, values: np.ndarray, rows: int, traffic: float) -> Work:
+    out, repeats = np.zeros_like(values), max(1, rows // values.size)
 
     def run():
         for _ in range(repeats):
             kernels.hash_words(values, out)
         return out
-    return [Work("hash int64", values.size * repeats, f"hash {path} {repeats}", lambda: run,
-                 _targets(3), 16)]
+    return Work(name, values.size * repeats, f"hash {path} {repeats}", lambda: run, _targets(3),
+                traffic)
 
 
 def _binary_work(folder: Path, name: str, count: int, shortest: int, longest: int, random) -> Work:
@@ -257,11 +249,15 @@ def roofline(results: list[Result], memory: dict[str, float]) -> str:
     lines = [f"Memory: {memory['read']:.1f} GB/s read, {memory['copy']:.1f} GB/s copied "
              "(read and written).", "",
              "| work | bytes a value | GB/s | share of the bandwidth |", "|---|---|---|---|"]
-    for result in results:
+    for result in filter(_uses_memory, results):
         moved = result.work.traffic * result.speed(OURS) / 1e9
         lines.append(f"| {result.work.name} | {result.work.traffic:.0f} | {moved:.1f} "
                      f"| {moved / memory['copy']:.0%} |")
     return "\n".join(lines)
+
+
+def _uses_memory(result: Result) -> bool:
+    return result.work.traffic > 0
 
 
 def _spread(values: list[float]) -> dict[str, float]:
@@ -272,13 +268,31 @@ def _shown(ratios: list[float]) -> str:
     return "{median:.1f} ({min:.1f} to {max:.1f})".format(**_spread(ratios))
 
 
-def _machine() -> dict:
-    cpu = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-           if line.startswith("model name")]
-    return {"cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count(),
-            "llvm_cpu": get_host_cpu_name(), "python": platform.python_version(),
-            "numba": numba.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
+def _draw(results: list[Result], figure) -> None:
+    figure.set_size_inches(9, 5)
+    axes = figure.add_subplot()
+    for shift, peer in ((-0.2, "Arrow C++"), (0.2, "parquet-java")):
+        ratios = [statistics.median(result.ratios(peer)) for result in results]
+        axes.barh([place + shift for place in range(len(results))], ratios, 0.4,
+                  label=f"times as fast as {peer}")
+        axes.plot([result.work.targets[peer] for result in results],
+                  [place + shift for place in range(len(results))], "k|", markersize=9)
+    axes.set_yticks(range(len(results)), [result.work.name for result in results], fontsize=8)
+    axes.invert_yaxis()
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.set_xlabel("times as fast, one thread (the mark is the target)")
+    axes.legend()
+    figure.tight_layout()
 
 
-if __name__ == "__main__":
-    main()
+def _draw_roofline(results: list[Result], memory: dict[str, float], figure) -> None:
+    figure.set_size_inches(9, 5)
+    axes = figure.add_subplot()
+    for result in filter(_uses_memory, results):
+        axes.loglog(result.work.traffic, result.speed(OURS) / 1e6, "o", label=result.work.name)
+    traffic = np.geomspace(5, 200, 50)
+    axes.loglog(traffic, memory["copy"] * 1e3 / traffic, "k-", label="memory, copying")
+    axes.set_xlabel("bytes between core and memory for a value")
+    axes.set_ylabel("million values a second")
+    axes.legend(fontsize=7, ncols=2)
+    figure.tight_layout()

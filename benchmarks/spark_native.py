@@ -1,20 +1,15 @@
 """``secure_bloom.spark.native`` against a KMS class written in Java, and the hook beside both.
 
-    python -m benchmarks.spark_native [--scale SF] [--rows N] [--rounds N] [--cpu] [--json FILE]
-
 All write the same rows with the same encryption, filters and compression, from the same local
 Spark, and look up the same values in the same files. The KMS class is compiled here, with javac.
 ``native`` makes its options anew for each write. For lookups they are made once before, and
-``native, new options`` makes them for each lookup: it opens all footers once more.
+``native, new options`` makes them for each lookup: it opens all footers once more. Times are CPU
+seconds of Python, the JVM and all other processes, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 import secure_bloom.spark
 from benchmarks.compare import Comparison, compare, cpu_time, table
-from benchmarks.spark_write import LINEITEM, PEOPLE, SPARK_ONLY, people, session, tpch
+from benchmarks.local_spark import NATIVE
+from benchmarks.section import Plan, Section
+from benchmarks.spark_write import (
+    LINEITEM,
+    PEOPLE,
+    ROWS,
+    SCALE_FACTOR,
+    hook_session,
+    people,
+    tpch,
+)
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.keys import Keyring
 from secure_bloom.spark import native
@@ -32,32 +37,20 @@ LOOKUPS = 8
 ROW_GROUP = {"parquet.block.size": str(4 * 1024 * 1024)}  # several in each file
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
-    parser.add_argument("--rows", type=int, default=4_000_000, help="of the table of people")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cpu", action="store_true",
-                        help="measure CPU time of all processes instead of time on the wall")
-    parser.add_argument("--json", type=Path, help="write the result to this file, too")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = session(folder)
-        native.enable(spark)
-        tpch(folder, arguments.scale)
-        lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
-        crowd = people(spark, arguments.rows)
-        how = {"rounds": arguments.rounds,
-               "clock": cpu_time if arguments.cpu else time.perf_counter}
-        comparisons = [_writes("lineitem", lineitem, LINEITEM, folder, how),
-                       _writes("people", crowd, PEOPLE, folder, how),
-                       _lookups(spark, crowd, folder, how)]
-        spark.stop()
-    print(table(comparisons))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([c.to_json() for c in comparisons], indent=1))
+def run(plan: Plan) -> Section:
+    """Measure."""
+    folder = plan.folder
+    spark = hook_session(folder)
+    native.enable(spark)
+    tpch(folder, SCALE_FACTOR * plan.scale)
+    lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
+    crowd = people(spark, plan.size(ROWS, 1000))
+    how = {"rounds": plan.rounds, "clock": cpu_time}
+    comparisons = [_writes("lineitem", lineitem, LINEITEM, folder, how),
+                   _writes("people", crowd, PEOPLE, folder, how),
+                   _lookups(spark, crowd, folder, how)]
+    spark.stop()
+    return Section(table(comparisons), [c.to_json() for c in comparisons])
 
 
 def _writes(work: str, frame: DataFrame, plan: dict, folder: Path, how: dict) -> Comparison:
@@ -97,7 +90,7 @@ def _lookups(spark: SparkSession, crowd: DataFrame, folder: Path, how: dict) -> 
         return spark.read.options(**options).parquet(path).where(f"ssn = '{ssn}'")
 
     return compare(f"{LOOKUPS} lookups in {FILES} files, {crowd.count():,} rows", {
-        "Java KMS class": looking(lambda ssn: natively(SPARK_ONLY, ssn)),
+        "Java KMS class": looking(lambda ssn: natively(NATIVE, ssn)),
         "native": looking(lambda ssn: natively(known, ssn)),
         "native, new options": looking(
             lambda ssn: natively(native.read_options(path, kms=keyring), ssn)),
@@ -115,7 +108,7 @@ def _native_options(plan: dict, folder: Path) -> dict[str, str]:
 def _java_options(plan: dict, folder: Path) -> dict[str, str]:
     filters = {name: value for name, value in _native_options(plan, folder).items()
                if name.startswith("parquet.bloom.filter")}
-    return _policy(plan) | filters | SPARK_ONLY
+    return _policy(plan) | filters | NATIVE
 
 
 def _hook_options(plan: dict, folder: Path) -> dict[str, str]:
@@ -126,7 +119,3 @@ def _hook_options(plan: dict, folder: Path) -> dict[str, str]:
 def _policy(plan: dict) -> dict[str, str]:
     return {"parquet.encryption.footer.key": "footer",
             "parquet.encryption.column.keys": "pii: " + ", ".join(plan["sensitive"])}
-
-
-if __name__ == "__main__":
-    main()

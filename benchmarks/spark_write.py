@@ -1,7 +1,5 @@
 """Rows a second of ``secure_parquet`` against Spark's own encrypted Parquet writer.
 
-    python -m benchmarks.spark_write [--scale SF] [--rows N] [--rounds N] [--json FILE]
-
 Both write the same rows with the same encryption, filters and compression, from the same local
 Spark. Spark's writer needs a KMS class written in Java, which is compiled here; it needs javac.
 Two more contestants tell where the time goes: ``noop`` only produces the rows, ``to Python`` also
@@ -10,33 +8,21 @@ passes them to Python tasks, which throw them away.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import secure_bloom.spark
 from benchmarks.compare import Comparison, compare, table
-from secure_bloom.keys import Keyring
+from benchmarks.local_spark import NATIVE, session
+from benchmarks.people import keyring
+from benchmarks.section import Plan, Section
 
-JARS = Path(pyspark.__file__).parent / "jars"
-MASTER_KEYS = {"footer": "00112233445566778899aabbccddeeff",
-               "pii": "ffeeddccbbaa99887766554433221100"}
-#: options that make Spark use the KMS class
-SPARK_ONLY = {
-    "parquet.crypto.factory.class":
-        "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
-    "parquet.encryption.kms.client.class": "BenchmarkKms",
-    "benchmark.keys": ",".join(f"{name}:{key}" for name, key in MASTER_KEYS.items())}
 LINEITEM = {"sensitive": ["l_orderkey", "l_partkey", "l_comment"],
             "filters": ["l_orderkey", "l_partkey", "l_suppkey"]}
 PEOPLE = {"sensitive": ["ssn", "amt"], "filters": ["id", "ssn"]}
@@ -65,26 +51,20 @@ class _Discard(DataSourceArrowWriter):
         pass
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
-    parser.add_argument("--rows", type=int, default=4_000_000, help="of the table of people")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the result to this file, too")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = session(folder)
-        tpch(folder, arguments.scale)
-        lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
-        comparisons = [
-            _compare("lineitem", lineitem, LINEITEM, folder, arguments.rounds),
-            _compare("people", people(spark, arguments.rows), PEOPLE, folder, arguments.rounds)]
-        spark.stop()
-    print(table(comparisons))
-    if arguments.json:
-        arguments.json.write_text(json.dumps([c.to_json() for c in comparisons], indent=1))
+SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    folder = plan.folder
+    spark = hook_session(folder)
+    tpch(folder, SCALE_FACTOR * plan.scale)
+    lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
+    crowd = people(spark, plan.size(ROWS, 1000))
+    comparisons = [_compare("lineitem", lineitem, LINEITEM, folder, plan.rounds),
+                   _compare("people", crowd, PEOPLE, folder, plan.rounds)]
+    spark.stop()
+    return Section(table(comparisons), [c.to_json() for c in comparisons])
 
 
 def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int) -> Comparison:
@@ -92,7 +72,6 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     options = {"parquet.encryption.footer.key": "footer",
                "parquet.encryption.column.keys": "pii: " + ", ".join(plan["sensitive"]),
                **{f"parquet.bloom.filter.enabled#{column}": "true" for column in plan["filters"]}}
-
     def saving(format_: str, **more: str) -> Callable[[], None]:
         target = folder / "out" / format_
 
@@ -103,7 +82,7 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
         return save
 
     return compare(f"{work}, {rows:,} rows", {
-        "Spark": saving("parquet", **options, **SPARK_ONLY),
+        "Spark": saving("parquet", **options, **NATIVE),
         "secure_parquet": saving("secure_parquet", **options,
                                  keyring=str(folder / "keyring.json")),
         "to Python": saving("to_python"),
@@ -111,28 +90,13 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     }, rounds)
 
 
-def session(folder: Path) -> SparkSession:
-    """A local Spark with the KMS class, and the same master keys in a keyring in the folder."""
-    keyring = Keyring.create(folder / "keyring.json")
-    for name, key in MASTER_KEYS.items():
-        keyring.add(name, bytes.fromhex(key))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (SparkSession.builder.master("local[*]").appName("spark_write")
-             .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-             .config("spark.ui.showConsoleProgress", "false")
-             .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
-             .config("spark.driver.extraClassPath", str(_compiled(folder))).getOrCreate())
+def hook_session(folder: Path) -> SparkSession:
+    """A session that knows ``secure_parquet``, and a keyring in the folder."""
+    keyring(folder / "keyring.json")
+    spark = session(folder)
     secure_bloom.spark.register(spark)
     spark.dataSource.register(ToPython)
     return spark
-
-
-def _compiled(folder: Path) -> Path:
-    classes = folder / "classes"
-    source = Path(__file__).with_name("BenchmarkKms.java")
-    subprocess.run(["javac", "--release", "17", "-proc:none", "-cp", f"{JARS}/*", "-d", classes,
-                    source], check=True)
-    return classes
 
 
 def tpch(folder: Path, scale: float) -> None:
@@ -143,12 +107,8 @@ def tpch(folder: Path, scale: float) -> None:
 
 
 def people(spark: SparkSession, rows: int) -> DataFrame:
-    """A table with the columns that :data:`PEOPLE` names."""
+    """Rows with ids, random social security numbers, amounts and cities."""
     return spark.range(rows).selectExpr(
         "id", "format_string('%09d', xxhash64(id) & 999999999) as ssn",
         "(xxhash64(id, 1) & 1048575) / 100.0D as amt",
         "concat('city ', xxhash64(id, 2) & 1023) as city")
-
-
-if __name__ == "__main__":
-    main()

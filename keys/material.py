@@ -176,6 +176,7 @@ def _get(fields: dict, name: str, type_: type, default=None):
     value = fields.get(name, default)
     if not isinstance(value, type_):
         raise KeyRetrievalError(f"key material: field {name} is missing or not a {type_.__name__}")
-    if type_ is str and any("\ud800" <= character <= "\udfff" for character in value):
+    if type_ is str and not value.isascii() \
+            and any("\ud800" <= character <= "\udfff" for character in value):
         raise KeyRetrievalError(f"key material: field {name} is no valid text")
     return value

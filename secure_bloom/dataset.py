@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +16,8 @@ from secure_bloom.errors import FileError
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
-from secure_bloom.reader import ParquetFile, pyarrow_errors, to_table
+from secure_bloom.pages import pyarrow_errors, to_table
+from secure_bloom.reader import ParquetFile
 
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
@@ -48,26 +51,42 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
+    opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
+                     partition_columns=partition_schema.names)
     fragments, schemas = [], []
-    with ExitStack() as open_files:
-        for path, partition in zip(paths, partitions, strict=True):
-            file = open_files.enter_context(ParquetFile(path, keys, filesystem=filesystem))
-            schemas.append(file.schema)
-            fragments.append(file.fragment_for(alternatives, partition, partition_schema.names))
-            if fragments[-1].filesystem is not None:  # pyarrow opens it by its path
-                file.close()
+    with ExitStack() as stack, ThreadPoolExecutor(pa.io_thread_count()) as pool:
+        for schema, fragment, file in pool.map(opened, paths, partitions):
+            schemas.append(schema)
+            fragments.append(fragment)
+            stack.enter_context(file or nullcontext())
         own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
                          schema.metadata)
                for schema in schemas]  # where path and file disagree, the path wins
         schema = pa.unify_schemas([*own, partition_schema])
         try:
             with pyarrow_errors(folder, keys):
-                return to_table(fragments, schema, columns, alternatives)
+                return to_table(list(filter(None, fragments)), schema, columns, alternatives)
         except FileError:
             for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
                 with pyarrow_errors(path, keys):
-                    to_table([fragment], schema, columns, alternatives)
+                    to_table([fragment] if fragment else [], schema, columns, alternatives)
             raise
+
+
+def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,
+          partition_columns: list[str]
+          ) -> tuple[pa.Schema, ds.ParquetFileFragment | None, ParquetFile | None]:
+    """The schema of a file, what is to be read of it, and the file where that needs it open."""
+    file = ParquetFile(path, keys, filesystem=filesystem)
+    is_needed = False
+    try:
+        fragment = file.fragment_for(alternatives, partition, partition_columns)
+        schema = file.schema
+        is_needed = fragment is not None and fragment.filesystem is None  # else: by its path
+        return schema, fragment, file if is_needed else None
+    finally:
+        if not is_needed:
+            file.close()
 
 
 def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,

@@ -76,7 +76,7 @@ class _Spliced:
         self._position = stop
         data = b""
         if begin < self._start:
-            data = self._source.read_at(min(stop, self._start) - begin, begin)
+            data = bytes(self._source.read_at(min(stop, self._start) - begin, begin))
         if stop > self._start:
             data += self._tail[max(begin - self._start, 0):stop - self._start]
         return data

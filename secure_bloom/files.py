@@ -45,6 +45,8 @@ def is_path(where) -> bool:
 
 #: filesystems where a file appears when it is closed, and never in part
 UPLOADS = ("s3", "gcs")
+_FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
+_READ_AHEAD = 64 * 1024  # enough for most footers
 
 
 class Source:
@@ -76,18 +78,36 @@ class Source:
             raise TypeError("source must be a path, a buffer or a binary file that can seek, "
                             f"not {type(source).__name__}")
         self.size = self.file.size()
+        self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
 
-    def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
-        return self.file.read_at(nbytes, offset)
+    def read_at(self, nbytes: int, offset: int) -> memoryview:
+        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
 
-    def read_tail(self, size: int) -> bytes:
+        In Arrow's memory, which is used again, see :meth:`ModuleCipher.decrypt_buffer`.
+        """
+        start = offset - (self.size - len(self._tail))
+        if start >= 0:
+            return self._tail[start:start + nbytes]
+        buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        return memoryview(buffer).cast("B")
+
+    def read_tail(self, size: int) -> memoryview:
         """The last ``size`` bytes, or all of a shorter file."""
         size = min(size, self.size)
-        data = self.read_at(size, self.size - size)
-        if len(data) != size:
-            raise FormatError("the file became shorter while it was read")
-        return data
+        if len(self._tail) < size:
+            ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
+            data = memoryview(self.file.read_at(ahead, self.size - ahead))
+            if len(data) != ahead:
+                raise FormatError("the file became shorter while it was read")
+            if not self._is_far:
+                return data
+            self._tail = data
+        return self._tail[len(self._tail) - size:]
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether a read is a request to a server, which takes longer than some bytes more do."""
+        return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)
 
 
 class Output:

@@ -354,6 +354,8 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _cast_each(array.cast(pa.large_binary()), target)
     if pa.types.is_date64(source) and pa.types.is_date32(target):
         return _convert_time(array, target, 1, _MILLIS_PER_DAY)
+    if pa.types.is_date32(source) and pa.types.is_date64(target):
+        return _convert_time(array, target, _MILLIS_PER_DAY, 1)
     if _same_clock(source, target):
         if column_type.physical_type == "INT96":
             return array  # days and time of the day: every unit fits

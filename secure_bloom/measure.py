@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.hashing import hash_stored, int96_bytes, kernels_for, leaf_arrays
+from secure_bloom.pages import pyarrow_errors
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile, pyarrow_errors
+from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf import SplitBlockBloomFilter
 from secure_bloom.sizing import false_positive_deviation, false_positive_probability
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import and_, or_
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from secure_bloom.probes import with_nanoseconds
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
              "is not null")
@@ -113,6 +115,7 @@ def expression(alternatives: list[list[Predicate]], schema: pa.Schema) -> pc.Exp
 
 
 def _comparison(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
+    import pyarrow.compute as pc
     column, op, value = predicate
     field = pc.field(column) if column in schema.names or "." not in column \
         else pc.field(*column.split("."))

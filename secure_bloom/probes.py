@@ -84,7 +84,7 @@ def _stored_bytes(value: int | float | str | bytes, column_type: ColumnType) -> 
     if type(value) is int and arrow_type is not None and pa.types.is_integer(arrow_type):
         signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
         low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
-        width = 4 if physical_type == "INT32" else 8
+        width = {"INT32": 4, "INT64": 8}.get(physical_type, column_type.length)
         return value.to_bytes(width, "little", signed=signed) if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN

@@ -6,21 +6,17 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
-    AuthenticationError,
     ColumnError,
     FormatError,
     KeyNotFoundError,
@@ -30,12 +26,13 @@ from secure_bloom.errors import (
 from secure_bloom.files import Source
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
     MAGIC,
     MAGIC_ENCRYPTED,
     TAIL_SIZE,
-    ColumnChunk,
     Footer,
     split_tail,
 )
@@ -43,7 +40,9 @@ from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.probes import as_arrays
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
-_FIRST_READ = 64 * 1024  # enough for most footers
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
 
 
 class Pruned(NamedTuple):
@@ -137,14 +136,7 @@ class ParquetFile:
     def schema(self) -> pa.Schema:
         """The Arrow schema."""
         with pyarrow_errors(self.name, self._keys):
-            try:
-                schema = self.fragment_for(None).physical_schema
-                _ = schema.names  # raises where a name is no UTF-8
-                return schema
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise FormatError("pyarrow cannot read the schema") from error
-            except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow does not know a type of the schema") from error
+            return arrow_schema(self._footer.schema_file())
 
     @cached_property
     def bloom_filters(self) -> list[BloomFilterInfo]:
@@ -265,15 +257,16 @@ class ParquetFile:
         """
         alternatives = self._alternatives(filters)
         with pyarrow_errors(self.name, self._keys):
-            return to_table([self.fragment_for(alternatives)], self.schema, columns, alternatives)
+            fragment = self.fragment_for(alternatives)
+            return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
         alternatives = self._alternatives(filters)
         with pyarrow_errors(self.name, self._keys):
-            schema = self.schema
-            for part in self.fragment_for(alternatives).split_by_row_group():
-                yield to_table([part], schema, columns, alternatives)
+            fragment = self.fragment_for(alternatives)
+            for part in fragment.split_by_row_group() if fragment else ():
+                yield to_table([part], self.schema, columns, alternatives)
 
     def iter_batches(self, columns: list[str] | None = None,
                      row_groups: Iterable[int] | None = None,
@@ -312,26 +305,21 @@ class ParquetFile:
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None,
-                     partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment:
+                     partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment | None:
         """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
 
-        Columns that this file does not have rule nothing out. Neither do partition columns, whose
-        values come from the path even where the file has a column of that name.
+        None where there are none: then pyarrow need not open the file. Columns that this file does
+        not have rule nothing out. Neither do partition columns, whose values come from the path
+        even where the file has a column of that name.
         """
-        place, properties = self._for_pyarrow
-        options = ds.ParquetFragmentScanOptions(decryption_properties=properties)
-        format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
-        fragment = format_.make_fragment(**place, partition_expression=partition)
-        if alternatives is None:
-            return fragment
-        own = {leaf.path for leaf in self.columns}
-        absent = {p.column for alternative in alternatives for p in alternative} - own
-        row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
-        try:
-            # Not an argument of make_fragment, which would mix up their order.
-            return fragment.subset(row_group_ids=row_groups)
-        except pa.ArrowInvalid as error:
-            raise FormatError("pyarrow cannot read the footer") from error
+        row_groups = None
+        if alternatives is not None:
+            own = {leaf.path for leaf in self.columns}
+            absent = {p.column for alternative in alternatives for p in alternative} - own
+            row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
+            if not row_groups:
+                return None
+        return new_fragment(*self._for_pyarrow, row_groups, partition)
 
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
@@ -344,7 +332,7 @@ class ParquetFile:
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Bytes as they stand in the file; fewer at its end."""
-        return self._source.read_at(nbytes, offset)
+        return bytes(self._source.read_at(nbytes, offset))
 
     def open_in_pyarrow(self, **options) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
@@ -413,45 +401,12 @@ class ParquetFile:
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:
     """The footer's bytes without the last 8, and the magic."""
-    tail = source.read_tail(_FIRST_READ)
+    tail = source.read_tail(TAIL_SIZE)
     magic = bytes(tail[-4:])
-    if len(tail) < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
+    if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
         raise FormatError("this is no Parquet file, or it is truncated: it does not end with "
                           "PAR1 or PARE")
     length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
     if length > source.size - TAIL_SIZE - 4:
         raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
-    if length > len(tail) - TAIL_SIZE:
-        tail = source.read_tail(length + TAIL_SIZE)
-    return split_tail(bytes(tail))[1:]
-
-
-def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
-             alternatives) -> pa.Table:
-    """The rows of fragments for which a normalized filter holds."""
-    dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
-    filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
-    scanner = dataset.scanner(columns=columns, filter=filter_)  # here the caller's faults show
-    try:
-        return scanner.to_table()
-    except pa.ArrowInvalid as error:
-        raise FormatError("pyarrow cannot read the pages") from error
-
-
-@contextmanager
-def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
-    """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
-    with located(file=name):
-        try:
-            yield
-        except OSError as error:
-            if type(error) is not OSError or error.errno is not None:
-                raise  # from the operating system
-            if "decrypt" in str(error).lower() and keys is None:
-                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
-                                       "other columns") from error
-            if "decrypt" in str(error).lower():
-                raise AuthenticationError(
-                    "the pages of a column do not decrypt; the keys must be those they were "
-                    "written with, and the file must be unchanged") from error
-            raise FormatError(f"pyarrow cannot read the file: {error}") from error
+    return split_tail(bytes(source.read_tail(length + TAIL_SIZE)))[1:]

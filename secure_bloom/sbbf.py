@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from operator import index
 
 import numpy as np
+import pyarrow as pa
 
 from secure_bloom.hashing import insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
@@ -88,6 +89,13 @@ class SplitBlockBloomFilter:
                              f"{MAX_BYTES}; got {size}")
         filter_ = cls(size // BYTES_PER_BLOCK, column_type=column_type)
         filter_._words.reshape(-1)[:] = np.frombuffer(bitset, dtype=_WORD)
+        return filter_
+
+    @classmethod
+    def _over(cls, bitset: pa.Buffer, column_type: ColumnType | None) -> SplitBlockBloomFilter:
+        """The same over a buffer that nobody else has, without a copy."""
+        filter_ = cls(column_type=column_type)
+        filter_._words = np.frombuffer(bitset, dtype=_WORD).reshape(-1, WORDS_PER_BLOCK)
         return filter_
 
     @property

@@ -18,6 +18,7 @@ MAX_BYTES = 128 * 1024 * 1024  #: the largest bitset that Arrow C++ and parquet-
 MAX_BLOCKS = MAX_BYTES // BYTES_PER_BLOCK
 
 _MAX_LOAD = 750  # above this mean load every bit is set, as far as a double can tell
+_MAX_LOAD_IN_LANCE = 512
 _SPREAD = 12.0  # standard deviations around the mean that the Poisson sum covers
 
 
@@ -106,6 +107,25 @@ def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,
         else:
             high = middle
     return high
+
+
+def num_blocks_in_lance(items: int, probability: float) -> int:
+    """The number of blocks that Lance gives a filter for ``items`` values: a power of two.
+
+    The smallest one that holds them at ``probability``, or 128 MiB; and none with more than 512
+    values in a block, which Lance takes for full.
+
+    Parameters
+    ----------
+    items : int
+        Number of values, at least 0.
+    probability : float
+        Wanted false-positive probability, between 0 and 1, both excluded.
+    """
+    num_blocks = num_blocks_for(items, probability)
+    while items > _MAX_LOAD_IN_LANCE * num_blocks and num_blocks < MAX_BLOCKS:
+        num_blocks *= 2
+    return num_blocks
 
 
 def check_num_blocks(num_blocks: int) -> None:

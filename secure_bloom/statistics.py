@@ -13,7 +13,7 @@ from operator import ge, gt, le, lt
 import pyarrow as pa
 
 from secure_bloom.hashing import exact
-from secure_bloom.parquet.footer import RawStatistics
+from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.predicates import Predicate
 from secure_bloom.probes import as_arrays

@@ -18,7 +18,8 @@ from secure_bloom.errors import (
 from secure_bloom.findings import FilterCheck, Finding, VerifyResult
 from secure_bloom.measure import ColumnHashes, Comparison, compare, measure_false_positives
 from secure_bloom.parquet.bloom_filter import PLAIN, UNKNOWN, Layout, find_layout, read_filter
-from secure_bloom.parquet.footer import MAGIC, ColumnChunk
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.schema import find_column
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf import SplitBlockBloomFilter

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -237,8 +238,11 @@ class ParquetWriter:
             raise ValueError("this writer is closed")
 
     def _write_row_group(self, table: pa.Table) -> None:
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self._filters.append(self._build_filters(table))
+        """Filters are built on another core while pyarrow writes pages; both release the GIL."""
+        with ThreadPoolExecutor(1) as pool:
+            filters = pool.submit(self._build_filters, table)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._filters.append(filters.result())
 
     def _build_filters(self, table: pa.Table) -> dict[int, int]:
         filters = {}

@@ -5,17 +5,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_kernels(tmp_path):
+ROOT = Path(__file__).parent.parent
+WITHOUT_SPARK = "kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth"
+
+
+@pytest.mark.parametrize("name", WITHOUT_SPARK)
+def test_benchmark(tmp_path, name):
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks.kernels", "--rows", "2000", "--rounds", "2",
+    command = [sys.executable, "-m", "benchmarks", name, "--scale", "0.001", "--rounds", "1",
                "--json", str(report)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300,
-                          cwd=Path(__file__).parent.parent)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "| hash int64 |" in done.stdout and "GB/s" in done.stdout
+    assert "|---|" in done.stdout
     written = json.loads(report.read_text())
-    assert written["machine"]["cpu"] and written["bandwidth"]["read"] > 0
-    for result in written["results"]:
-        assert set(result["ratios"]) == {"Arrow C++", "parquet-java"}
-        assert len(result["seconds"]["secure_bloom"]["cpu"]) == 2
+    assert written["machine"]["CPU"] and written["sections"][name]["data"]
+    if name == "kernels":
+        data = written["sections"][name]["data"]
+        assert data["bandwidth"]["read"] > 0
+        assert all(set(result["ratios"]) == {"Arrow C++", "parquet-java"}
+                   for result in data["results"])
+
+
+def test_the_page_has_a_place_for_each_benchmark():
+    from benchmarks.__main__ import NAMES, PAGE
+    page = PAGE.read_text()
+    for name in (*NAMES, "machine"):
+        assert page.count(f"<!-- {name} -->") == page.count(f"<!-- end of {name} -->") == 1

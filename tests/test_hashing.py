@@ -466,6 +466,8 @@ def test_dates():
     assert converted(pa.array([datetime.date(2020, 1, 1)]), pa.timestamp("us")) == [None]
     assert converted(pa.array([datetime.datetime(2020, 1, 1)]), pa.date32()) == [None]
     assert converted(pa.array([1], pa.int32()), pa.date32()) == [None]
+    days = [datetime.date(1969, 12, 31), datetime.date(9999, 12, 31), None]
+    assert converted(pa.array(days), pa.date64()) == days
 
 
 def test_int96_takes_timestamps_without_zone():

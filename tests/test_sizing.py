@@ -1,13 +1,18 @@
 """Sizes against the figures of the specification, and against the sum that defines them."""
 
 from decimal import Decimal
-from math import factorial
+from math import exp, factorial, lgamma, log
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.sizing import MAX_BLOCKS, false_positive_probability, num_blocks_for
+from secure_bloom.sizing import (
+    MAX_BLOCKS,
+    false_positive_probability,
+    num_blocks_for,
+    num_blocks_in_lance,
+)
 from tests.support import examples
 
 
@@ -71,6 +76,35 @@ def test_no_values_need_one_block():
 def test_impossible_probabilities_are_refused(fpp):
     with pytest.raises(ValueError, match="fpp"):
         num_blocks_for(10, fpp)
+
+
+# --- Lance ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("items", "probability", "num_bytes"), [
+    (8192, 0.00057, 32_768),  # its defaults
+    (1, 0.5, 32), (10**9, 0.001, 2**27)])  # its smallest and its largest filter
+def test_sizes_that_lance_documents(items, probability, num_bytes):
+    assert num_blocks_in_lance(items, probability) * 32 == num_bytes
+
+
+def _log2_bytes_in_lance(items, probability):
+    """As Lance's documentation has it: the smallest log2 of bytes, by 750 terms of the sum."""
+    for log2_bytes in range(5, 27):
+        bits = 8.0 * 2**log2_bytes
+        mean = 256 * items / bits
+        total = sum(exp(i * log(mean) - mean - lgamma(i + 1) + 8 * log(1 - (31 / 32)**i))
+                    for i in range(1, 750))
+        if items <= 2 * bits and min(1.0, total) <= probability:
+            return log2_bytes
+    return 27
+
+
+@given(st.integers(1, 10**8), st.one_of(st.floats(1e-12, 0.999), st.floats(1, 12).map(
+    lambda nines: 1 - 10**-nines)))
+@examples(100)
+def test_sizes_are_those_of_lances_algorithm(items, probability):
+    assert num_blocks_in_lance(items, probability) * 32 == 2**_log2_bytes_in_lance(items,
+                                                                                   probability)
 
 
 def test_impossible_counts_are_refused():

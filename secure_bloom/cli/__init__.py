@@ -15,7 +15,18 @@ from __future__ import annotations
 import click
 
 from secure_bloom import __version__
-from secure_bloom.cli import demo, keyring, keys, read, shared, validate, verify, warmup, write
+from secure_bloom.cli import (
+    demo,
+    keyring,
+    keys,
+    lance,
+    read,
+    shared,
+    validate,
+    verify,
+    warmup,
+    write,
+)
 
 
 @click.group(cls=shared.Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,5 +36,5 @@ def main() -> None:
 
 
 for _command in (read.inspect, read.probe, verify.verify, write.write, keyring.keyring, keys.keys,
-                 validate.validate, demo.demo, warmup.warmup):
+                 lance.lance, validate.validate, demo.demo, warmup.warmup):
     main.add_command(_command)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from secure_bloom.cli.shared import (
@@ -11,6 +9,7 @@ from secure_bloom.cli.shared import (
     echo,
     json_option,
     kms_options,
+    line_from_stdin,
     print_json,
 )
 
@@ -46,7 +45,7 @@ def probe(ctx, file: str, column: str, value: str | None, kms, as_json: bool) ->
     from secure_bloom import ParquetFile, report
     from secure_bloom.parquet.schema import find_column
     from secure_bloom.probes import parse_value
-    text = _line_from_stdin() if value is None else value
+    text = line_from_stdin() if value is None else value
     with ParquetFile(file, kms) as parquet_file:
         column_type = find_column(parquet_file.columns, column).type
         result = report.probe_file(parquet_file, column, parse_value(text, column_type))
@@ -55,10 +54,3 @@ def probe(ctx, file: str, column: str, value: str | None, kms, as_json: bool) ->
     else:
         echo(report.render_probe(result))
     ctx.exit(0 if result["may_contain"] else BAD)
-
-
-def _line_from_stdin() -> str:
-    line = sys.stdin.readline()
-    if not line:
-        raise click.UsageError("no value: give --value, or a line on standard input")
-    return line.rstrip("\r\n")

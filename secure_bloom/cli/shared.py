@@ -97,6 +97,14 @@ def ask_passphrase(keyring: str, *, new: bool = False) -> str:
                         err=True)
 
 
+def line_from_stdin() -> str:
+    """A value to look for, from standard input."""
+    line = sys.stdin.readline()
+    if not line:
+        raise click.UsageError("no value: give --value, or a line on standard input")
+    return line.rstrip("\r\n")
+
+
 def print_json(result: dict) -> None:
     """Print the result of a command that was given ``--json``."""
     click.echo(json.dumps(result, indent=2, default=str))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, located
-from secure_bloom.parquet.footer import ColumnChunk
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.parquet.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
 from secure_bloom.sbbf import SplitBlockBloomFilter
@@ -51,9 +53,11 @@ def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter |
         if data is None:
             return None
         num_bytes = _take_header(data, chunk)
-        bitset = data.take(num_bytes) if chunk.cipher is None \
-            else _take_bitset_module(data, chunk, num_bytes)
-        return SplitBlockBloomFilter.from_bitset(bitset, column_type=chunk.column.type)
+        if chunk.cipher is None:
+            return SplitBlockBloomFilter.from_bitset(data.take(num_bytes),
+                                                     column_type=chunk.column.type)
+        return SplitBlockBloomFilter._over(_take_bitset_module(data, chunk, num_bytes),
+                                           chunk.column.type)
 
 
 def read_header(source, chunk: ColumnChunk, end: int) -> int | None:
@@ -121,12 +125,12 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
     return num_bytes
 
 
-def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> bytes:
-    bitset = chunk.cipher.decrypt(data.take_module(_MAX_LENGTH),
-                                  chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
-    if len(bitset) != num_bytes:
+def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> pa.Buffer:
+    bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
+                                         chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+    if bitset.size != num_bytes:
         raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, "
-                          f"the bitset has {len(bitset)}")
+                          f"the bitset has {bitset.size}")
     return bitset
 
 

@@ -6,10 +6,6 @@ The end of a file (parquet-format README; Encryption.md, sections 5.4 and 5.5):
     signed      FileMetaData | nonce (12) | tag (16) | length (4), includes the 28 | "PAR1"
     encrypted   FileCryptoMetaData | module of FileMetaData | length (4) of both | "PARE"
 
-A column with a key of its own has its ColumnMetaData in a module (type 1) of its own; under a
-plaintext footer a redacted copy of it stands beside, which readers without the key use. Where a
-Bloom filter is (fields 14 and 15) goes into the module, and into the copy where there is one.
-
 Everything that is not changed is written back as it was, unknown fields included.
 """
 
@@ -23,24 +19,18 @@ from secure_bloom.errors import (
     FormatError,
     KeyNotFoundError,
     UnsupportedError,
-    located,
 )
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.column_chunk import COLUMN_CHUNK_LAYOUT, ColumnChunk
 from secure_bloom.parquet.modules import (
     NONCE_SIZE,
-    OVERHEAD,
     TAG_SIZE,
     ModuleCipher,
     ModuleType,
     module_aad,
     module_length,
 )
-from secure_bloom.parquet.schema import (
-    PHYSICAL_TYPES,
-    SCHEMA_ELEMENT_LAYOUT,
-    LeafColumn,
-    leaf_columns,
-)
+from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
 from secure_bloom.parquet.thrift import Struct
 
 TAIL_SIZE = 8  #: footer length and magic
@@ -51,24 +41,19 @@ _SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
 _ALGORITHM_LAYOUT = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 _FILE_CRYPTO_LAYOUT = {1: _ALGORITHM_LAYOUT}
-_COLUMN_META_LAYOUT: dict = {}
-_COLUMN_CHUNK_LAYOUT = {3: _COLUMN_META_LAYOUT, 8: {1: {}, 2: {}}}
 _FILE_META_LAYOUT = {
     2: [SCHEMA_ELEMENT_LAYOUT],
-    4: [{1: [_COLUMN_CHUNK_LAYOUT]}],
+    4: [{1: [COLUMN_CHUNK_LAYOUT]}],
     7: [{}],
     8: _ALGORITHM_LAYOUT,
 }
 
 # Field ids of parquet.thrift that this module names.
-_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
-_NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
-_STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
-_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # FileMetaData
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
+_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
+_OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
-_DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
-_DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
 
 @dataclass(frozen=True)
@@ -105,25 +90,6 @@ class EncryptionAlgorithm:
                    bool(fields.get_bool(3)))
 
 
-@dataclass(frozen=True)
-class RawStatistics:
-    """What a footer says about the values of a column chunk; None where it says nothing.
-
-    Attributes
-    ----------
-    num_values : int or None
-        Values, nulls included.
-    null_count : int or None
-    minimum, maximum : bytes or None
-        In plain encoding. Bounds: no value is outside, but they need not be values themselves.
-    """
-
-    num_values: int | None = None
-    null_count: int | None = None
-    minimum: bytes | None = None
-    maximum: bytes | None = None
-
-
 class Footer:
     """An open footer.
 
@@ -158,9 +124,9 @@ class Footer:
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
-        self.columns = leaf_columns(_structs(self._file_meta, 2))
-        self.row_groups = [self._chunks(number, group)
-                           for number, group in enumerate(_structs(self._file_meta, 4))]
+        self.columns = leaf_columns(thrift.structs(self._file_meta, _SCHEMA))
+        self._groups = thrift.structs(self._file_meta, _ROW_GROUPS)
+        self.row_groups = [self._chunks(*numbered) for numbered in enumerate(self._groups)]
 
     @property
     def has_encrypted_footer(self) -> bool:
@@ -180,20 +146,20 @@ class Footer:
     @property
     def num_rows(self) -> int:
         """Rows in the file."""
-        return self._file_meta.get_int(3) or 0
+        return self._file_meta.get_int(_NUM_ROWS) or 0
 
     def row_group_num_rows(self, row_group: int) -> int:
         """Rows in a row group."""
-        return _structs(self._file_meta, 4)[row_group].get_int(3) or 0
+        return self._groups[row_group].get_int(3) or 0
 
     def row_group_num_bytes(self, row_group: int) -> int:
         """Bytes of the pages of a row group as stored, as far as the footer says."""
-        group = _structs(self._file_meta, 4)[row_group]
+        group = self._groups[row_group]
         return max(group.get_int(6) or group.get_int(2) or 0, 0)
 
     def has_defined_order(self, column: LeafColumn) -> bool:
         """Whether minimum and maximum of a column follow the order that its type defines."""
-        orders = _structs(self._file_meta, _COLUMN_ORDERS)
+        orders = thrift.structs(self._file_meta, _COLUMN_ORDERS)
         return column.ordinal < len(orders) \
             and orders[column.ordinal].get(_TYPE_ORDER) is not None
 
@@ -252,6 +218,14 @@ class Footer:
             content += self.footer_cipher.sign(content, self._footer_aad())
         return content + len(content).to_bytes(4, "little") + magic
 
+    def schema_file(self) -> bytes:
+        """A Parquet file in plaintext with this schema and no rows; the same for equal schemas."""
+        meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])
+        meta.set_int(_NUM_ROWS, thrift.I64, 0)
+        meta.set(_ROW_GROUPS, thrift.LIST, [])
+        content = thrift.encode(meta)
+        return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
+
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about its footer key."""
         if self._crypto is not None:
@@ -296,7 +270,7 @@ class Footer:
         return module_aad(self.file_aad, ModuleType.FOOTER)
 
     def _chunks(self, row_group: int, group: Struct) -> list[ColumnChunk]:
-        chunks = _structs(group, 1)
+        chunks = thrift.structs(group, 1)
         if len(chunks) != len(self.columns):
             raise FormatError(f"the row group has {len(chunks)} columns, "
                               f"the schema {len(self.columns)}", row_group=row_group)
@@ -304,185 +278,6 @@ class Footer:
         ordinal = row_group if ordinal is None else ordinal
         return [ColumnChunk(self, chunk, row_group, ordinal, column)
                 for chunk, column in zip(chunks, self.columns, strict=True)]
-
-
-class ColumnChunk:
-    """One column of one row group.
-
-    Attributes
-    ----------
-    row_group : int
-        Position of the row group in the file.
-    column : LeafColumn
-    """
-
-    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_struct", "column", "row_group")
-
-    def __init__(self, footer: Footer, struct: Struct, row_group: int, ordinal: int,
-                 column: LeafColumn):
-        self.row_group = row_group
-        self.column = column
-        self._footer = footer
-        self._struct = struct
-        self._ordinal = ordinal
-        self._cipher = None
-        self._meta = None  # the ColumnMetaData that was in a module, once opened
-
-    @property
-    def encryption(self) -> str | None:
-        """``"footer key"``, ``"column key"``, or None for a plaintext column."""
-        union = self._struct.get(_CRYPTO_META_DATA)
-        if union is None:
-            return None
-        if not isinstance(union, Struct) or len(union.fields) != 1 \
-                or union.fields[0][0] not in (1, 2) or not isinstance(union.fields[0][2], Struct):
-            raise FormatError("the column's crypto metadata is malformed", **self.place)
-        return "footer key" if union.fields[0][0] == 1 else "column key"
-
-    @property
-    def key_metadata(self) -> bytes | None:
-        """What the file says about the column's own key."""
-        own = self._column_key_struct()
-        return own.get_binary(2) if own is not None else None
-
-    @property
-    def place(self) -> dict:
-        """Row group and column, as errors carry them."""
-        return {"row_group": self.row_group, "column": self.column.path}
-
-    @property
-    def cipher(self) -> ModuleCipher | None:
-        """The cipher of the column's modules; None for a plaintext column."""
-        if self._cipher is None and self.encryption is not None:
-            with located(**self.place):
-                self._cipher = self._footer.footer_cipher if self.encryption == "footer key" \
-                    else self._footer.column_cipher(self.column.path, self.key_metadata)
-        return self._cipher
-
-    def aad(self, module_type: ModuleType) -> bytes:
-        """The AAD of one of this column's modules (no page modules)."""
-        try:
-            return module_aad(self._footer.file_aad, module_type, self._ordinal,
-                              self.column.ordinal)
-        except ValueError as error:
-            raise FormatError(str(error), **self.place) from None
-
-    @property
-    def bloom_filter(self) -> tuple[int, int | None] | None:
-        """Offset of the Bloom filter in the file and its length where stored; None without one.
-
-        Under a plaintext footer this is known without the column's key.
-
-        Raises
-        ------
-        KeyRetrievalError, AuthenticationError
-            If the column's metadata is encrypted and does not open.
-        """
-        meta = self._visible_metadata()
-        offset = meta.get_int(_BLOOM_OFFSET)
-        return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
-
-    @property
-    def pages(self) -> tuple[int, int] | None:
-        """Offset and length in bytes of the column's pages; None where the footer does not say.
-
-        Known, and with errors, as :attr:`bloom_filter`.
-        """
-        meta = self._visible_metadata()
-        # Some writers say 0 where there is no dictionary page.
-        starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
-        start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
-        return (start, length) if start and length else None
-
-    @property
-    def num_pages(self) -> int:
-        """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
-        counts = [stats.get_int(3) or 0 for stats in self._encoding_stats()]
-        compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
-        return sum(counts) if counts else compressed // OVERHEAD
-
-    @property
-    def is_dictionary_encoded(self) -> bool:
-        """Whether the footer says that every value of the pages is in the dictionary."""
-        encodings = [stats.get_int(2) for stats in self._encoding_stats()
-                     if stats.get_int(1) in _DATA_PAGES]
-        return bool(encodings) and set(encodings) <= _DICTIONARY_ENCODINGS
-
-    def _encoding_stats(self) -> list[Struct]:
-        """How many pages of which type have which encoding; empty where the footer is silent."""
-        stats, _ = thrift.decode(thrift.encode(self._metadata()), {_ENCODING_STATS: [{}]})
-        return _structs(stats, _ENCODING_STATS)
-
-    @property
-    def statistics(self) -> RawStatistics:
-        """What the footer says about the values; empty without the column's key.
-
-        Only the fields whose order is defined: ``min`` and ``max`` of old writers are ignored.
-        """
-        try:
-            meta = self._metadata()
-        except KeyNotFoundError:
-            return RawStatistics()
-        with located(**self.place):
-            raw = meta.get(_STATISTICS)
-            if not isinstance(raw, bytes):
-                return RawStatistics(meta.get_int(_NUM_VALUES))
-            found, _ = thrift.decode(raw, {})
-            bounds = (found.get_binary(6), found.get_binary(5)) \
-                if self._footer.has_defined_order(self.column) else ()
-            return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
-
-    def set_bloom_filter(self, offset: int, length: int) -> None:
-        """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
-        metas = [self._metadata()]
-        redacted = self._struct.get(_META_DATA)
-        if redacted is not None and redacted is not metas[0]:
-            metas.append(redacted)
-        for meta in metas:
-            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
-            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
-
-    def set_key_metadata(self, key_metadata: bytes) -> None:
-        """Replace what the file says about the column's own key."""
-        self._column_key_struct().set_binary(2, key_metadata)
-
-    def seal(self) -> None:
-        """Encrypt the column's metadata again where it was opened from a module."""
-        if self._meta is not None:
-            module = self.cipher.encrypt(thrift.encode(self._meta),
-                                         self.aad(ModuleType.COLUMN_META_DATA))
-            self._struct.set_binary(_ENCRYPTED_META_DATA, module)
-
-    def _column_key_struct(self) -> Struct | None:
-        return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
-            else None
-
-    def _visible_metadata(self) -> Struct:
-        """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
-        try:
-            return self._metadata()
-        except KeyNotFoundError:
-            redacted = self._struct.get(_META_DATA)
-            if not isinstance(redacted, Struct):
-                raise
-            return redacted
-
-    def _metadata(self) -> Struct:
-        """The column's ColumnMetaData: the encrypted one where there is one."""
-        if self._meta is not None:
-            return self._meta
-        with located(**self.place):
-            module = self._struct.get_binary(_ENCRYPTED_META_DATA)
-            if module is not None:
-                plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
-                self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
-                return self._meta
-            meta = self._struct.get(_META_DATA)
-            if not isinstance(meta, Struct):
-                raise FormatError("the column has no metadata")
-            if meta.get_int(1) != PHYSICAL_TYPES.index(self.column.type.physical_type):
-                raise FormatError("the column's type is not the one that the schema says")
-            return meta
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
@@ -499,12 +294,3 @@ def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
     length = int.from_bytes(data[-TAIL_SIZE:-4], "little")
     start = len(data) - TAIL_SIZE - length
     return data[:start], data[start:-TAIL_SIZE], data[-4:]
-
-
-def _structs(struct: Struct, field_id: int) -> list[Struct]:
-    value = struct.get(field_id)
-    if isinstance(value, list):
-        return value
-    if value is None or value[:1] < b"\x10":  # absent, or an empty list of another type
-        return []
-    raise FormatError(f"Thrift field {field_id} is no list of structures")

@@ -20,6 +20,10 @@ A layout is a dict {field id: layout} for a structure and a list [layout] for a 
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from secure_bloom.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
@@ -128,10 +132,26 @@ def decode(data: bytes, layout: Layout) -> tuple[Struct, int]:
     FormatError
         If the bytes end too early or are no compact-protocol structure.
     """
+    with _no_garbage_collection():
+        try:
+            return _decode_struct(data, 0, layout)
+        except IndexError:
+            raise FormatError("a Thrift structure is cut off") from None
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """The many small objects of a large footer would set it off again and again, for nothing.
+
+    With several threads the first one that leaves turns it on again, which only costs time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        return _decode_struct(data, 0, layout)
-    except IndexError:
-        raise FormatError("a Thrift structure is cut off") from None
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def encode(struct: Struct) -> bytes:
@@ -139,6 +159,16 @@ def encode(struct: Struct) -> bytes:
     out = bytearray()
     _encode_struct(struct, out)
     return bytes(out)
+
+
+def structs(struct: Struct, field_id: int) -> list[Struct]:
+    """The structures in a decoded list; an empty list where the field is absent."""
+    value = struct.get(field_id)
+    if isinstance(value, list):
+        return value
+    if value is None or value[:1] < b"\x10":  # absent, or an empty list of another type
+        return []
+    raise FormatError(f"Thrift field {field_id} is no list of structures")
 
 
 def decode_int(raw: bytes) -> int:
@@ -231,7 +261,12 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
             value, position = _decode_list(data, position, wanted[0])
         else:
             start = position
-            position = _skip(data, position, type_, 0)
+            if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
+                while data[position] >= 0x80:
+                    position += 1
+                position += 1
+            else:
+                position = _skip(data, position, type_, 0)
             value = data[start:position]
         fields.append([field_id, type_, value])
 
@@ -253,9 +288,7 @@ def _decode_list(data: bytes, position: int, layout: Layout):
 def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
     """The position after a value; raises where the value reaches beyond the data."""
     if I16 <= type_ <= I64:
-        while data[position] >= 0x80:
-            position += 1
-        return position + 1
+        return _skip_integers(data, position, 1)
     if type_ == BINARY:
         return _binary_bounds(data, position)[1]
     if type_ in (TRUE, FALSE):
@@ -266,6 +299,8 @@ def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
         return _skip_struct(data, position, depth + 1)
     if type_ in (LIST, SET):
         size, element, position = _list_header(data, position)
+        if I16 <= element <= I64:
+            return _skip_integers(data, position, size)
         return _skip_elements(data, position, size, (element,), depth + 1)
     if type_ == MAP:
         size, position = _varint(data, position)
@@ -283,6 +318,14 @@ def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
     raise FormatError(f"unknown Thrift type {type_}")
 
 
+def _skip_integers(data: bytes, position: int, size: int) -> int:
+    for _ in range(size):
+        while data[position] >= 0x80:
+            position += 1
+        position += 1
+    return position
+
+
 def _skip_elements(data, position, size, types, depth) -> int:
     types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
     for _ in range(size):
@@ -292,14 +335,26 @@ def _skip_elements(data, position, size, types, depth) -> int:
 
 
 def _skip_struct(data: bytes, position: int, depth: int) -> int:
+    """As :func:`_skip`, with the commonest types spelled out: large footers spend their time here.
+
+    A short binary that reaches beyond the data shows when the next field is looked for.
+    """
     while True:
         header = data[position]
         position += 1
         if header == 0:
             return position
-        if not header >> 4:
+        if header < 0x10:
             _, position = _varint(data, position)
-        position = _skip(data, position, header & 0x0F, depth)
+        type_ = header & 0x0F
+        if I16 <= type_ <= I64:
+            while data[position] >= 0x80:
+                position += 1
+            position += 1
+        elif type_ == BINARY and data[position] < 0x80:
+            position += 1 + data[position]
+        else:
+            position = _skip(data, position, type_, depth)
 
 
 def _encode_struct(struct: Struct, out: bytearray) -> None:

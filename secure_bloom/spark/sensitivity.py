@@ -14,7 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from secure_bloom.errors import KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.parquet.footer import ColumnChunk, Footer
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.spark.columns import KEY, OUR_METADATA, Path
 from secure_bloom.spark.schema import field_metadata
 

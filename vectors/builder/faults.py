@@ -15,7 +15,8 @@ import secure_bloom
 from secure_bloom import BloomFilterOptions, ExplicitKeys, UniformKey
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
-from secure_bloom.parquet.footer import ColumnChunk, Footer
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.modules import ModuleCipher, ModuleType, module_length
 from secure_bloom.parquet.thrift import Struct
 from vectors.builder import reference

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.footer import ColumnChunk, Footer
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.thrift import Struct
 from vectors.builder import reference
 from vectors.builder.faults import (
@@ -141,7 +142,7 @@ def _between_row_groups(good: Base) -> bytes:
 def _metas(chunk: ColumnChunk) -> list[Struct]:
     """A column's metadata, and the redacted copy where there is one."""
     metas = [chunk._metadata()]
-    redacted = chunk._struct.get(3)
+    redacted = chunk._written_metadata()
     return metas if redacted is None or redacted is metas[0] else [*metas, redacted]
 
 

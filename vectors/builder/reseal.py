@@ -24,9 +24,9 @@ from secure_bloom.keys import InMemoryKms, kms
 from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet import modules as gcm
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
     TAIL_SIZE,
-    ColumnChunk,
     EncryptionAlgorithm,
     Footer,
     split_tail,

@@ -22,7 +22,7 @@ from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
-from secure_bloom.parquet.footer import ColumnChunk
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.native.writing import asked_filters, checked_encryption
 from secure_bloom.spark.options import without_file_scheme

@@ -1,0 +1,62 @@
+"""Open, change and write a wide footer: 100 columns x 100 row groups, against pyarrow.
+
+Closing pyarrow's writer writes the footer and frees what it has held; writing the file contains
+that, and 10 rows in each row group.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.compare import compare, table
+from benchmarks.section import Plan, Section
+from secure_bloom.parquet.footer import Footer, split_tail
+
+COLUMNS, ROW_GROUPS, ROWS = 100, 100, 10
+OFFSET, LENGTH = 4, 1024
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    groups = plan.size(ROW_GROUPS, 2)
+    rows = pa.table({f"column_{i:03}": np.arange(groups * ROWS) + i for i in range(COLUMNS)})
+    data = _write(rows).getvalue()
+    _, content, magic = split_tail(data)
+
+    def patch(every: int) -> None:
+        footer = Footer(content, magic)
+        for chunks in footer.row_groups:
+            for chunk in chunks[::every]:
+                chunk.set_bloom_filter(OFFSET, LENGTH)
+        footer.to_bytes()
+
+    comparison = compare(f"{COLUMNS * groups:,} column chunks, {len(content):,} bytes", {
+        "pyarrow writes the file": lambda: _write(rows),
+        "secure_bloom, open": lambda: Footer(content, magic),
+        "secure_bloom, 2 filters a row group": lambda: patch(COLUMNS // 2),
+        "secure_bloom, 100 filters a row group": lambda: patch(1),
+        "pyarrow opens it": lambda: pq.ParquetFile(io.BytesIO(data)),
+    }, plan.rounds)
+    closing = sorted(_closing_time(rows) for _ in range(plan.rounds))
+    return Section(f"{table([comparison])}\n\n- Of writing the file, closing pyarrow's writer "
+                   f"takes {closing[len(closing) // 2]:.3f} s.",
+                   {"comparison": comparison.to_json(), "closing_seconds": closing})
+
+
+def _write(rows: pa.Table) -> io.BytesIO:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, row_group_size=ROWS)
+    return sink
+
+
+def _closing_time(rows: pa.Table) -> float:
+    writer = pq.ParquetWriter(io.BytesIO(), rows.schema)
+    writer.write_table(rows, ROWS)
+    start = time.perf_counter()
+    writer.close()
+    return time.perf_counter() - start

@@ -1,0 +1,44 @@
+"""A local Spark whose own Parquet reader and writer can encrypt, by a KMS class in Java.
+
+The class is compiled here, which needs javac.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from benchmarks.people import MASTER_KEYS
+
+JARS = Path(pyspark.__file__).parent / "jars"
+
+#: What Spark's own reader and writer need to know of the keys.
+NATIVE = {
+    "parquet.crypto.factory.class":
+        "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
+    "parquet.encryption.kms.client.class": "BenchmarkKms",
+    "benchmark.keys": ",".join(f"{name}:{key.hex()}" for name, key in MASTER_KEYS.items())}
+
+
+def session(folder: Path) -> SparkSession:
+    """A new session on all cores; compiled classes go to a folder."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (SparkSession.builder.master("local[*]").appName("benchmark")
+            .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.extraClassPath", str(_compiled(folder))).getOrCreate())
+
+
+def _compiled(folder: Path) -> Path:
+    classes = folder / "classes"
+    source = Path(__file__).with_name("BenchmarkKms.java")
+    if not classes.exists():
+        subprocess.run(["javac", "--release", "17", "-proc:none", "-cp", f"{JARS}/*",
+                        "-d", classes, source], check=True)
+    return classes

@@ -1,0 +1,115 @@
+"""A point lookup over a folder of encrypted files: one social security number among all rows.
+
+The number is in one file. ``warm`` is a process that has asked before, ``cold`` one that starts:
+Python with imports, or Spark with its session. Spark needs a KMS class written in Java, which is
+compiled here. All files are in the page cache.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet.encryption as pe
+from pyspark.sql import SparkSession
+
+from benchmarks.compare import Comparison, compare, table
+from benchmarks.local_spark import NATIVE, session
+from benchmarks.people import FILTERS, ArrowKms, encryption, keyring, people
+from benchmarks.section import Plan, Section
+from secure_bloom import read_table, write_table
+from secure_bloom.keys import Keyring
+
+FILES, ROWS = 100, 1_000_000
+OURS, SPARK, SCAN = "secure_bloom", "Spark, native", "pyarrow, scan"
+TARGETS = {SPARK: 5, SCAN: 50}
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    ring = keyring(plan.folder / "keyring.json")
+    files, rows = plan.size(FILES, 2), plan.size(ROWS, 1000)
+    value = write_files(plan.folder / "files", files, rows, ring)
+    work = f"{files} files x {rows:,} rows"
+    spark = session(plan.folder)
+    warm = compare(f"warm, {work}", {
+        name: _checked(function, plan.folder, value) for name, function in
+        ((SCAN, scan), (SPARK, partial(_ask_spark, spark)), (OURS, lookup))}, plan.rounds)
+    spark.stop()
+    cold = compare(f"cold, {work}", {
+        name: partial(_process, function, plan.folder, value)
+        for name, function in ((SCAN, "scan"), (SPARK, "spark_lookup"), (OURS, "lookup"))},
+        max(1, min(3, plan.rounds)))
+    lines = [f"- {c.work}: {_times(c, peer):.1f} times as fast as {peer} (target {target})."
+             for c in (warm, cold) for peer, target in TARGETS.items()]
+    return Section(f"{table([warm, cold])}\n\n" + "\n".join(lines),
+                   [warm.to_json(), cold.to_json()])
+
+
+def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> str:
+    """Write the files; returns a number that one of them holds."""
+    folder.mkdir()
+    for number in range(files):
+        part = people(rows, seed=number)
+        write_table(part, folder / f"{number:05}.parquet", bloom_filters=FILTERS,
+                    encryption=encryption(), kms=ring)
+    return part["ssn"][rows // 2].as_py()
+
+
+def lookup(folder: Path, value: str) -> int:
+    """Rows with a number, by secure_bloom."""
+    ring = Keyring(folder / "keyring.json")
+    return read_table(folder / "files", keys=ring, filters=[("ssn", "=", value)]).num_rows
+
+
+def scan(folder: Path, value: str) -> int:
+    """The same by pyarrow, which cannot use the filters."""
+    ring = Keyring(folder / "keyring.json")
+    factory = pe.CryptoFactory(lambda _: ArrowKms(ring))
+    decryption = ds.ParquetDecryptionConfig(factory, pe.KmsConnectionConfig(),
+                                            pe.DecryptionConfiguration())
+    options = ds.ParquetFragmentScanOptions(decryption_config=decryption)
+    format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    files = ds.dataset(folder / "files", format=format_)
+    return files.to_table(filter=pc.field("ssn") == value).num_rows
+
+
+def spark_lookup(folder: Path, value: str) -> int:
+    """The same by Spark, from its start to its end."""
+    spark = session(folder)
+    found = _ask_spark(spark, folder, value)
+    spark.stop()
+    return found
+
+
+def _ask_spark(spark: SparkSession, folder: Path, value: str) -> int:
+    files = spark.read.options(**NATIVE).parquet(str(folder / "files"))
+    return len(files.where(files.ssn == value).collect())
+
+
+def _checked(function: Callable[[Path, str], int], folder: Path, value: str) -> Callable[[], None]:
+    def ask() -> None:
+        if not function(folder, value):
+            raise AssertionError(f"{value} was not found")
+    return ask
+
+
+def _process(function: str, folder: Path, value: str) -> None:
+    code = (f"from pathlib import Path; from benchmarks.lookup import {function}; "
+            f"assert {function}(Path({str(folder)!r}), {value!r})")
+    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], text=True,
+                          capture_output=True, cwd=Path(__file__).parent.parent)
+    if done.returncode:
+        raise RuntimeError(f"{function} in a process of its own ended with {done.returncode}:\n"
+                           + done.stderr)
+
+
+def _times(comparison: Comparison, peer: str) -> float:
+    return statistics.median(theirs / ours for theirs, ours in
+                             zip(comparison.seconds[peer], comparison.seconds[OURS], strict=True))

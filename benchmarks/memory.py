@@ -1,0 +1,103 @@
+"""Peak memory of streaming a table through :class:`ParquetWriter`, and bytes that a lookup reads.
+
+A process makes row group after row group and writes each; memory is what it has at most beyond
+what it had after its imports. It is set against one row group in memory and its filters. Beside
+stand a process that only makes the row groups, and pyarrow's writer without filters.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from benchmarks.lookup import write_files
+from benchmarks.people import FILTERS, arrow_properties, encryption, keyring, people
+from benchmarks.section import Plan, Section
+from secure_bloom import ParquetFile, ParquetWriter, read_table
+from secure_bloom.kernels import warm_up
+from secure_bloom.keys import Keyring
+from tests.counting import CountingHandler
+
+BYTES, ROW_GROUP = 5 * 10**9, 1_000_000
+FILES = 10
+OURS = "secure_bloom, 2 filters"
+WRITERS = {
+    "making the row groups": lambda path, schema, ring: nullcontext(),
+    "pyarrow, no filters": lambda path, schema, ring: pq.ParquetWriter(
+        path, schema, encryption_properties=arrow_properties(ring)),
+    OURS: lambda path, schema, ring: ParquetWriter(
+        path, schema, bloom_filters=FILTERS, encryption=encryption(), kms=ring)}
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    keyring(plan.folder / "keyring.json")
+    streamed = {name: _in_a_process(name, plan) for name in WRITERS}
+    unit = streamed[OURS]["row_group"] + streamed[OURS]["filters"]
+    lookup = _bytes_of_a_lookup(plan)
+    lines = ["| process | row groups | peak of memory | times a row group with its filters |",
+             "|---|---|---|---|"]
+    lines += [f"| {name} | {found['groups']} x {found['row_group'] / 1e6:.0f} MB "
+              f"| {found['peak'] / 1e6:.0f} MB | {found['peak'] / unit:.2f} |"
+              for name, found in streamed.items()]
+    lines += ["", f"Target for {OURS}: 2. A lookup in {FILES} files read {lookup['read']:,} bytes, "
+              f"{lookup['read'] / lookup['needed']:.3f} times the {lookup['needed']:,} bytes of "
+              "footers and asked filters (target 1.05)."]
+    return Section("\n".join(lines), {"streaming": streamed, "lookup": lookup})
+
+
+def _in_a_process(name: str, plan: Plan) -> dict:
+    groups = plan.size(BYTES // people(ROW_GROUP).nbytes, 3)
+    code = ("from pathlib import Path; from benchmarks.memory import stream; "
+            f"stream({name!r}, Path({str(plan.folder)!r}), {groups})")
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                          cwd=Path(__file__).parent.parent)
+    return json.loads(done.stdout)
+
+
+def stream(name: str, folder: Path, groups: int) -> None:
+    """Write so many row groups; print the peak of memory as JSON."""
+    path, schema = folder / "streamed.parquet", people(1).schema
+    warm_up()
+    before = _memory("VmRSS")
+    with WRITERS[name](path, schema, Keyring(folder / "keyring.json")) as writer:
+        for number in range(groups):
+            rows = people(ROW_GROUP, seed=number)
+            if writer is not None:
+                writer.write_table(rows, ROW_GROUP)
+            size = rows.nbytes
+            del rows
+    filters = writer.filter_totals.bytes // groups if name == OURS else 0
+    print(json.dumps({"groups": groups, "row_group": size, "filters": filters,
+                      "peak": _memory("VmHWM") - before}))
+    path.unlink(missing_ok=True)
+
+
+def _memory(kind: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(kind):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {kind}")
+
+
+def _bytes_of_a_lookup(plan: Plan) -> dict:
+    ring = Keyring(plan.folder / "keyring.json")
+    folder = plan.folder / "files"
+    write_files(folder, FILES, plan.size(ROW_GROUP, 1000), ring)
+    handler = CountingHandler()
+    read_table(str(folder), keys=ring, filters=[("ssn", "=", "5000000000")],
+               filesystem=pa_fs.PyFileSystem(handler))
+    return {"read": handler.bytes_read.total(),
+            "needed": sum(_needed(path, ring) for path in folder.iterdir())}
+
+
+def _needed(path: Path, ring: Keyring) -> int:
+    with ParquetFile(path, ring) as file:
+        return path.stat().st_size - file.footer.start + sum(
+            info.length for info in file.bloom_filters if info.column == "ssn")

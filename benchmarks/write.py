@@ -1,0 +1,56 @@
+"""``write_table`` with encrypted filters against pyarrow, which cannot write those.
+
+The first contestant is pyarrow's encrypted file without any filter. pyarrow writes plain filters
+into plain files; what they cost it is shown beside. ``to disk`` contains what makes the file of
+secure_bloom safe against a power cut (fsync of file and folder), which pyarrow leaves out;
+``to memory`` is without any disk.
+"""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.compare import Comparison, compare, table
+from benchmarks.people import FILTERS, arrow_properties, encryption, keyring, people
+from benchmarks.section import Plan, Section
+from secure_bloom import write_table
+
+ROWS = 4_000_000
+OURS, PEER = "secure_bloom, 2 filters", "pyarrow, no filters"
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    rows = people(plan.size(ROWS, 1000))
+    ring = keyring(plan.folder / "keyring.json")
+    comparisons = [
+        compare(f"{name}, {rows.num_rows:,} rows",
+                _contestants(rows, ring, target), plan.rounds)
+        for name, target in (("to disk", lambda: plan.folder / "file.parquet"),
+                             ("to memory", pa.BufferOutputStream))]
+    cost = "\n".join(f"- {c.work}: encrypted with 2 filters takes {_cost(c):.2f} times as long as "
+                     f"pyarrow's encrypted file without filters (target 1.10)."
+                     for c in comparisons)
+    return Section(f"{table(comparisons)}\n\n{cost}", [c.to_json() for c in comparisons])
+
+
+def _contestants(rows: pa.Table, ring, target) -> dict:
+    ours = partial(write_table, rows, encryption=encryption(), kms=ring)
+
+    def theirs(**options) -> None:
+        with pq.ParquetWriter(target(), rows.schema, **options) as writer:
+            writer.write_table(rows)
+
+    return {PEER: lambda: theirs(encryption_properties=arrow_properties(ring)),
+            OURS: lambda: ours(target(), bloom_filters=FILTERS),
+            "secure_bloom, no filters": lambda: ours(target(), bloom_filters={}),
+            "pyarrow, plain, no filters": theirs,
+            "pyarrow, plain, 2 plain filters": lambda: theirs(bloom_filter_options=FILTERS)}
+
+
+def _cost(comparison: Comparison) -> float:
+    return 1 / statistics.median(comparison.ratios(OURS))

@@ -1,0 +1,352 @@
+"""Read a BLOOMFILTER index, check it, and ask it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
+from secure_bloom.hashing import exact, hash_values, storage_array
+from secure_bloom.lance.layout import (
+    MAX_ROWS,
+    NULL_BITMAP,
+    SCHEMA,
+    Parameters,
+    Zone,
+    column_type_of,
+)
+from secure_bloom.lance.null_rows import read_null_rows
+from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
+from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.plain import block_index, block_masks
+from secure_bloom.probes import as_arrays
+from secure_bloom.sbbf import WORDS_PER_BLOCK, SplitBlockBloomFilter
+
+_MAX_ZONES = 2**24
+_BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
+_KEPT_BYTES = 256 * 1024 * 1024  # of filters that stay in memory; beyond, each question reads them
+
+
+class BloomFilterIndex:
+    """A BLOOMFILTER index of a Lance data set, whoever has written it.
+
+    The file is read and checked once. Each answer names the zones that may hold a row; all other
+    zones certainly hold none. Nothing is said about fragments without zones, such as those that
+    were added later: their rows have to be read anyway. Values that were changed in their place
+    are known only where the file lies in the folder ``_indices`` of its data set, as that was when
+    the index was opened: zones of such fragments are in every answer. If the data set no longer
+    has this index, or not yet, these are all zones.
+
+    Parameters
+    ----------
+    path : str or path
+        A local ``bloomfilter.lance``.
+    value_type : pyarrow.DataType, optional
+        The type of the column, which the file does not say. Default: that of the data set, where
+        the file lies in its folder ``_indices``. Without either, only :meth:`is_null` answers.
+
+    Attributes
+    ----------
+    path : str
+    items, probability : int, float
+        What each filter is sized for; see :class:`secure_bloom.lance.layout.Parameters`.
+    num_bytes : int
+        Size of each filter.
+    column : str or None
+        The column that is indexed, where the data set says it.
+    column_type : ColumnType or None
+        How its values are hashed.
+    has_null_bitmap : bool
+        Whether the index also lists each null row; those of older versions of pylance do not.
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    FormatError
+        If it is no Lance file, or no BLOOMFILTER index, or contradicts itself.
+    ColumnError
+        If Lance has no such index for ``value_type``, or the data set says another type.
+    MissingExtraError
+        If pylance is not installed.
+    """
+
+    def __init__(self, path, value_type: pa.DataType | None = None):
+        self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        with located(file=self.path):
+            indexed = find_indexed(self.path)
+            self.column = indexed.column if indexed else None
+            self.column_type = _column_type(indexed, value_type)
+            self._file = LanceFile(self.path)
+            _check_schema(self._file.schema)
+            parameters = Parameters.from_metadata(self._file.schema.metadata)
+            self.items, self.probability = parameters.items, parameters.probability
+            self.num_bytes = parameters.num_bytes
+            self._kept: list[np.ndarray] | None = None
+            self._fragment, self._start, self._length, self._has_null = self._read()
+            self.has_null_bitmap = self._check_null_bitmap()
+            self._stale = np.zeros(self._fragment.size, dtype=bool) if indexed is None else \
+                ~np.isin(self._fragment, list(indexed.fragment_ids))
+
+    def _read(self) -> list[np.ndarray]:
+        """Fragment ids, first rows and lengths (int64), and ``has_null`` (bool) of all zones."""
+        if self._file.num_rows > _MAX_ZONES:
+            raise UnsupportedError(f"the index has {self._file.num_rows} zones; more than "
+                                   f"{_MAX_ZONES} cannot be handled")
+        keep = self._file.num_rows * self.num_bytes <= _KEPT_BYTES
+        kept, zones = [], [[np.empty(0, np.int64)] * 3 + [np.empty(0, bool)]]
+        for columns, words in self._batches():
+            zones.append(columns)
+            if keep:
+                kept.append(words)
+        self._kept = kept if keep else None
+        zones = [np.concatenate(column) for column in zip(*zones, strict=True)]
+        if zones[0].size != self._file.num_rows:
+            raise FormatError(f"the index has {zones[0].size} zones, not {self._file.num_rows}")
+        _check_zones(*zones[:3])
+        return zones
+
+    def _batches(self) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
+        """The four columns of some zones, and their filters as words (zones, blocks, 8)."""
+        position = 0
+        for batch in self._file.batches(max(1, min(65_536, _BATCH_BYTES // self.num_bytes))):
+            yield (_zone_columns(batch, position),
+                   _words(batch.column("bloom_filter_data"), self.num_bytes, position))
+            position += batch.num_rows
+
+    def _check_null_bitmap(self) -> bool:
+        number = (self._file.schema.metadata or {}).get(NULL_BITMAP.encode())
+        if number is None:
+            return False
+        if not (number.isdigit() and len(number) < 10):
+            raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
+        buffer = self._file.global_buffer(int(number))
+        starts, lasts = _spans(*(column[self._has_null] for column in
+                                 (self._fragment, self._start, self._length)))
+        for fragment_id, first, last in read_null_rows(buffer):
+            address = np.uint64(fragment_id * MAX_ROWS)
+            first, last = address + first.astype(np.uint64), address + last.astype(np.uint64)
+            before = np.searchsorted(starts, first, side="right")  # spans that do not begin later
+            if not before.all() or (last > lasts[before - 1]).any():
+                raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "
+                                  "no zone with has_null; build the index again")
+        return True
+
+    @cached_property
+    def zones(self) -> list[Zone]:
+        """All zones, in the order of the file."""
+        return self._zones(np.ones(self._fragment.size, dtype=bool))
+
+    @property
+    def fragment_ids(self) -> list[int]:
+        """The fragments that the index says something about, ascending."""
+        return np.unique(self._fragment[~self._stale]).tolist()
+
+    def _zones(self, which: np.ndarray) -> list[Zone]:
+        columns = (self._fragment, self._start, self._length, self._has_null)
+        return list(map(Zone, *(column[which].tolist() for column in columns)))
+
+    def is_null(self) -> list[Zone]:
+        """The zones that may hold a null."""
+        return self._zones(self._has_null | self._stale)
+
+    def equals(self, value) -> list[Zone]:
+        """The zones that may hold a value.
+
+        Parameters
+        ----------
+        value : scalar or pyarrow.Scalar
+            None asks for nulls, as in Lance. A value without a certain counterpart in the column's
+            type, and NaN, may be everywhere. 0.0 and -0.0 are both looked for.
+
+        Returns
+        -------
+        list of Zone
+
+        Raises
+        ------
+        ColumnError
+            If the type of the column is not known, or Arrow does not know the value.
+        """
+        return self._ask([value])
+
+    def is_in(self, values: Iterable) -> list[Zone]:
+        """The zones that may hold one of some values; as :meth:`equals`.
+
+        Parameters
+        ----------
+        values : sequence, numpy array, pyarrow Array or ChunkedArray
+            Values of one type.
+        """
+        if isinstance(values, str | bytes):
+            raise TypeError("values must be a list of values, not one")
+        return self._ask(values)
+
+    def _ask(self, values) -> list[Zone]:
+        with located(file=self.path, column=self.column):
+            if self.column_type is None:
+                raise ColumnError("which type the column has is not known, as the index lies in no "
+                                  "data set: give value_type")
+            hashes, or_null = _hashes_of(values, self.column_type)
+            found = np.ones(self._fragment.size, dtype=bool) if hashes is None \
+                else self._check_hashes(hashes)
+        return self._zones(found | self._stale | (self._has_null & or_null))
+
+    def _check_hashes(self, hashes: np.ndarray) -> np.ndarray:
+        """For each zone whether it may hold one of the values (bool)."""
+        if hashes.size == 0:
+            return np.zeros(self._fragment.size, dtype=bool)
+        batches = self._kept if self._kept is not None else self._read_again()
+        return np.concatenate([np.empty(0, bool), *(_any_hit(words, hashes) for words in batches)])
+
+    def _read_again(self) -> Iterator[np.ndarray]:
+        position = 0
+        for columns, words in self._batches():
+            these = slice(position, position + len(words))
+            known = (self._fragment, self._start, self._length, self._has_null)
+            if not all(np.array_equal(old[these], new)
+                       for old, new in zip(known, columns, strict=True)):
+                raise FormatError("the file has changed since it was opened")
+            yield words
+            position += len(words)
+        if position != self._fragment.size:
+            raise FormatError("the file has changed since it was opened")
+
+    def expected_fpp(self) -> float:
+        """The mean false-positive probability of the filters, from the bits that are set."""
+        batches = self._kept if self._kept is not None else self._read_again()
+        rates = [SplitBlockBloomFilter.from_bitset(words).expected_fpp()
+                 for batch in batches for words in batch]
+        return float(np.mean(rates)) if rates else 0.0
+
+    def __repr__(self) -> str:
+        return (f"<BloomFilterIndex {self._fragment.size} zones, filters of {self.num_bytes} "
+                f"bytes, {self.column_type or 'type not known'}>")
+
+
+def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
+    """The rows of some zones.
+
+    Returns
+    -------
+    dict
+        For each fragment id, ascending, half-open ranges (start, stop) of row offsets, ascending.
+        Zones that follow each other share a range. Deleted rows count.
+    """
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for fragment_id, start, length, _ in sorted(zones):
+        of_fragment = ranges.setdefault(fragment_id, [])
+        stop = start + length
+        if of_fragment and of_fragment[-1][1] == start:
+            start, _ = of_fragment.pop()
+        of_fragment.append((start, stop))
+    return ranges
+
+
+def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> ColumnType | None:
+    """The type of the column, from the data set or from the caller."""
+    given = None if value_type is None else column_type_of(value_type)
+    if indexed is None or indexed.arrow_type is None:
+        return given
+    known = column_type_of(indexed.arrow_type)
+    if given not in (None, known):
+        raise ColumnError(f"the data set says {indexed.arrow_type}, value_type is {value_type}",
+                          column=indexed.column)
+    return known
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    if not schema.equals(SCHEMA, check_metadata=False):
+        found = ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
+                          for field in list(schema)[:10])
+        raise FormatError(f"this is no BLOOMFILTER index; its columns are: {found}")
+
+
+def _refuse(wrong: np.ndarray, message: str, position: int = 0) -> None:
+    """Raise FormatError if a zone is wrong (bool for each); they are counted from ``position``."""
+    if wrong.any():
+        raise FormatError(f"zone {position + int(wrong.argmax())} {message}")
+
+
+def _zone_columns(batch: pa.RecordBatch, position: int) -> list[np.ndarray]:
+    for column in batch.columns:
+        if column.null_count:
+            _refuse(column.is_null().to_numpy(zero_copy_only=False),
+                    "has a null in a column that cannot have nulls", position)
+    numbers = [batch.column(i).to_numpy(zero_copy_only=False) for i in range(3)]
+    for numbers_of_column, name in zip(numbers, SCHEMA.names[:3], strict=True):
+        _refuse(numbers_of_column > MAX_ROWS, f"has a {name} that is too large", position)
+    return [*(column.astype(np.int64) for column in numbers),
+            batch.column(3).to_numpy(zero_copy_only=False)]
+
+
+def _words(bitsets: pa.BinaryArray, num_bytes: int, position: int) -> np.ndarray:
+    """The filters of some zones; shape (zones, blocks, 8), uint32."""
+    count = len(bitsets)
+    _, offsets, data = bitsets.buffers()
+    offsets = np.frombuffer(offsets, dtype=np.int32)[bitsets.offset:bitsets.offset + count + 1]
+    _refuse(np.diff(offsets) != num_bytes, "has a bitset of another size than the "
+            f"{num_bytes} bytes that the metadata asks for; build the index again", position)
+    raw = np.frombuffer(data, dtype=np.uint8)[offsets[0]:offsets[-1]]
+    return raw.view("<u4").reshape(count, -1, WORDS_PER_BLOCK)
+
+
+def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
+    _refuse((fragment >= MAX_ROWS) | (start + length > MAX_ROWS), "reaches beyond the end of its "
+            "fragment, as pylance 1.0 lets zones do; build the index again")
+    _refuse(length == 0, "has no rows")
+    order = np.lexsort((start, fragment))
+    fragment, start, stop = fragment[order], start[order], (start + length)[order]
+    overlap = (fragment[1:] == fragment[:-1]) & (start[1:] < stop[:-1])
+    if overlap.any():
+        at = int(overlap.argmax())
+        raise FormatError(f"zones {order[at]} and {order[at + 1]}, of fragment {fragment[at]}, "
+                          "overlap; build the index again")
+
+
+def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
+        -> tuple[np.ndarray, np.ndarray]:
+    """First and last row addresses (uint64) of zones, which do not overlap; neighbours joined."""
+    starts = fragment.astype(np.uint64) * np.uint64(MAX_ROWS) + start.astype(np.uint64)
+    lasts = np.sort(starts + (length - 1).astype(np.uint64))
+    starts.sort()
+    apart = lasts[:-1] + np.uint64(1) != starts[1:]
+    edges = np.ones(starts.size + 1, dtype=bool)
+    edges[1:-1] = apart
+    return starts[edges[:-1]], lasts[edges[1:]]
+
+
+def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
+    """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
+
+    Values are made what the column has as in :mod:`secure_bloom.probes`.
+    """
+    hashes, or_null = [np.empty(0, dtype=np.uint64)], False
+    for array in as_arrays(values, strict=True):
+        array = storage_array(array)
+        or_null = or_null or array.null_count > 0
+        converted = exact(array.drop_null(), column_type)
+        if converted.null_count:
+            return None, or_null
+        hashes.append(hash_values(converted, column_type))
+        if pa.types.is_floating(converted.type):
+            floats = converted.to_numpy()
+            if np.isnan(floats).any():
+                return None, or_null
+            zeros = floats[floats == 0]
+            if zeros.size:
+                hashes.append(hash_values(pa.array(np.concatenate([zeros, -zeros])), column_type))
+    return np.concatenate(hashes), or_null
+
+
+def _any_hit(words: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """For each filter (words: filters, blocks, 8) whether it knows any of the hashes; bool."""
+    found = np.zeros(len(words), dtype=bool)
+    blocks = block_index(hashes, words.shape[1])
+    for block, mask in zip(blocks.tolist(), block_masks(hashes), strict=True):
+        found |= ((words[:, block] & mask) == mask).all(axis=1)
+    return found

@@ -1,0 +1,282 @@
+"""Lance files and data sets, through pylance: opening, reading in portions, writing.
+
+pylance reports what it dislikes in a file as OSError, ValueError or as a panic of its Rust part.
+All of them become :class:`secure_bloom.errors.FormatError` here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, located
+from secure_bloom.files import sync_folder, temporary_name
+
+_MAGIC = b"LANC"
+_FOOTER = struct.Struct("<QQQIIHH4s")  # where tables begin; numbers of buffers, of columns; version
+_TABLE_ENTRY_BYTES = 16
+_INDICES, _VERSIONS = "_indices", "_versions"
+_SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
+_SCAN_READAHEAD = 4
+
+
+def import_lance():
+    """The module ``lance``.
+
+    Raises
+    ------
+    MissingExtraError
+        If pylance is not installed.
+    """
+    try:
+        import lance
+        import lance.file
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Lance needs pylance ({error}): pip install 'secure_bloom[lance]'") from error
+    return lance
+
+
+class LanceFile:
+    """A local Lance file, open for reading.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    num_rows : int
+
+    Raises
+    ------
+    OSError
+        If there is no such file.
+    FormatError
+        If this is no Lance file.
+    """
+
+    def __init__(self, path: str):
+        lance = import_lance()
+        _check_footer(path)
+        with _panics_are_errors():
+            self._reader = lance.file.LanceFileReader(path)
+            self.schema = self._reader.metadata().schema
+            self.num_rows = self._reader.num_rows()
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows, in order, up to ``rows`` at a time."""
+        with _panics_are_errors():
+            batches = self._reader.read_all(batch_size=rows, batch_readahead=1).to_batches()
+        return _guarded(batches)
+
+    def global_buffer(self, number: int) -> bytes:
+        """A buffer that belongs to the file as a whole."""
+        with _panics_are_errors():
+            return self._reader.read_global_buffer(number)
+
+
+def _guarded(batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _panics_are_errors():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _check_footer(path: str) -> None:
+    # pylance panics over an empty file, which shows on standard error, and takes memory for as many
+    # buffers as the footer says, which may end the process.
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _FOOTER.size))
+        footer = file.read(_FOOTER.size)
+    if size < _FOOTER.size or not footer.endswith(_MAGIC):
+        raise FormatError("this is no Lance file, or its end is cut off")
+    buffers = _FOOTER.unpack(footer)[3]
+    if buffers * _TABLE_ENTRY_BYTES > size:
+        raise FormatError(f"the file is too small for {buffers} global buffers")
+
+
+@contextlib.contextmanager
+def _panics_are_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
+        raise FormatError(f"pylance cannot read the file: {_first_line(error)}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # its class cannot be imported
+            raise
+        raise FormatError(f"pylance cannot read the file: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    # Without the place in pylance's source: ", /home/…/schema.rs:359:28".
+    return re.sub(r", \S+\.rs:\d+:\d+$", "", str(error).partition("\n")[0])
+
+
+def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
+               last_buffer: tuple[str, Callable[[], bytes]]) -> None:
+    """Write a local Lance file, which appears when it is complete.
+
+    Parameters
+    ----------
+    path : str
+    schema : pyarrow.Schema
+        With what the metadata has to say.
+    batches : iterator of pyarrow.RecordBatch
+    last_buffer : (str, function)
+        A metadata entry, and a function that gives the bytes of the global buffer whose number it
+        names; called behind the last batch.
+    """
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is no folder {folder}")
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder")
+    temporary = temporary_name(path, "unlocked")
+    try:
+        _write(temporary, schema, batches, last_buffer)
+        descriptor = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    sync_folder(folder)
+
+
+def _write(path: str, schema: pa.Schema, batches, last_buffer) -> None:
+    # Not as a context manager, which would complete the file after an error as well.
+    writer = import_lance().file.LanceFileWriter(path, schema.remove_metadata())
+    for batch in batches:
+        writer.write_batch(batch)
+    key, content = last_buffer
+    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items()}
+    metadata[key] = str(writer.add_global_buffer(content()))
+    for name, value in metadata.items():
+        writer.add_schema_metadata(name, value)
+    writer.close()
+
+
+# --- data sets -----------------------------------------------------------------------------------
+
+def is_dataset(source) -> bool:
+    """Whether this is a Lance data set, or names one."""
+    if isinstance(source, str | os.PathLike):
+        return True
+    return isinstance(source, import_lance().LanceDataset)
+
+
+def open_dataset(source):
+    """A LanceDataset, as it is or by path or URI.
+
+    Raises
+    ------
+    FormatError
+        If pylance cannot open it.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return source
+    lance = import_lance()
+    with located(file=os.fspath(source)), _panics_are_errors():
+        return lance.dataset(os.fspath(source))
+
+
+def scan(dataset, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The rows of one column, with their addresses, in the order of the data set."""
+    fixed = pa.types.is_primitive(field_type(dataset.schema, column))
+    with _panics_are_errors():
+        scanner = dataset.scanner(columns=[column], with_row_address=True, scan_in_order=True,
+                                  batch_size=_SCAN_ROWS if fixed else _SCAN_ROWS_OF_BYTES,
+                                  batch_readahead=_SCAN_READAHEAD)
+        reader = scanner.to_reader()
+    return reader.schema, _guarded(reader)
+
+
+def field_type(schema: pa.Schema, column: str) -> pa.DataType:
+    """The type of a column; its parts are joined with dots where it lies in structs.
+
+    Raises
+    ------
+    ColumnError
+        If there is no such column.
+    """
+    parts = (column,) if column in schema.names else tuple(column.split("."))
+    found = _type_at(schema, parts)
+    if found is None:
+        names = ", ".join(schema.names[:20])
+        raise ColumnError(f"there is no such column; there are: {names}", column=column)
+    return found
+
+
+def _type_at(fields: Iterable[pa.Field], parts: tuple[str, ...]) -> pa.DataType | None:
+    found = next((field.type for field in fields if field.name == parts[0]), None)
+    if found is None or len(parts) == 1:
+        return found
+    return _type_at(found, parts[1:]) if pa.types.is_struct(found) else None
+
+
+class Indexed(NamedTuple):
+    """What a data set says of one of its indexes.
+
+    Attributes
+    ----------
+    column : str or None
+        Its parts are joined with dots where it lies in structs. None where the data set does not
+        have the index, no longer or not yet.
+    arrow_type : pyarrow.DataType or None
+    fragment_ids : set of int
+        The fragments that the index is valid for. When values of a fragment are written anew, it
+        keeps its id, and is taken out here.
+    """
+
+    column: str | None
+    arrow_type: pa.DataType | None
+    fragment_ids: set[int]
+
+
+def find_indexed(path: str) -> Indexed | None:
+    """What the newest version of a data set says of an index in its folder; None elsewhere.
+
+    Parameters
+    ----------
+    path : str
+        ``<data set>/_indices/<uuid>/<file>``, an absolute path.
+
+    Raises
+    ------
+    FormatError
+        If pylance cannot open the data set.
+    """
+    folder, uuid = os.path.split(os.path.dirname(path))
+    root, name = os.path.split(folder)
+    if name != _INDICES or not os.path.isdir(os.path.join(root, _VERSIONS)):
+        return None
+    dataset = open_dataset(root)
+    with located(file=root), _panics_are_errors():
+        found = [(index.fields[0], segment) for index in dataset.describe_indices()
+                 for segment in index.segments if str(segment.uuid) == uuid]
+        # Not by its name: older versions of pylance give the last part of it only.
+        paths = dict(_paths(dataset.lance_schema.fields()))
+    if not found or found[0][0] not in paths:
+        return Indexed(None, None, set())
+    [(field_id, segment)] = found
+    return Indexed(".".join(paths[field_id]), _type_at(dataset.schema, paths[field_id]),
+                   set(segment.fragment_ids))
+
+
+def _paths(fields, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The id of each field of a Lance schema, and the names on the way to it."""
+    for field in fields:
+        path = (*above, field.name())
+        yield field.id(), path
+        yield from _paths(field.children(), path)

@@ -1,0 +1,237 @@
+"""One column of one row group, as the footer describes it (ColumnChunk in parquet.thrift).
+
+A column with a key of its own has its ColumnMetaData in a module (type 1) of its own; under a
+plaintext footer a redacted copy of it stands beside, which readers without the key use. Where a
+Bloom filter is (fields 14 and 15) goes into the module, and into the copy where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from secure_bloom.errors import FormatError, KeyNotFoundError, located
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
+from secure_bloom.parquet.schema import PHYSICAL_TYPES, LeafColumn
+from secure_bloom.parquet.thrift import Struct
+
+if TYPE_CHECKING:
+    from secure_bloom.parquet.footer import Footer
+
+_COLUMN_META_LAYOUT: dict = {}
+COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  #: and 3, ColumnMetaData: decoded when it is asked for
+
+# Field ids of parquet.thrift that this module names.
+_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
+_STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
+_DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
+_DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
+
+
+@dataclass(frozen=True)
+class RawStatistics:
+    """What a footer says about the values of a column chunk; None where it says nothing.
+
+    Attributes
+    ----------
+    num_values : int or None
+        Values, nulls included.
+    null_count : int or None
+    minimum, maximum : bytes or None
+        In plain encoding. Bounds: no value is outside, but they need not be values themselves.
+    """
+
+    num_values: int | None = None
+    null_count: int | None = None
+    minimum: bytes | None = None
+    maximum: bytes | None = None
+
+
+class ColumnChunk:
+    """One column of one row group.
+
+    Attributes
+    ----------
+    row_group : int
+        Position of the row group in the file.
+    column : LeafColumn
+    """
+
+    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_struct", "column", "row_group")
+
+    def __init__(self, footer: Footer, struct: Struct, row_group: int, ordinal: int,
+                 column: LeafColumn):
+        self.row_group = row_group
+        self.column = column
+        self._footer = footer
+        self._struct = struct
+        self._ordinal = ordinal
+        self._cipher = None
+        self._meta = None  # the ColumnMetaData that was in a module, once opened
+
+    @property
+    def encryption(self) -> str | None:
+        """``"footer key"``, ``"column key"``, or None for a plaintext column."""
+        union = self._struct.get(_CRYPTO_META_DATA)
+        if union is None:
+            return None
+        if not isinstance(union, Struct) or len(union.fields) != 1 \
+                or union.fields[0][0] not in (1, 2) or not isinstance(union.fields[0][2], Struct):
+            raise FormatError("the column's crypto metadata is malformed", **self.place)
+        return "footer key" if union.fields[0][0] == 1 else "column key"
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        """What the file says about the column's own key."""
+        own = self._column_key_struct()
+        return own.get_binary(2) if own is not None else None
+
+    @property
+    def place(self) -> dict:
+        """Row group and column, as errors carry them."""
+        return {"row_group": self.row_group, "column": self.column.path}
+
+    @property
+    def cipher(self) -> ModuleCipher | None:
+        """The cipher of the column's modules; None for a plaintext column."""
+        if self._cipher is None and self.encryption is not None:
+            with located(**self.place):
+                self._cipher = self._footer.footer_cipher if self.encryption == "footer key" \
+                    else self._footer.column_cipher(self.column.path, self.key_metadata)
+        return self._cipher
+
+    def aad(self, module_type: ModuleType) -> bytes:
+        """The AAD of one of this column's modules (no page modules)."""
+        try:
+            return module_aad(self._footer.file_aad, module_type, self._ordinal,
+                              self.column.ordinal)
+        except ValueError as error:
+            raise FormatError(str(error), **self.place) from None
+
+    @property
+    def bloom_filter(self) -> tuple[int, int | None] | None:
+        """Offset of the Bloom filter in the file and its length where stored; None without one.
+
+        Under a plaintext footer this is known without the column's key.
+
+        Raises
+        ------
+        KeyRetrievalError, AuthenticationError
+            If the column's metadata is encrypted and does not open.
+        """
+        meta = self._visible_metadata()
+        offset = meta.get_int(_BLOOM_OFFSET)
+        return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
+
+    @property
+    def pages(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the column's pages; None where the footer does not say.
+
+        Known, and with errors, as :attr:`bloom_filter`.
+        """
+        meta = self._visible_metadata()
+        # Some writers say 0 where there is no dictionary page.
+        starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
+        start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
+        return (start, length) if start and length else None
+
+    @property
+    def num_pages(self) -> int:
+        """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
+        counts = [stats.get_int(3) or 0 for stats in self._encoding_stats()]
+        compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
+        return sum(counts) if counts else compressed // OVERHEAD
+
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether the footer says that every value of the pages is in the dictionary."""
+        encodings = [stats.get_int(2) for stats in self._encoding_stats()
+                     if stats.get_int(1) in _DATA_PAGES]
+        return bool(encodings) and set(encodings) <= _DICTIONARY_ENCODINGS
+
+    def _encoding_stats(self) -> list[Struct]:
+        """How many pages of which type have which encoding; empty where the footer is silent."""
+        stats, _ = thrift.decode(thrift.encode(self._metadata()), {_ENCODING_STATS: [{}]})
+        return thrift.structs(stats, _ENCODING_STATS)
+
+    @property
+    def statistics(self) -> RawStatistics:
+        """What the footer says about the values; empty without the column's key.
+
+        Only the fields whose order is defined: ``min`` and ``max`` of old writers are ignored.
+        """
+        try:
+            meta = self._metadata()
+        except KeyNotFoundError:
+            return RawStatistics()
+        with located(**self.place):
+            raw = meta.get(_STATISTICS)
+            if not isinstance(raw, bytes):
+                return RawStatistics(meta.get_int(_NUM_VALUES))
+            found, _ = thrift.decode(raw, {})
+            bounds = (found.get_binary(6), found.get_binary(5)) \
+                if self._footer.has_defined_order(self.column) else ()
+            return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
+
+    def set_bloom_filter(self, offset: int, length: int) -> None:
+        """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        metas = [self._metadata()]
+        redacted = self._written_metadata()
+        if redacted is not None and redacted is not metas[0]:
+            metas.append(redacted)
+        for meta in metas:
+            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
+            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+
+    def set_key_metadata(self, key_metadata: bytes) -> None:
+        """Replace what the file says about the column's own key."""
+        self._column_key_struct().set_binary(2, key_metadata)
+
+    def seal(self) -> None:
+        """Encrypt the column's metadata again where it was opened from a module."""
+        if self._meta is not None:
+            module = self.cipher.encrypt(thrift.encode(self._meta),
+                                         self.aad(ModuleType.COLUMN_META_DATA))
+            self._struct.set_binary(_ENCRYPTED_META_DATA, module)
+
+    def _column_key_struct(self) -> Struct | None:
+        return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
+            else None
+
+    def _visible_metadata(self) -> Struct:
+        """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
+        try:
+            return self._metadata()
+        except KeyNotFoundError:
+            redacted = self._written_metadata()
+            if redacted is None:
+                raise
+            return redacted
+
+    def _written_metadata(self) -> Struct | None:
+        """The ColumnMetaData that stands beside the module, or instead of it."""
+        for field in self._struct.fields:
+            if field[0] == _META_DATA and field[1] == thrift.STRUCT:
+                if isinstance(field[2], bytes):
+                    field[2], _ = thrift.decode(field[2], _COLUMN_META_LAYOUT)
+                return field[2]
+        return None
+
+    def _metadata(self) -> Struct:
+        """The column's ColumnMetaData: the encrypted one where there is one."""
+        if self._meta is not None:
+            return self._meta
+        with located(**self.place):
+            module = self._struct.get_binary(_ENCRYPTED_META_DATA)
+            if module is not None:
+                plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
+                self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
+                return self._meta
+            meta = self._written_metadata()
+            if meta is None:
+                raise FormatError("the column has no metadata")
+            if meta.get_int(1) != PHYSICAL_TYPES.index(self.column.type.physical_type):
+                raise FormatError("the column's type is not the one that the schema says")
+            return meta
