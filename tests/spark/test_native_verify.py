@@ -151,6 +151,25 @@ def test_summary_files(folder, kms):
     assert "summary file" in text
 
 
+def test_files_that_only_sparks_own_reader_shows(folder, kms):
+    """It knows nothing of the marks of jobs of secure_parquet, which hide their files."""
+    job = "0" * 32
+    (folder / "_staging" / job).mkdir(parents=True)
+    (folder / "_staging" / job / "started").touch()
+    write(folder / f"part-00000-{job}-{job}.parquet", None)
+    [text] = found(folder, kms)
+    assert "nothing in this file is encrypted" in text
+
+
+def test_hidden_files(folder, kms):
+    for name in ("_temporary/0", ".hidden", "_day=1"):
+        (folder / name).mkdir(parents=True)
+        write(folder / name / "part.parquet", None)
+    with pytest.raises(EncryptionMismatchError, match="1 findings in 1 files; 2 were") as error:
+        check(folder, kms)
+    assert "_day=1" in error.value.file
+
+
 def test_all_files_are_named(folder, kms):
     for number in range(3):
         write(folder / f"bad{number}.parquet", None)

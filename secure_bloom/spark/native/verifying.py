@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+
+import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
     EncryptionMismatchError,
@@ -17,7 +19,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.files import resolve
 from secure_bloom.findings import Finding
-from secure_bloom.folder import files_below, parquet_files
+from secure_bloom.folder import files_below, is_hidden
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
@@ -65,7 +67,8 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
     Parameters
     ----------
     path : str or path
-        The folder, or a file. Every visible file in it must be as asked, older ones too.
+        The folder, or a file. Every file in it that Spark shows must be as asked, older ones too,
+        and those of unfinished jobs of ``secure_parquet``, which only Spark's own reader shows.
     encryption, bloom_filters
         As for :func:`write_options`.
     kms : KmsClient or KeyEncryptionKeys
@@ -85,10 +88,13 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
     encryption = checked_encryption(encryption)
     filters = asked_filters(bloom_filters)
     filesystem, path = resolve(without_file_scheme(str(path)), filesystem)
-    files = parquet_files(filesystem, path)
+    files, findings = [path], []
+    if filesystem.get_file_info(path).type != pa_fs.FileType.File:
+        found = files_below(filesystem, path)
+        files = [info.path for name, info in sorted(found.items()) if not is_hidden(name)]
+        findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    findings = [] if files == [path] else _summaries(filesystem, path)
     check = partial(_check_file, encryption, filters, cached(kms), filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
@@ -99,12 +105,11 @@ def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOp
         "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
 
 
-def _summaries(filesystem, folder: str) -> list[Finding]:
+def _summaries(paths: Iterable[str]) -> list[Finding]:
     """Summary files, which repeat schema and statistics of encrypted files in plaintext."""
     return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
-                    "remove it", info.path)
-            for name, info in files_below(filesystem, folder).items()
-            if posixpath.basename(name) in _SUMMARIES]
+                    "remove it", path)
+            for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
 
 
 def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
