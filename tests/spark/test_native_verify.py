@@ -70,7 +70,10 @@ def with_(encryption_algorithm="AES_GCM_V1", footer="footer", key="pii", columns
     (with_(footer="other"), "its footer is encrypted with master key 'other', not 'footer'"),
     (with_(key="other"), "column ssn: the column is encrypted with master key 'other', not 'pii'"),
     (with_(columns=["id"]), "column ssn: the column is not encrypted"),
-    (EncryptionConfiguration("footer", uniform_encryption=True), "with the footer key, not its own")
+    (EncryptionConfiguration("footer", uniform_encryption=True),
+     "with the footer key, not its own"),
+    (with_(data_key_length_bits=256), "its footer is encrypted with a key of 256 bits, not 128"),
+    (with_(data_key_length_bits=256), "ssn: the column is encrypted with a key of 256 bits, not"),
 ])
 def test_a_file_that_was_encrypted_otherwise(folder, kms, written, words):
     write(folder / "bad.parquet", written)
@@ -187,6 +190,15 @@ def test_keys_that_cannot_be_had(folder, kms):
     assert ParquetFile(folder / "explicit.parquet", ExplicitKeys(bytes(16))).num_rows == 100
     with pytest.raises(KeyRetrievalError, match="explicit keys"):
         check(folder, kms)
+
+
+def test_the_key_of_a_column_must_be_at_hand_also_where_its_metadata_needs_none(tmp_path):
+    asked = with_(plaintext_footer=True)
+    write(tmp_path / "a.parquet", asked, filters={})
+    check(tmp_path, InMemoryKms(MASTER_KEYS), asked, {})
+    for keys in ({}, {"pii": bytes(16)}):
+        with pytest.raises(KeyRetrievalError):
+            check(tmp_path, InMemoryKms({"footer": MASTER_KEYS["footer"]} | keys), asked, {})
 
 
 def test_no_files(tmp_path, kms):

@@ -25,6 +25,7 @@ from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.modules import ModuleCipher
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.native.writing import asked_filters, checked_encryption
 from secure_bloom.spark.options import without_file_scheme
@@ -164,9 +165,10 @@ class _FileCheck:
         if footer.algorithm.name != asked.encryption_algorithm:
             self.report(f"its algorithm is {footer.algorithm.name}, "
                         f"not {asked.encryption_algorithm}")
-        self._check_master_key(footer.footer_key_metadata, asked.footer_key, "its footer")
+        self._check_key(footer.footer_key_metadata, asked.footer_key, "its footer")
+        self._check_key_length(footer.footer_cipher, "its footer")
 
-    def _check_master_key(self, key_metadata: bytes | None, asked: str, what: str, **place) -> None:
+    def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place) -> None:
         try:
             found = find_material(key_metadata or b"", self._read_external).master_key_id
         except KeyRetrievalError as error:
@@ -174,6 +176,12 @@ class _FileCheck:
             return
         if found != asked:
             self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
+
+    def _check_key_length(self, cipher: ModuleCipher, what: str, **place) -> None:
+        asked = self._encryption.data_key_length_bits
+        if cipher.key_bits != asked:
+            self.report(f"{what} is encrypted with a key of {cipher.key_bits} bits, not {asked}",
+                        **place)
 
     def _check_column(self, chunk: ColumnChunk) -> None:
         if self._encryption.uniform_encryption:
@@ -188,7 +196,8 @@ class _FileCheck:
             self.report("the column is not encrypted" if chunk.encryption is None else
                         "the column is encrypted with the footer key, not its own", **chunk.place)
             return
-        self._check_master_key(chunk.key_metadata, asked, "the column", **chunk.place)
+        self._check_key(chunk.key_metadata, asked, "the column", **chunk.place)
+        self._check_key_length(chunk.cipher, "the column", **chunk.place)  # it must be at hand
 
     def _check_filter(self, file: ParquetFile, chunk: ColumnChunk) -> None:
         where = chunk.bloom_filter
