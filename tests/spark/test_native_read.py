@@ -299,6 +299,11 @@ def test_files_without_a_key_are_no_corrupt_files(native_spark, folder, kms):
     with settings(native_spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         fails("read_options again",
               lambda: native_spark.read.options(**options).parquet(str(folder)).collect())
+    schema = read(native_spark, folder, kms).schema  # a file whose key is there could give it
+    with settings(native_spark, {"spark.sql.files.ignoreCorruptFiles": "true"}), \
+            settings(native_spark, options):
+        fails("read_options again",
+              lambda: native_spark.read.schema(schema).parquet(str(folder)).collect())
 
 
 def test_a_copy_is_not_written_in_plaintext(native_spark, folder, kms, tmp_path):

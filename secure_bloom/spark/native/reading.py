@@ -72,7 +72,8 @@ def read_options(path: str | Iterable[str], *, kms) -> dict[str, str]:
         keys.add(needed, closed)
         pending = sorted(closed)
     return {FACTORY_OPTION: FACTORY, READ: application.seal(READ, {"keys": keys.unwrapped}),
-            "ignoreCorruptFiles": "false"}
+            "ignoreCorruptFiles": "false",  # of a read; and of a session:
+            "spark.sql.files.ignoreCorruptFiles": "false"}
 
 
 class _Keys:
