@@ -91,7 +91,7 @@ print("finished")
 
 @pytest.fixture
 def place(tmp_path) -> Path:
-    for name in ("events", "tmp", "ui", "spark"):
+    for name in ("events", "tmp", "user's temporary files", "ui", "spark"):
         (tmp_path / name).mkdir()
     keyring = Keyring.create(tmp_path / "ring.json")
     keyring.add("pay")
@@ -121,7 +121,7 @@ def test_nothing_that_a_cluster_shows_or_keeps_holds_a_key(place):
             stdout=(place / "stdout").open("wb"), stderr=(place / "stderr").open("wb"),
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(place / "tmp"),
                               "SPARK_HOME": str(place / "spark"),
-                              "SPARK_LOCAL_DIRS": str(place / "tmp"),
+                              "SPARK_LOCAL_DIRS": str(place / "user's temporary files"),
                               "JDK_JAVA_OPTIONS": QUICK_JVM})
         os.close(writer)
         told = pipe.read().splitlines()

@@ -511,3 +511,7 @@ def test_another_factory_is_not_replaced(spark, native_spark):
             native.enable(native_spark)
     finally:
         conf.set("parquet.crypto.factory.class", "secure_bloom.spark.NativeCrypto")
+    session = native_spark.newSession()
+    session.conf.set("parquet.crypto.factory.class", "com.example.OfTheSession")
+    with pytest.raises(UnsupportedError, match=r"com\.example\.OfTheSession"):
+        native.enable(session)

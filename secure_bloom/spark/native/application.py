@@ -41,7 +41,7 @@ def enable(spark, *, plaintext: bool = False) -> None:
     """Give Spark's own Parquet writer and reader the class that knows our keys.
 
     Once for each session; another call does no harm. The class is compiled by the compiler that
-    Spark brings, and sent to the executors as ``ADD JAR`` does.
+    Spark brings, and sent to the executors.
 
     From then on a Parquet write of the session that has no encryption fails, since Spark drops
     options here and there: see docs/native.md. And in the whole application columns whose metadata
@@ -58,14 +58,16 @@ def enable(spark, *, plaintext: bool = False) -> None:
     Raises
     ------
     UnsupportedError
-        If the session is one of Spark Connect; if all of the application has another
+        If the session is one of Spark Connect; if it, or all of the application, has another
         ``parquet.crypto.factory.class``; if Spark would show the application's private key.
     """
     context = _java_context(spark)
     conf = context._jsc.hadoopConfiguration()
-    _check_configuration(context, conf)
+    _check_configuration(spark)
     if conf.get(_PUBLIC_KEY) is None:
-        spark.sql(f"ADD JAR '{_build_jar(context)}'")
+        jar = _build_jar(context)
+        context._jsc.addJar(jar)
+        _class_loader(spark).addURL(context._jvm.java.io.File(jar).toURI().toURL())
         # It would look for classes where they were when it was made.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
@@ -197,11 +199,12 @@ def _build_jar(context) -> str:
     return path
 
 
-def _check_configuration(context, conf) -> None:
-    others = conf.get(FACTORY_OPTION)
-    if others not in (None, FACTORY):
-        raise UnsupportedError(f"{FACTORY_OPTION} is {others} for all of the application, so our "
-                               "class would not see what is written: set it on reads and writes")
+def _check_configuration(spark) -> None:
+    context = spark.sparkContext
+    other = spark._jsparkSession.sessionState().newHadoopConf().get(FACTORY_OPTION)
+    if other not in (None, FACTORY):
+        raise UnsupportedError(f"{FACTORY_OPTION} is {other} for all of the session, so our class "
+                               "would not see what is written: set it on reads and writes only")
     pattern = context.getConf().get(_REDACTION)
     if pattern is not None and not context._jvm.java.util.regex.Pattern.compile(pattern).matcher(
             _PRIVATE_KEY).find():
