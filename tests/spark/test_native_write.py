@@ -423,6 +423,27 @@ def test_plaintext_passes_where_it_is_asked_for(native_spark, frame, tmp_path):
     fails("no encryption", lambda: frame.write.parquet(str(tmp_path / "d")))
 
 
+def test_a_table_keeps_the_option_that_allows_plaintext(native_spark, frame, options, table, kms):
+    """Then only verify tells that other options are lost, until the table forgets it."""
+    name, path = table()
+    frame.limit(1).write.options(plaintext="true", path=path).saveAsTable(name)
+    frame.write.options(**options).insertInto(name)
+    with pytest.raises(EncryptionMismatchError, match=r"nothing in this file is .* in 3 files"):
+        verify(path, kms)
+    native_spark.sql(f"alter table {name} set serdeproperties ('plaintext' = 'false')")
+    fails("no encryption", lambda: frame.write.options(**options).insertInto(name))
+
+
+def test_marked_columns_in_names_of_folders_and_in_structs(native_spark, frame, tmp_path):
+    """Spark does not tell its writer of these marks; docs/native.md says so."""
+    marked = frame.limit(1).withMetadata("ssn", {"secure_bloom.key": "pii"})
+    marked.write.option("plaintext", "true").partitionBy("ssn").parquet(str(tmp_path / "a"))
+    assert visible(tmp_path / "a") == ["ssn=ssn-0"]
+    struct = marked.selectExpr("named_struct('ssn', ssn) as person")
+    assert struct.schema["person"].dataType["ssn"].metadata == {"secure_bloom.key": "pii"}
+    struct.write.option("plaintext", "true").parquet(str(tmp_path / "b"))
+
+
 def test_other_sessions_may_write_plaintext(spark, native_spark, tmp_path):
     people(spark).write.parquet(str(tmp_path / "a"))
     assert len(visible(tmp_path / "a")) == 2
