@@ -204,7 +204,8 @@ class SplitBlockBloomFilter:
             raise ValueError(f"{self.num_blocks} blocks cannot be folded to {num_blocks}")
         folded = type(self)(num_blocks, column_type=self.column_type)
         groups = self._words.reshape(num_blocks, -1, WORDS_PER_BLOCK)
-        np.bitwise_or.reduce(groups, axis=1, out=folded._words)
+        for member in range(groups.shape[1]):  # numpy's reduce is slow along so short an axis
+            np.bitwise_or(folded._words, groups[:, member], out=folded._words)
         return folded
 
     def _fold_to(self, fpp: float) -> SplitBlockBloomFilter:
@@ -223,8 +224,11 @@ class SplitBlockBloomFilter:
         A false positive needs, in one block, the bit of each word: the mean over the blocks of the
         product of the fill of the 8 words.
         """
-        fill = np.bitwise_count(self._words) / 32.0
-        return float(fill.prod(axis=1).mean())
+        ones = np.bitwise_count(self._words)
+        product = np.ones(self.num_blocks)  # of integers up to 32^8, so exact
+        for word in range(WORDS_PER_BLOCK):
+            product *= ones[:, word]
+        return float(product.mean()) / 32.0**WORDS_PER_BLOCK
 
     def __eq__(self, other) -> bool:
         if not isinstance(other, SplitBlockBloomFilter):

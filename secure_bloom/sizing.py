@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 BYTES_PER_BLOCK = 32
 MIN_BLOCKS = 1
@@ -75,6 +76,7 @@ def _loads(mean: float) -> Iterator[tuple[int, float]]:
         yield load, math.exp(load * math.log(mean) - mean - math.lgamma(load + 1))
 
 
+@lru_cache(maxsize=256)  # row groups mostly have the same size
 def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,
                    max_blocks: int = MAX_BLOCKS) -> int:
     """The smallest number of blocks that holds ``ndv`` distinct values at ``fpp``.
