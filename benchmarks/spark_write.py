@@ -57,12 +57,12 @@ SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
 def run(plan: Plan) -> Section:
     """Measure."""
     folder = plan.folder
-    spark = _session(folder)
-    _tpch(folder, SCALE_FACTOR * plan.scale)
+    spark = hook_session(folder)
+    tpch(folder, SCALE_FACTOR * plan.scale)
     lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
-    people = _people(spark, plan.size(ROWS, 1000))
+    crowd = people(spark, plan.size(ROWS, 1000))
     comparisons = [_compare("lineitem", lineitem, LINEITEM, folder, plan.rounds),
-                   _compare("people", people, PEOPLE, folder, plan.rounds)]
+                   _compare("people", crowd, PEOPLE, folder, plan.rounds)]
     spark.stop()
     return Section(table(comparisons), [c.to_json() for c in comparisons])
 
@@ -90,7 +90,8 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     }, rounds)
 
 
-def _session(folder: Path) -> SparkSession:
+def hook_session(folder: Path) -> SparkSession:
+    """A session that knows ``secure_parquet``, and a keyring in the folder."""
     keyring(folder / "keyring.json")
     spark = session(folder)
     secure_bloom.spark.register(spark)
@@ -98,13 +99,15 @@ def _session(folder: Path) -> SparkSession:
     return spark
 
 
-def _tpch(folder: Path, scale: float) -> None:
+def tpch(folder: Path, scale: float) -> None:
+    """TPC-H's lineitem as a Parquet file in the folder."""
     program = Path(sys.executable).with_name("tpchgen-cli")
     subprocess.run([program, "parquet", "-s", f"{scale:g}", "--tables", "lineitem",
                     f"--output-dir={folder / 'tpch'}"], check=True, stdout=subprocess.DEVNULL)
 
 
-def _people(spark: SparkSession, rows: int) -> DataFrame:
+def people(spark: SparkSession, rows: int) -> DataFrame:
+    """Rows with ids, random social security numbers, amounts and cities."""
     return spark.range(rows).selectExpr(
         "id", "format_string('%09d', xxhash64(id) & 999999999) as ssn",
         "(xxhash64(id, 1) & 1048575) / 100.0D as amt",

@@ -42,6 +42,11 @@ class KeyEncryptionKey:
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
 
+    @property
+    def secret(self) -> bytes:
+        """The key itself, for who encrypts it at once."""
+        return self._key
+
     def wrap(self, data_key: bytes) -> str:
         """Wrap a data key.
 
@@ -117,6 +122,21 @@ class KeyEncryptionKeys:
             raise KeyNotFoundError(f"no key-encryption key was made under {master_key_id!r}; there "
                                    f"are: {', '.join(self._keys) or 'none'}")
         return self._keys[master_key_id]
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """One of these keys by its wrapped form, as a KmsClient does it; so files that were written
+        with them can be read without the KMS.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If it is none of these.
+        """
+        kek = self._keys.get(master_key_identifier)
+        if kek is None or kek.wrapped_kek != wrapped_key:
+            raise KeyNotFoundError("this is not the key-encryption key that was made under "
+                                   f"{master_key_identifier!r}; read with the KMS")
+        return kek.secret
 
     def __repr__(self) -> str:
         return f"<KeyEncryptionKeys under {list(self._keys)}>"

@@ -106,6 +106,27 @@ class ColumnError(SecureBloomError, ValueError):
     """A column does not exist or cannot have a Bloom filter."""
 
 
+class EncryptionMismatchError(SecureBloomError):
+    """Files are not encrypted as it was asked for.
+
+    Attributes
+    ----------
+    findings : tuple of secure_bloom.findings.Finding
+        All that was found. File, row group and column of the error are those of the first.
+    """
+
+    def __init__(self, findings, num_files: int):
+        self.findings, self._num_files = tuple(findings), num_files
+        first = self.findings[0]
+        files = len({finding.file for finding in self.findings})
+        super().__init__(f"{first.message} ({len(self.findings)} findings in {files} files; "
+                         f"{num_files} were checked)",
+                         file=first.file, row_group=first.row_group, column=first.column)
+
+    def __reduce__(self):
+        return type(self), (self.findings, self._num_files)
+
+
 class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 

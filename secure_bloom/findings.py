@@ -16,6 +16,7 @@ KINDS = {
     "damaged": "error",  # a filter does not decode
     "pages": "error",  # the column's data cannot be read
     "false-negative": "error",  # a value of the column is missing in its filter
+    "policy": "error",  # not encrypted as it was asked for
     "over-full": "warning",  # a filter is too small for its values
     "false-positives": "warning",  # a filter is wrong more often than its size and values explain
 }

@@ -196,7 +196,7 @@ def _check_found(filesystem, found, folder) -> None:
         raise FileNotFoundError(f"there is no folder {folder}")
     for path in found:
         table, _, marker = path.partition(f"/{STAGING}/")
-        if "/" in marker and not _is_hidden(table):
+        if "/" in marker and not is_hidden(table):
             raise SecureBloomError("this is a table of its own, and a job writes into it or has "
                                    "left something there; read it by its own path, or wait for "
                                    "the next job there to end", file=f"{folder}/{table}")
@@ -209,7 +209,7 @@ def _visible(found, jobs, prefix: str) -> dict[str, pa_fs.FileInfo]:
             replacing.setdefault(path, []).append(state.record)
 
     def is_visible(path, info):
-        if _is_hidden(path):
+        if is_hidden(path):
             return False
         path = posixpath.join(prefix, path)
         state = jobs.get(job_of(path))
@@ -310,6 +310,7 @@ def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
     return {path for path in staged if path.endswith((f"/{STARTED}", f"/{COMMITTED}"))}
 
 
-def _is_hidden(relative: str) -> bool:
+def is_hidden(relative: str) -> bool:
+    """Whether the name of a file, or of a folder above it, hides it from Spark's readers, too."""
     return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
                for part in relative.split("/"))

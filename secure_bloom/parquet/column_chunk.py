@@ -26,6 +26,8 @@ COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  #: and 3, ColumnMetaData: decoded whe
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
+_DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
+_DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,21 @@ class ColumnChunk:
     @property
     def num_pages(self) -> int:
         """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
-        meta = self._metadata()
-        with_stats, _ = thrift.decode(thrift.encode(meta), {_ENCODING_STATS: [{}]})
-        counts = [stats.get_int(3) or 0 for stats in thrift.structs(with_stats, _ENCODING_STATS)]
-        return sum(counts) if counts else (meta.get_int(_COMPRESSED_SIZE) or 0) // OVERHEAD
+        counts = [stats.get_int(3) or 0 for stats in self._encoding_stats()]
+        compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
+        return sum(counts) if counts else compressed // OVERHEAD
+
+    @property
+    def is_dictionary_encoded(self) -> bool:
+        """Whether the footer says that every value of the pages is in the dictionary."""
+        encodings = [stats.get_int(2) for stats in self._encoding_stats()
+                     if stats.get_int(1) in _DATA_PAGES]
+        return bool(encodings) and set(encodings) <= _DICTIONARY_ENCODINGS
+
+    def _encoding_stats(self) -> list[Struct]:
+        """How many pages of which type have which encoding; empty where the footer is silent."""
+        stats, _ = thrift.decode(thrift.encode(self._metadata()), {_ENCODING_STATS: [{}]})
+        return thrift.structs(stats, _ENCODING_STATS)
 
     @property
     def statistics(self) -> RawStatistics:

@@ -102,11 +102,16 @@ class ModuleCipher:
     ----------
     key : bytes
         AES key of 16, 24 or 32 bytes.
+
+    Attributes
+    ----------
+    key_bits : int
     """
 
     def __init__(self, key: bytes):
         if len(key) not in KEY_SIZES:
             raise ValueError(f"an AES key has 16, 24 or 32 bytes, got {len(key)}")
+        self.key_bits = len(key) * 8
         self._aes = AESGCM(key)
         self._invocations = 0
 

@@ -28,6 +28,18 @@ def spark(s3):
     session.stop()
 
 
+@pytest.fixture(scope="module")
+def native_spark(spark):
+    """A session in which ``native.enable`` was called; it changes nothing for other modules."""
+    from secure_bloom.spark import native
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    native.enable(session)
+    yield session
+    spark.sparkContext._jsc.hadoopConfiguration().unset("parquet.crypto.factory.class")
+
+
 @pytest.fixture
 def keyring(tmp_path):
     keyring = Keyring.create(tmp_path / "keyring.json")

@@ -1,6 +1,7 @@
 """What the tests with a real Spark share."""
 
 import os
+from contextlib import contextmanager
 
 import pytest
 
@@ -37,3 +38,15 @@ def people(spark, rows=100, start=0):
     """Rows of ssn, city and id, in two partitions."""
     return spark.range(start, start + rows, 1, 2).selectExpr(
         "concat('ssn-', id) as ssn", "concat('city-', id % 10) as city", "id")
+
+
+@contextmanager
+def settings(spark, values):
+    """Settings of a session, for a while."""
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)

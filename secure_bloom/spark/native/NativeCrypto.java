@@ -1,0 +1,240 @@
+package secure_bloom.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.column.ColumnDescriptor;
+import org.apache.parquet.crypto.ColumnEncryptionProperties;
+import org.apache.parquet.crypto.DecryptionPropertiesFactory;
+import org.apache.parquet.crypto.EncryptionPropertiesFactory;
+import org.apache.parquet.crypto.FileDecryptionProperties;
+import org.apache.parquet.crypto.FileEncryptionProperties;
+import org.apache.parquet.crypto.ParquetCipher;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.crypto.keytools.KeyToolkit;
+import org.apache.parquet.hadoop.api.WriteSupport;
+import org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.parquet.schema.MessageType;
+import org.apache.spark.api.java.JavaSparkContext;
+
+/**
+ * Gives the keys that a job's configuration holds to parquet-java.
+ *
+ * Compiled at run time by Janino, which knows no lambdas, makes no bridge methods and infers no
+ * types: hence the raw types and the casts.
+ */
+public final class NativeCrypto
+    implements EncryptionPropertiesFactory, DecryptionPropertiesFactory {
+  static final String WRITE = "secure_bloom.native.write";
+  static final String SESSION_PLAINTEXT = "secure_bloom.native.plaintext"; // of a session
+  static final String PLAINTEXT = "plaintext"; // of a write
+  static final String FILTER_ENABLED = "parquet.bloom.filter.enabled";
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  /** For each file that is written: new data keys, wrapped with the key-encryption keys. */
+  @Override
+  public FileEncryptionProperties getFileEncryptionProperties(
+      Configuration conf, Path file, WriteSupport.WriteContext context) {
+    String sealed = conf.get(WRITE);
+    JsonNode plan = sealed == null ? null : Sealed.open(conf, WRITE, sealed);
+    Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema());
+    Sensitive.check(context, plan, columns);
+    if (plan == null) {
+      if (!conf.getBoolean(SESSION_PLAINTEXT, true) && !conf.getBoolean(PLAINTEXT, false)) {
+        throw new ParquetCryptoRuntimeException("no encryption has arrived here, and nothing was "
+            + "written. Spark drops the options of insertInto, of saveAsTable with a table that "
+            + "exists, and before 4.2 of streams: set those of native.write_options for the "
+            + "session, with spark.conf.set. To write without encryption, set option " + PLAINTEXT
+            + " to true");
+      }
+      return null;
+    }
+    checkFilters(conf, plan, context.getSchema());
+    int numBytes = plan.get("data_key_bytes").asInt();
+    byte[] footerKey = newKey(numBytes);
+    FileEncryptionProperties.Builder builder = FileEncryptionProperties.builder(footerKey)
+        .withFooterKeyMetadata(material(plan, plan.get("footer").asInt(), footerKey))
+        .withAlgorithm(ParquetCipher.valueOf(plan.get("algorithm").asText()));
+    if (plan.get("plaintext_footer").asBoolean()) {
+      builder.withPlaintextFooter();
+    }
+    if (plan.has("columns")) {
+      Map properties = new HashMap();
+      for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
+        Map.Entry column = (Map.Entry) i.next();
+        byte[] key = newKey(numBytes);
+        byte[] metadata = material(plan, ((Integer) column.getValue()).intValue(), key);
+        ColumnPath path = (ColumnPath) column.getKey();
+        properties.put(path, ColumnEncryptionProperties.builder(path)
+            .withKey(key).withKeyMetaData(metadata).build());
+      }
+      builder.withEncryptedColumns(properties);
+    }
+    return builder.build();
+  }
+
+  /** Opens whatever the keys of the read open; files in plaintext are read as they are. */
+  @Override
+  public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path file) {
+    String sealed = conf.get(Keys.READ);
+    return sealed == null ? null : new Keys(Keys.open(conf), conf, file, null).properties();
+  }
+
+  /** The key that seals what is for this application; its other half stays in the configuration. */
+  public String publicKey(Configuration conf) throws GeneralSecurityException {
+    return Sealed.publicKey(conf);
+  }
+
+  /** See {@link Collector}. Lists are texts with lines, which Python gets and gives at once. */
+  public String collect(JavaSparkContext spark, Configuration conf, String files, int tasks) {
+    List paths = Arrays.asList(files.split("\n"));
+    List found = spark.parallelize(paths, tasks).mapPartitions(new Collector(conf)).collect();
+    return String.join("\n", found);
+  }
+
+  public String join(String[] lines) {
+    return String.join("\n", Arrays.asList(lines));
+  }
+
+  /** The leaf columns of a file that are encrypted, each with the number of its key. */
+  private static Map masterKeys(JsonNode plan, MessageType schema) {
+    Map found = new HashMap();
+    if (!plan.has("columns")) {
+      for (Iterator i = schema.getColumns().iterator(); i.hasNext();) {
+        ColumnPath path = ColumnPath.get(((ColumnDescriptor) i.next()).getPath());
+        found.put(path, Integer.valueOf(plan.get("footer").asInt()));
+      }
+      return found;
+    }
+    for (Iterator i = plan.get("columns").properties().iterator(); i.hasNext();) {
+      Map.Entry asked = (Map.Entry) i.next();
+      List leaves = leaves(schema, (String) asked.getKey());
+      if (leaves.isEmpty()) {
+        throw new ParquetCryptoRuntimeException("column " + asked.getKey() + " is to be encrypted, "
+            + "but is not in the file: there is no such column, or it is in partitionBy, which "
+            + "writes its values into the names of folders");
+      }
+      Integer number = Integer.valueOf(((JsonNode) asked.getValue()).asInt());
+      for (Iterator j = leaves.iterator(); j.hasNext();) {
+        ColumnPath leaf = (ColumnPath) j.next();
+        Integer other = (Integer) found.put(leaf, number);
+        if (other != null && !other.equals(number)) {
+          throw new ParquetCryptoRuntimeException("column " + leaf.toDotString()
+              + " has two keys, its own and that of a group that it is in: remove one of them");
+        }
+      }
+    }
+    return found;
+  }
+
+  /** The leaf columns with this dotted path, or below it. */
+  static List leaves(MessageType schema, String path) {
+    List found = new ArrayList();
+    for (Iterator i = schema.getColumns().iterator(); i.hasNext();) {
+      ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) i.next()).getPath());
+      if (leaf.toDotString().equals(path) || leaf.toDotString().startsWith(path + ".")) {
+        found.add(leaf);
+      }
+    }
+    return found;
+  }
+
+  /** parquet-java passes over options of filters whose column it does not find. */
+  private static void checkFilters(Configuration conf, JsonNode plan, MessageType schema) {
+    for (Iterator i = plan.get("bloom_filters").elements(); i.hasNext();) {
+      String path = ((JsonNode) i.next()).asText();
+      ColumnPath column = ColumnPath.fromDotString(path);
+      boolean found = false;
+      for (Iterator j = leaves(schema, path).iterator(); j.hasNext();) {
+        found |= j.next().equals(column);
+      }
+      if (!found || !conf.getBoolean(FILTER_ENABLED + "#" + path, false)) {
+        throw new ParquetCryptoRuntimeException("column " + path + " is to have a Bloom filter, "
+            + (found ? "but its options have not arrived; Spark turns those of tables into lower "
+                + "case, so set them for the session, with spark.conf.set"
+                : "but is not in the file"));
+      }
+    }
+  }
+
+  static JsonNode kek(JsonNode plan, int number) {
+    return (JsonNode) plan.get("keys").get(number);
+  }
+
+  private static byte[] newKey(int numBytes) {
+    byte[] key = new byte[numBytes];
+    RANDOM.nextBytes(key);
+    return key;
+  }
+
+  /** Key metadata: the key material that Python has prepared, with the wrapped data key in it. */
+  private static byte[] material(JsonNode plan, int number, byte[] dataKey) {
+    JsonNode kek = kek(plan, number);
+    Base64.Decoder base64 = Base64.getDecoder();
+    String wrapped = KeyToolkit.encryptKeyLocally(
+        dataKey, base64.decode(kek.get("kek").asText()), base64.decode(kek.get("kek_id").asText()));
+    String text = kek.get("before").asText() + wrapped + kek.get("after").asText();
+    return text.getBytes(StandardCharsets.UTF_8);
+  }
+}
+
+/** Columns whose Spark metadata names a master key: they are encrypted with it, or not written. */
+final class Sensitive {
+  private static final String SCHEMA = "org.apache.spark.sql.parquet.row.metadata";
+  private static final String KEY = "secure_bloom.key";
+
+  static void check(WriteSupport.WriteContext context, JsonNode plan, Map columns) {
+    String schema = (String) context.getExtraMetaData().get(SCHEMA);
+    if (schema != null && schema.contains(KEY)) {
+      Map names = new HashMap();
+      for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
+        Map.Entry column = (Map.Entry) i.next();
+        int number = ((Integer) column.getValue()).intValue();
+        names.put(column.getKey(), NativeCrypto.kek(plan, number).get("name").asText());
+      }
+      check(Sealed.parse(schema), "", context.getSchema(), names);
+    }
+  }
+
+  private static void check(JsonNode type, String path, MessageType schema, Map names) {
+    String[] inner = {"elementType", "keyType", "valueType"};
+    String[] groups = {".list.element", ".key_value.key", ".key_value.value"};
+    for (int i = 0; i < inner.length; i++) {
+      if (type.has(inner[i])) {
+        check(type.get(inner[i]), path + groups[i], schema, names);
+      }
+    }
+    if (!type.has("fields")) {
+      return;
+    }
+    for (Iterator i = type.get("fields").elements(); i.hasNext();) {
+      JsonNode field = (JsonNode) i.next();
+      String own = (path.isEmpty() ? "" : path + ".") + field.get("name").asText();
+      if (field.get("metadata").has(KEY)) {
+        List leaves = NativeCrypto.leaves(schema, own);
+        String key = field.get("metadata").get(KEY).asText();
+        boolean encrypted = !leaves.isEmpty();
+        for (Iterator j = leaves.iterator(); encrypted && j.hasNext();) {
+          encrypted = key.equals(names.get(j.next()));
+        }
+        if (!encrypted) {
+          throw new ParquetCryptoRuntimeException("nothing was written: metadata " + KEY
+              + " of column " + own + " says that it is encrypted with master key '" + key
+              + "', and the options of this write do not say so. Give it native.write_options(...) "
+              + "with that key for the column; if it is to be public, remove its metadata");
+        }
+      }
+      check(field.get("type"), own, schema, names);
+    }
+  }
+}

@@ -1,0 +1,213 @@
+"""The Java side of a Spark application: our class in it, and what only that class can open.
+
+Options of a read or a write can be seen: in the UI, in the event log, in the catalog of tables.
+So keys stand in them sealed. The class makes a key pair in the JVM of the driver; the private half
+is in the Hadoop configuration of the application, which each job takes along, under a name that
+Spark hides wherever it shows settings. Python seals with the public half. No key is ever passed
+between Python and the JVM in plaintext, so none is in the debug log of py4j either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zipfile
+from collections.abc import Iterable
+from importlib import resources
+
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
+from secure_bloom.keys.kms import wrap_locally
+
+FACTORY = "secure_bloom.spark.NativeCrypto"
+FACTORY_OPTION = "parquet.crypto.factory.class"
+WRITE = "secure_bloom.native.write"
+READ = "secure_bloom.native.read"
+FORMAT_VERSION = 1  #: of what is sealed
+
+_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use those before it
+_PLAINTEXT = "secure_bloom.native.plaintext"
+_PUBLIC_KEY = "secure_bloom.native.public.key"
+_PRIVATE_KEY = "secure_bloom.native.secret.key"
+_REDACTION = "spark.redaction.regex"
+_TASKS_PER_CORE = 4
+
+
+def enable(spark, *, plaintext: bool = False) -> None:
+    """Give Spark's own Parquet writer and reader the class that knows our keys.
+
+    Once for each session; another call does no harm. The class is compiled by the compiler that
+    Spark brings, and sent to the executors.
+
+    From then on a Parquet write of the session that has no encryption fails, since Spark drops
+    options here and there: see docs/native.md. And in the whole application columns whose metadata
+    names a master key (``secure_bloom.key``) are encrypted with it, or not written.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A classic session. Spark Connect gives no access to the JVM.
+    plaintext : bool
+        Let Parquet writes without encryption pass. Without, a write that is to be public says so
+        with its option ``plaintext``: ``true``.
+
+    Raises
+    ------
+    UnsupportedError
+        If the session is one of Spark Connect; if it, or all of the application, has another
+        ``parquet.crypto.factory.class``; if Spark would show the application's private key.
+    """
+    context = _java_context(spark)
+    conf = context._jsc.hadoopConfiguration()
+    _check_configuration(spark)
+    if conf.get(_PUBLIC_KEY) is None:
+        jar = _build_jar(context)
+        context._jsc.addJar(jar)
+        _class_loader(spark).addURL(context._jvm.java.io.File(jar).toURI().toURL())
+        # It would look for classes where they were when it was made.
+        conf.setClassLoader(_class_loader(spark))
+        _factory(spark).publicKey(conf)
+    conf.set(FACTORY_OPTION, FACTORY)
+    spark.conf.set(_PLAINTEXT, str(plaintext).lower())
+
+
+class Application:
+    """A Spark application in which :func:`enable` was called.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+
+    Raises
+    ------
+    SecureBloomError
+        If it was not.
+    """
+
+    def __init__(self, spark):
+        self._spark = spark
+        self._context = _java_context(spark)
+        public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
+        if public_key is None:
+            raise SecureBloomError("call native.enable(spark) first")
+        self._public_key = load_der_public_key(base64.b64decode(public_key))
+
+    @classmethod
+    def active(cls) -> Application:
+        """That of the active session."""
+        session = _session_class()
+        from pyspark.errors import PySparkRuntimeError
+        try:
+            return cls(session.active())
+        except PySparkRuntimeError:
+            raise SecureBloomError("there is no Spark session: make one, and call "
+                                   "native.enable(spark)") from None
+
+    def seal(self, option: str, content: dict) -> str:
+        """The value of an option, which only this application can open.
+
+        RSA-OAEP of a new key, a dot, and the content as JSON under that key, as
+        :func:`~secure_bloom.keys.kms.wrap_locally` wraps, with the option's name as AAD.
+        """
+        key = os.urandom(32)
+        protected = self._public_key.encrypt(key, OAEP(MGF1(SHA256()), SHA256(), None))
+        text = json.dumps({"version": FORMAT_VERSION, **content}).encode()
+        return f"{base64.b64encode(protected).decode()}.{wrap_locally(key, text, option.encode())}"
+
+    def files(self, path: str | Iterable[str]) -> list[str]:
+        """The files that Spark reads there, as URIs."""
+        paths = [path] if isinstance(path, str | os.PathLike) else path
+        reader = self._spark.read.option("recursiveFileLookup", "true").schema("unused boolean")
+        frame = reader.parquet(*map(os.fspath, paths))
+        return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
+
+    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict]:
+        """What the executors find in the footers of files: the key material that is needed yet.
+
+        Parameters
+        ----------
+        files : list of str
+            URIs.
+        keys : dict of str to str
+            Base64 of keys that are known, by their wrapped form.
+
+        Returns
+        -------
+        list of dict
+            ``material`` and ``file``: key material for which no key was given. ``hidden``,
+            ``error`` and ``kind``: a file that could not be opened; the kind of the error is
+            ``keys``, ``tag`` (not authentic), ``format`` or ``io``.
+        """
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        conf.set(READ, self.seal(READ, {"keys": keys}))
+        tasks = min(len(files), _TASKS_PER_CORE * self._context.defaultParallelism)
+        lines = _lines(_factory(self._spark).collect(self._context._jsc, conf, "\n".join(files),
+                                                     tasks))
+        return [json.loads(line) for line in sorted(set(lines))]
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _session_class():
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtraError(f"secure_bloom.spark.native needs PySpark 4.0 or newer ({error}): "
+                                'pip install "secure_bloom[spark]"') from error
+    return SparkSession
+
+
+def _java_context(spark):
+    """The SparkContext of a session, with access to the JVM."""
+    _session_class()
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnsupportedError(
+            "this session is one of Spark Connect, which gives no access to the JVM: use the "
+            'format "secure_parquet" (secure_bloom.spark.register), or a classic session')
+    return spark.sparkContext
+
+
+def _class_loader(spark):
+    return spark._jsparkSession.sharedState().jarClassLoader()
+
+
+def _factory(spark):
+    """A new object of our class. Its loader is named, as each thread of py4j has its own."""
+    return _class_loader(spark).loadClass(FACTORY).newInstance()
+
+
+def _build_jar(context) -> str:
+    """Compile the Java sources; gives the path of a jar, which Spark removes in the end."""
+    jvm = context._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    path = os.path.join(context._temp_dir, "secure-bloom-native.jar")
+    with zipfile.ZipFile(path, "w") as jar:
+        for source in _SOURCES:
+            text = resources.files(__package__).joinpath(source).read_text()
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source, jvm.java.io.StringReader(text))
+            for name, code in compiler.getBytecodes().items():
+                jar.writestr(f"{name.replace('.', '/')}.class", code)
+            loader = compiler.getClassLoader()
+    return path
+
+
+def _check_configuration(spark) -> None:
+    context = spark.sparkContext
+    other = spark._jsparkSession.sessionState().newHadoopConf().get(FACTORY_OPTION)
+    if other not in (None, FACTORY):
+        raise UnsupportedError(f"{FACTORY_OPTION} is {other} for all of the session, so our class "
+                               "would not see what is written: set it on reads and writes only")
+    pattern = context.getConf().get(_REDACTION)
+    if pattern is not None and not context._jvm.java.util.regex.Pattern.compile(pattern).matcher(
+            _PRIVATE_KEY).find():
+        raise UnsupportedError(f"{_REDACTION} is {pattern!r}, so Spark would show {_PRIVATE_KEY} "
+                               "in its UI and event log: let it match the word secret, as it does "
+                               "by default")

@@ -1,0 +1,129 @@
+"""Options with which Spark's own Parquet reader opens encrypted files."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Container, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    located,
+)
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.spark.native.application import (
+    FACTORY,
+    FACTORY_OPTION,
+    READ,
+    Application,
+)
+
+_CALLS_AT_ONCE = 4
+_ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,
+           "format": FormatError}
+
+_log = logging.getLogger("secure_bloom.spark")
+
+
+def read_options(path: str | Iterable[str], *, kms) -> dict[str, str]:
+    """Options for Spark's own Parquet reader. They serve in this Spark application only.
+
+    The footers of all files are opened, by the executors, and each distinct key-encryption key of
+    theirs is unwrapped once, here. Files that are written later, with other key-encryption keys,
+    need new options. A column whose master key is missing or refused cannot be read; a warning
+    is logged. A file whose footer's key is, is an error.
+
+    Parameters
+    ----------
+    path : str or iterable of str
+        As for ``spark.read.parquet``, whoever wrote the files there.
+    kms : KmsClient
+
+    Returns
+    -------
+    dict of str to str
+        For ``spark.read.options(**options)``, a table or the session. With ``ignoreCorruptFiles``
+        off, since Spark would take files without a key for corrupt ones.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If the key of a footer cannot be had.
+    AuthenticationError, FormatError
+        If a file is not what its keys say, or is no Parquet file.
+    """
+    application = Application.active()
+    keys = _Keys(kms)
+    pending = application.files(path)
+    if not pending:
+        raise FileNotFoundError(f"there are no files in {path}")
+    while pending:  # once more where footers were closed, which hold the key material of columns
+        found = application.collect_key_material(pending, keys.unwrapped)
+        needed = {(entry["material"], entry["file"]) for entry in found if "material" in entry}
+        closed = {entry["hidden"]: entry for entry in found if "hidden" in entry}
+        for file in sorted(closed.keys() - {file for _, file in needed}):
+            raise _error(**closed[file])
+        keys.add(needed, closed)
+        pending = sorted(closed)
+    return {FACTORY_OPTION: FACTORY, READ: application.seal(READ, {"keys": keys.unwrapped}),
+            "ignoreCorruptFiles": "false",  # of a read; and of a session:
+            "spark.sql.files.ignoreCorruptFiles": "false"}
+
+
+class _Keys:
+    """Keys that a KMS has unwrapped, each once.
+
+    Attributes
+    ----------
+    unwrapped : dict of str to str
+        Base64 of keys by their wrapped form.
+    """
+
+    def __init__(self, kms):
+        self._kms = cached(kms)
+        self.unwrapped: dict[str, str] = {}
+
+    def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:
+        """Unwrap what key material needs, given with a file that has it.
+
+        Parameters
+        ----------
+        closed : container of str
+            The files that cannot be opened without.
+        """
+        wanted: dict[tuple[str, str], str] = {}  # an example of a file, by wrapped and master key
+        for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):
+            with located(file=file):
+                material = KeyMaterial.parse(text)
+            wrapped = material.wrapped_dek if material.kek_id is None else material.wrapped_kek
+            wanted[wrapped, material.master_key_id] = file
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+            keys = pool.map(lambda one: self._unwrap(*one[0], one[1], one[1] in closed),
+                            wanted.items())
+            for (wrapped, _), key in zip(wanted, keys, strict=True):
+                if key is not None:
+                    self.unwrapped[wrapped] = base64.b64encode(key).decode()
+
+    def _unwrap(self, wrapped: str, master_key: str, file: str, is_needed: bool) -> bytes | None:
+        try:
+            with located(file=file):
+                return self._kms.unwrap_key(wrapped, master_key)
+        except (KeyNotFoundError, KeyAccessError) as error:
+            if is_needed:
+                raise
+            _log.warning("columns with master key %r cannot be read: %s", master_key, error)
+            return None
+
+
+def _error(hidden: str, error: str, kind: str) -> Exception:
+    if kind == "io":
+        return OSError(f"{hidden}: {error}")
+    if kind == "keys":
+        error += ". A KMS does not open it, if it was written with explicit keys"
+    return _ERRORS[kind](error, file=hidden)

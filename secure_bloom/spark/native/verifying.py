@@ -1,0 +1,231 @@
+"""After a write by Spark: is everything encrypted that should be? Needs no Spark."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import (
+    EncryptionMismatchError,
+    FileError,
+    KeyRetrievalError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.files import resolve
+from secure_bloom.findings import Finding
+from secure_bloom.folder import files_below, is_hidden
+from secure_bloom.keys import external
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.material import find_material
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.modules import ModuleCipher
+from secure_bloom.reader import ParquetFile
+from secure_bloom.spark.native.writing import asked_filters, checked_encryption
+from secure_bloom.spark.options import without_file_scheme
+from secure_bloom.writer import BloomFilterOptions
+
+_FILES_AT_ONCE = 8
+_SUMMARIES = ("_metadata", "_common_metadata")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What :func:`verify` has seen, where all is as it should be.
+
+    Attributes
+    ----------
+    files, row_groups : int
+    encrypted_filters, plain_filters : int
+    without_filter : int
+        Column chunks for which a filter was asked, and that have none because all their values are
+        in a dictionary; Spark's writer leaves it out there.
+    """
+
+    files: int = 0
+    row_groups: int = 0
+    encrypted_filters: int = 0
+    plain_filters: int = 0
+    without_filter: int = 0
+
+
+def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOptions], kms,
+           filesystem=None) -> Verification:
+    """Check from the files themselves that they are encrypted as it was asked for.
+
+    Options that did not reach Spark's writer leave no trace but plaintext files. So call this after
+    a write, with what :func:`write_options` got. It reads all footers, and of each filter the
+    header: columns with a key are encrypted with that master key, footers as asked, filters exactly
+    where their column is, and those asked for are there. Values are not read:
+    :func:`secure_bloom.verify_file` does.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder, or a file. Every file in it that Spark shows must be as asked, older ones too,
+        and those of unfinished jobs of ``secure_parquet``, which only Spark's own reader shows.
+    encryption, bloom_filters
+        As for :func:`write_options`.
+    kms : KmsClient or KeyEncryptionKeys
+        It must unwrap; KeyEncryptionKeys unwrap what was written with them.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+
+    Raises
+    ------
+    EncryptionMismatchError
+        If a file is not as asked; the attribute ``findings`` has all that was found.
+    KeyRetrievalError
+        If a key cannot be had.
+    FileNotFoundError
+        If there is no file.
+    """
+    encryption = checked_encryption(encryption)
+    filters = asked_filters(bloom_filters)
+    filesystem, path = resolve(without_file_scheme(str(path)), filesystem)
+    files, findings = [path], []
+    if filesystem.get_file_info(path).type != pa_fs.FileType.File:
+        found = files_below(filesystem, path)
+        files = [info.path for name, info in sorted(found.items()) if not is_hidden(name)]
+        findings = _summaries(info.path for info in found.values())
+    if not files:
+        raise FileNotFoundError(f"there are no files in {path}")
+    check = partial(_check_file, encryption, filters, cached(kms), filesystem)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        checks = list(pool.map(check, files))
+    findings += [finding for one in checks for finding in one.findings]
+    if findings:
+        raise EncryptionMismatchError(findings, len(files))
+    return Verification(len(files), *(sum(getattr(one, name) for one in checks) for name in (
+        "row_groups", "encrypted_filters", "plain_filters", "without_filter")))
+
+
+def _summaries(paths: Iterable[str]) -> list[Finding]:
+    """Summary files, which repeat schema and statistics of encrypted files in plaintext."""
+    return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
+                    "remove it", path)
+            for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
+
+
+def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
+    check = _FileCheck(encryption, filters, path)
+    try:
+        with located(file=path), ParquetFile(path, kms, filesystem=filesystem) as file:
+            check.run(file, partial(external.read_material, filesystem, path))
+    except FileError as error:
+        check.report(f"it cannot be read: {error.message}", row_group=error.row_group,
+                     column=error.column)
+    return check
+
+
+class _FileCheck:
+    """What one file says, against what was asked."""
+
+    def __init__(self, encryption, filters: Mapping[str, BloomFilterOptions], name: str):
+        self._encryption, self._filters, self._name = encryption, filters, name
+        self._keys = {path: key for key, paths in (encryption.column_keys or {}).items()
+                      for path in paths}
+        self.findings: list[Finding] = []
+        self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
+
+    def report(self, message: str, **place) -> None:
+        """Add a finding."""
+        self.findings.append(Finding("policy", message, self._name, **place))
+
+    def run(self, file: ParquetFile, read_external) -> None:
+        """Compare footer, columns and filters."""
+        self._read_external = read_external
+        if not file.footer.is_encrypted:
+            self.report("nothing in this file is encrypted: the options did not reach Spark's "
+                        "writer, or another write made it. Remove it, and write it again")
+            return
+        self._check_footer(file)
+        paths = [column.path for column in file.columns]
+        for path in self._keys:
+            if not any(_is_below(own, path) for own in paths):
+                self.report("it is to be encrypted, but is not in this file", column=path)
+        for path in self._filters.keys() - set(paths):
+            self.report("it is to have a Bloom filter, but is not in this file", column=path)
+        self.row_groups = file.num_row_groups
+        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+            self._check_column(chunk)
+            self._check_filter(file, chunk)
+
+    def _check_footer(self, file: ParquetFile) -> None:
+        asked, footer = self._encryption, file.footer
+        if footer.has_encrypted_footer == asked.plaintext_footer:
+            self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
+                        is False else "encrypted, not plaintext") + " as asked")
+        if footer.algorithm.name != asked.encryption_algorithm:
+            self.report(f"its algorithm is {footer.algorithm.name}, "
+                        f"not {asked.encryption_algorithm}")
+        self._check_key(footer.footer_key_metadata, asked.footer_key, "its footer")
+        self._check_key_length(footer.footer_cipher, "its footer")
+
+    def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place) -> None:
+        try:
+            found = find_material(key_metadata or b"", self._read_external).master_key_id
+        except KeyRetrievalError as error:
+            self.report(f"{what} has no key of a KMS: {error.message}", **place)
+            return
+        if found != asked:
+            self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
+
+    def _check_key_length(self, cipher: ModuleCipher, what: str, **place) -> None:
+        asked = self._encryption.data_key_length_bits
+        if cipher.key_bits != asked:
+            self.report(f"{what} is encrypted with a key of {cipher.key_bits} bits, not {asked}",
+                        **place)
+
+    def _check_column(self, chunk: ColumnChunk) -> None:
+        if self._encryption.uniform_encryption:
+            if chunk.encryption != "footer key":
+                self.report("the column is not encrypted with the footer key", **chunk.place)
+            return
+        asked = next((key for path, key in self._keys.items()
+                      if _is_below(chunk.column.path, path)), None)
+        if asked is None:
+            return
+        if chunk.encryption != "column key":
+            self.report("the column is not encrypted" if chunk.encryption is None else
+                        "the column is encrypted with the footer key, not its own", **chunk.place)
+            return
+        self._check_key(chunk.key_metadata, asked, "the column", **chunk.place)
+        self._check_key_length(chunk.cipher, "the column", **chunk.place)  # it must be at hand
+
+    def _check_filter(self, file: ParquetFile, chunk: ColumnChunk) -> None:
+        where = chunk.bloom_filter
+        if where is None:
+            if chunk.column.path in self._filters:
+                self._check_needless(chunk)
+            return
+        expected = PLAIN if chunk.encryption is None else ENCRYPTED
+        try:
+            kind = find_layout(file, where[0], file.footer.start).kind
+            if kind == expected:
+                read_header(file, chunk, file.footer.start)
+        except UnsupportedError as error:
+            self.report(f"the filter cannot be read: {error.message}", **chunk.place)
+            return
+        if kind == expected:
+            self.encrypted_filters += kind == ENCRYPTED
+            self.plain_filters += kind == PLAIN
+        else:
+            self.report(f"the filter is {kind}, its column {'' if chunk.encryption else 'not '}"
+                        "encrypted: withdraw the file, and write it again", **chunk.place)
+
+    def _check_needless(self, chunk: ColumnChunk) -> None:
+        if chunk.is_dictionary_encoded:
+            self.without_filter += 1
+        else:
+            self.report("there is no Bloom filter", **chunk.place)
+
+
+def _is_below(path: str, group: str) -> bool:
+    return path == group or path.startswith(f"{group}.")

@@ -1,0 +1,183 @@
+"""Options with which Spark's own Parquet writer encrypts as an EncryptionConfiguration says."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+
+from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
+
+from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.wrapping import KeyEncryptionKeys
+from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.spark.native.application import (
+    FACTORY,
+    FACTORY_OPTION,
+    WRITE,
+    Application,
+)
+from secure_bloom.spark.options import ENABLED, FPP, NDV
+from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
+from secure_bloom.writer import BloomFilterOptions
+
+_DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
+_CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
+
+
+def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+                  kms) -> dict[str, str]:
+    """Options for Spark's own Parquet writer. They serve in this Spark application only.
+
+    Each master key costs one call to the KMS, here; executors make data keys for every file and
+    wrap them with the key-encryption keys that these options hold, sealed.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration
+        That of secure_bloom or pyarrow.
+    bloom_filters : mapping of str to True or BloomFilterOptions
+        As for :class:`secure_bloom.ParquetWriter`. ``max_bytes`` is one bound for all columns.
+    kms : KmsClient or KeyEncryptionKeys
+
+    Returns
+    -------
+    dict of str to str
+        For ``df.write.options(**options)``, a stream, a table or the session.
+
+    Raises
+    ------
+    UnsupportedError
+        If Spark's writer cannot do what is asked for.
+    KeyRetrievalError
+        If a master key cannot be used.
+    """
+    encryption = checked_encryption(encryption)
+    filters = asked_filters(bloom_filters)
+    options = _filter_options(filters)
+    application = Application.active()
+    return {FACTORY_OPTION: FACTORY,
+            WRITE: application.seal(WRITE, _plan(encryption, kms, list(filters))),
+            # Summary files would repeat statistics of encrypted columns in plaintext.
+            "parquet.summary.metadata.level": "NONE", **options}
+
+
+def checked_encryption(encryption) -> EncryptionConfiguration:
+    """Our form of it; raises UnsupportedError, or TypeError, if Spark cannot encrypt like this."""
+    if isinstance(encryption, UniformKey):
+        raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
+                               "EncryptionConfiguration with uniform_encryption=True")
+    if isinstance(encryption, ArrowEncryptionConfiguration):
+        encryption = _from_pyarrow(encryption)
+    if not isinstance(encryption, EncryptionConfiguration):
+        raise TypeError("encryption must be an EncryptionConfiguration, not "
+                        f"{type(encryption).__name__}")
+    if not encryption.double_wrapping:
+        raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
+                               "no Python runs: leave it on, or use the format secure_parquet")
+    if not encryption.internal_key_material:
+        raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
+                               "files with key material; leave it on")
+    return encryption
+
+
+def _from_pyarrow(encryption) -> EncryptionConfiguration:
+    try:
+        column_keys = encryption.column_keys
+    except ValueError:  # so pyarrow says that there are none
+        column_keys = None
+    names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
+             "double_wrapping", "data_key_length_bits", "internal_key_material")
+    return EncryptionConfiguration(column_keys=column_keys, **{
+        name: getattr(encryption, name) for name in names})
+
+
+def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
+    """The filters that are asked for, by dotted path of the column."""
+    if not isinstance(bloom_filters, Mapping):
+        raise TypeError("bloom_filters must be a mapping of column paths to True or "
+                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
+    filters = {}
+    for path, options in bloom_filters.items():
+        if options is None or options is False:
+            continue
+        filters[path] = BloomFilterOptions() if options is True else options
+        if not isinstance(filters[path], BloomFilterOptions):
+            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
+                            f"not {type(options).__name__}")
+    return filters
+
+
+def _plan(encryption, kms, filters: list[str]) -> dict:
+    """What the Java class is told; see its method ``getFileEncryptionProperties``."""
+    if not isinstance(kms, KeyEncryptionKeys):
+        if not hasattr(kms, "wrap_key"):
+            raise TypeError("kms must be a KmsClient such as secure_bloom.keys.Keyring, not "
+                            f"{type(kms).__name__}")
+        kms = KeyEncryptionKeys.for_encryption(encryption, kms)
+    num_bytes = encryption.data_key_length_bits // 8
+    names = list(encryption.column_keys or {})
+    plan = {"algorithm": encryption.encryption_algorithm, "data_key_bytes": num_bytes,
+            "plaintext_footer": encryption.plaintext_footer, "bloom_filters": filters,
+            "keys": [_key(kms, encryption.footer_key, num_bytes, is_footer_key=True),
+                     *(_key(kms, name, num_bytes) for name in names)], "footer": 0}
+    if not encryption.uniform_encryption:
+        plan["columns"] = {path: number for number, name in enumerate(names, 1)
+                           for path in encryption.column_keys[name]}
+    return plan
+
+
+def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) -> dict:
+    """A key-encryption key, and the key material around a data key that it wraps."""
+    kek = keks.key_encryption_key(name, num_bytes)
+    data_key = uuid.uuid4().hex
+    instance = {"kms_instance_id": keks.kms_instance_id,
+                "kms_instance_url": keks.kms_instance_url} if is_footer_key else {}
+    material = KeyMaterial(name, data_key, kek.kek_id, kek.wrapped_kek, is_footer_key, **instance)
+    before, after = material.serialize().decode().split(data_key)
+    return {"name": name, "kek": base64.b64encode(kek.secret).decode(),
+            "kek_id": base64.b64encode(kek.kek_id).decode(), "before": before, "after": after}
+
+
+# --- Bloom filters -------------------------------------------------------------------------------
+
+def _filter_options(filters: Mapping[str, BloomFilterOptions]) -> dict[str, str]:
+    """parquet-java's options. Without ``ndv`` it tries several sizes and keeps the best."""
+    if not filters:
+        return {}
+    options = {f"{MAX_BYTES_OPTION}": str(_max_bytes(filters)),
+               "parquet.bloom.filter.adaptive.enabled": "true"}
+    for path, wanted in filters.items():
+        options[f"{ENABLED}#{path}"] = "true"
+        options[f"{FPP}#{path}"] = repr(wanted.fpp)
+        if wanted.ndv is not None:
+            options[f"{NDV}#{path}"] = str(max(wanted.ndv, 1))
+        else:
+            options[f"parquet.bloom.filter.candidates.number#{path}"] = str(_CANDIDATES)
+    return options
+
+
+def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
+    """The one bound that Spark has for filters, such that every column gets what it asks for."""
+    bounds = {path: _bounds(options) for path, options in filters.items()}
+    result = max(low for low, _ in bounds.values())
+    for path, (_, high) in bounds.items():
+        if high < result:
+            larger = next(other for other, (low, _) in bounds.items() if low == result)
+            raise UnsupportedError(
+                f"Spark's writer has one bound for the filters of all columns; this one may have "
+                f"{high} bytes, but column {larger} needs {result}: give both the same max_bytes, "
+                "or an ndv", column=path)
+    return result
+
+
+def _bounds(options: BloomFilterOptions) -> tuple[int, int]:
+    """The least and the largest bound with which a column gets the filter that it asks for."""
+    own = MAX_BYTES if options.max_bytes is None else 1 << (options.max_bytes.bit_length() - 1)
+    if options.ndv is None:
+        bound = own if options.max_bytes is not None else _DEFAULT_BYTES
+        return bound, bound
+    needed = num_blocks_for(options.ndv, options.fpp) * BYTES_PER_BLOCK
+    return (needed, MAX_BYTES) if needed <= own else (own, own)

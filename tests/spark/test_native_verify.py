@@ -1,0 +1,214 @@
+"""native.verify says what is not as it was asked for. Needs no Spark."""
+
+import pickle
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secure_bloom import EncryptionConfiguration, ExplicitKeys, ParquetFile, UniformKey, write_table
+from secure_bloom.errors import EncryptionMismatchError, KeyNotFoundError, KeyRetrievalError
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet.header import encode_header
+from secure_bloom.spark.native import verify
+
+MASTER_KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
+ASKED = EncryptionConfiguration("footer", {"pii": ["ssn"]})
+FILTERS = {"ssn": True, "id": True}
+TABLE = pa.table({"id": range(100), "ssn": [f"ssn-{i}" for i in range(100)],
+                  "kind": ["a", "b"] * 50})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "good.parquet")
+    return tmp_path
+
+
+@pytest.fixture
+def kms():
+    return InMemoryKms(MASTER_KEYS)
+
+
+def write(path, encryption=ASKED, table=TABLE, filters=FILTERS, **options):
+    kms = InMemoryKms(MASTER_KEYS) if isinstance(encryption, EncryptionConfiguration) else None
+    write_table(table, path, bloom_filters=filters, encryption=encryption, kms=kms,
+                row_group_size=40, **options)
+
+
+def check(folder, kms, encryption=ASKED, filters=FILTERS):
+    return verify(folder, encryption=encryption, bloom_filters=filters, kms=kms)
+
+
+def found(folder, kms, **asked) -> list[str]:
+    with pytest.raises(EncryptionMismatchError) as error:
+        check(folder, kms, **asked)
+    assert error.value.file == error.value.findings[0].file
+    return [finding.text for finding in error.value.findings]
+
+
+def test_all_is_as_asked(folder, kms):
+    write(folder / "again.parquet")
+    seen = check(folder, kms)
+    assert (seen.files, seen.row_groups, seen.encrypted_filters, seen.plain_filters,
+            seen.without_filter) == (2, 6, 6, 6, 0)
+    assert check(folder / "good.parquet", kms).files == 1
+    assert check(f"file://{folder}", kms).files == 2
+
+
+def with_(encryption_algorithm="AES_GCM_V1", footer="footer", key="pii", columns=("ssn",), **more):
+    return EncryptionConfiguration(footer, {key: list(columns)},
+                                   encryption_algorithm=encryption_algorithm, **more)
+
+
+@pytest.mark.parametrize(("written", "words"), [
+    (None, "nothing in this file is encrypted"),
+    (with_(plaintext_footer=True), "its footer is plaintext"),
+    (with_("AES_GCM_CTR_V1"), "algorithm is AES_GCM_CTR_V1, not AES_GCM_V1"),
+    (with_(footer="other"), "its footer is encrypted with master key 'other', not 'footer'"),
+    (with_(key="other"), "column ssn: the column is encrypted with master key 'other', not 'pii'"),
+    (with_(columns=["id"]), "column ssn: the column is not encrypted"),
+    (EncryptionConfiguration("footer", uniform_encryption=True),
+     "with the footer key, not its own"),
+    (with_(data_key_length_bits=256), "its footer is encrypted with a key of 256 bits, not 128"),
+    (with_(data_key_length_bits=256), "ssn: the column is encrypted with a key of 256 bits, not"),
+])
+def test_a_file_that_was_encrypted_otherwise(folder, kms, written, words):
+    write(folder / "bad.parquet", written)
+    texts = found(folder, kms)
+    assert any(words in text for text in texts), texts
+
+
+def test_uniform_encryption(tmp_path, kms):
+    uniform = EncryptionConfiguration("footer", uniform_encryption=True)
+    write(tmp_path / "a.parquet", uniform)
+    assert check(tmp_path, kms, uniform).encrypted_filters == 6
+    write(tmp_path / "b.parquet")
+    assert any("not encrypted with the footer key" in text
+               for text in found(tmp_path, kms, encryption=uniform))
+
+
+def test_an_encrypted_footer_where_a_plaintext_one_was_asked_for(folder, kms):
+    assert any("its footer is encrypted, not plaintext" in text
+               for text in found(folder, kms, encryption=with_(plaintext_footer=True)))
+
+
+def test_columns_that_are_missing(folder, kms):
+    asked = EncryptionConfiguration("footer", {"pii": ["ssn", "email"]})
+    texts = found(folder, kms, encryption=asked, filters={"phone": True})
+    assert any("column email: it is to be encrypted, but is not in" in text for text in texts)
+    assert any("column phone: it is to have a Bloom filter, but is not in" in text
+               for text in texts)
+
+
+def test_filters_that_are_missing(folder, kms):
+    write(folder / "without.parquet", filters={"ssn": True}, use_dictionary=False)
+    assert found(folder, kms) == [f"error (policy): row group {number}, column id: there is no "
+                                  "Bloom filter" for number in range(3)]
+
+
+def test_dictionaries_need_no_filters(tmp_path, kms):
+    write(tmp_path / "a.parquet", filters={})
+    assert check(tmp_path, kms, filters={"kind": True}).without_filter == 3
+
+
+def test_a_plaintext_filter_of_an_encrypted_column(folder, kms):
+    path = folder / "good.parquet"
+    _replace_filter(path, kms, encode_header(32) + bytes(32))
+    [text] = found(folder, kms)
+    assert "row group 0, column ssn: the filter is plain, its column encrypted" in text
+
+
+def test_a_filter_that_does_not_authenticate(folder, kms):
+    path = folder / "good.parquet"
+    with ParquetFile(path, kms) as file:
+        offset, length = file.footer.row_groups[0][1].bloom_filter
+    stored = bytearray(path.read_bytes()[offset:offset + length])
+    stored[20] ^= 1
+    _replace_filter(path, kms, stored)
+    assert "row group 0, column ssn: it cannot be read" in found(folder, kms)[0]
+
+
+def _replace_filter(path, kms, content):
+    """Write a filter of column ssn over the one that is there."""
+    with ParquetFile(path, kms) as file:
+        chunk = file.footer.row_groups[0][1]
+        offset, length = chunk.bloom_filter
+    assert chunk.column.path == "ssn" and len(content) <= length
+    data = bytearray(path.read_bytes())
+    data[offset:offset + len(content)] = content
+    path.write_bytes(data)
+
+
+def test_what_is_no_parquet_file(folder, kms):
+    (folder / "rows.csv").write_text("ssn\n1\n")
+    [text] = found(folder, kms)
+    assert "it cannot be read" in text
+
+
+def test_summary_files(folder, kms):
+    pq.write_metadata(TABLE.schema, folder / "_common_metadata")
+    [text] = found(folder, kms)
+    assert "summary file" in text
+
+
+def test_files_that_only_sparks_own_reader_shows(folder, kms):
+    """It knows nothing of the marks of jobs of secure_parquet, which hide their files."""
+    job = "0" * 32
+    (folder / "_staging" / job).mkdir(parents=True)
+    (folder / "_staging" / job / "started").touch()
+    write(folder / f"part-00000-{job}-{job}.parquet", None)
+    [text] = found(folder, kms)
+    assert "nothing in this file is encrypted" in text
+
+
+def test_hidden_files(folder, kms):
+    for name in ("_temporary/0", ".hidden", "_day=1"):
+        (folder / name).mkdir(parents=True)
+        write(folder / name / "part.parquet", None)
+    with pytest.raises(EncryptionMismatchError, match="1 findings in 1 files; 2 were") as error:
+        check(folder, kms)
+    assert "_day=1" in error.value.file
+
+
+def test_all_files_are_named(folder, kms):
+    for number in range(3):
+        write(folder / f"bad{number}.parquet", None)
+    with pytest.raises(EncryptionMismatchError, match=r"3 findings in 3 files; 4 were") as error:
+        check(folder, kms)
+    again = pickle.loads(pickle.dumps(error.value))
+    assert again.findings == error.value.findings and str(again) == str(error.value)
+
+
+def test_keys_that_cannot_be_had(folder, kms):
+    with pytest.raises(KeyNotFoundError) as error:
+        check(folder, InMemoryKms({"footer": MASTER_KEYS["footer"]}))
+    assert error.value.file.endswith("good.parquet")
+    write(folder / "explicit.parquet", UniformKey(bytes(16)))
+    assert ParquetFile(folder / "explicit.parquet", ExplicitKeys(bytes(16))).num_rows == 100
+    with pytest.raises(KeyRetrievalError, match="explicit keys"):
+        check(folder, kms)
+
+
+def test_the_key_of_a_column_must_be_at_hand_also_where_its_metadata_needs_none(tmp_path):
+    asked = with_(plaintext_footer=True)
+    write(tmp_path / "a.parquet", asked, filters={})
+    check(tmp_path, InMemoryKms(MASTER_KEYS), asked, {})
+    for keys in ({}, {"pii": bytes(16)}):
+        with pytest.raises(KeyRetrievalError):
+            check(tmp_path, InMemoryKms({"footer": MASTER_KEYS["footer"]} | keys), asked, {})
+
+
+def test_no_files(tmp_path, kms):
+    with pytest.raises(FileNotFoundError, match="no files"):
+        check(tmp_path, kms)
+    with pytest.raises(FileNotFoundError):
+        check(tmp_path / "nowhere", kms)
+
+
+def test_it_needs_no_pyspark():
+    code = "import sys, secure_bloom.spark.native; print('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=True).stdout.strip() == "False"
