@@ -24,6 +24,7 @@ COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  #: and 3, ColumnMetaData: decoded whe
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
 
@@ -136,6 +137,20 @@ class ColumnChunk:
         return (start, length) if start and length else None
 
     @property
+    def column_index(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the column index; None without one. Needs no key."""
+        return self._range(_COLUMN_INDEX)
+
+    @property
+    def offset_index(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the offset index; None without one. Needs no key."""
+        return self._range(_OFFSET_INDEX)
+
+    def _range(self, fields: tuple[int, int]) -> tuple[int, int] | None:
+        start, length = map(self._struct.get_int, fields)
+        return (start, length) if start and length else None
+
+    @property
     def num_pages(self) -> int:
         """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
         meta = self._metadata()
@@ -164,13 +179,23 @@ class ColumnChunk:
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        for meta in self._metadata_copies():
+            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
+            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+
+    def remove_bloom_filter(self) -> None:
+        """Record that this column chunk has no Bloom filter."""
+        for meta in self._metadata_copies():
+            meta.remove(_BLOOM_OFFSET)
+            meta.remove(_BLOOM_LENGTH)
+
+    def _metadata_copies(self) -> list[Struct]:
+        """The column's ColumnMetaData, and the redacted copy where there is one."""
         metas = [self._metadata()]
         redacted = self._written_metadata()
         if redacted is not None and redacted is not metas[0]:
             metas.append(redacted)
-        for meta in metas:
-            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
-            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+        return metas
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about the column's own key."""
