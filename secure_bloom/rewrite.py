@@ -76,9 +76,9 @@ class Rewrite:
         ChangedMeanwhileError
             If the file is not any more what it was.
         """
-        self.replace(itertools.chain([Kept(0, start)], tail))
+        self.replace_by(itertools.chain([Kept(0, start)], tail))
 
-    def replace(self, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
+    def replace_by(self, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
         """Put a file of these parts in the place of the old one.
 
         Parameters
