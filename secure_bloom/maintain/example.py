@@ -2,7 +2,7 @@
 
 arrow-rs encrypts columns, but writes their Bloom filters in plaintext, after the pages of each row
 group. This makes such a file of real data: flights from New York in 2013, whose tail numbers are
-encrypted. Beside it go a keyring, a policy, and a list of aircraft to guess with.
+encrypted. Beside it go a keyring, a policy, and guesses: all tail numbers of five digits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
-from secure_bloom.files import write_file
 from secure_bloom.keys import Keyring
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.measure import ColumnHashes
@@ -86,11 +85,11 @@ def main(folder: str) -> None:
         load("flights.csv.zip"), ["tailnum", "dest"], keyring, kms=keyring,
         encryption=EncryptionConfiguration("footer", {"pii": ["tailnum"]}, plaintext_footer=True),
         row_group_size=100_000)
-    import pyarrow.fs as pa_fs
-    write_file(pa_fs.LocalFileSystem(), str(target / "flights.parquet"), data)
+    (target / "flights").mkdir()
+    (target / "flights" / "2013.parquet").write_bytes(data)
     (target / "policy.toml").write_text(POLICY)
-    aircraft = load("planes.csv")["tailnum"].to_pylist()
-    (target / "aircraft.txt").write_text("\n".join(aircraft) + "\n")
+    guesses = (f"N{number}" for number in range(10_000, 100_000))
+    (target / "guesses.txt").write_text("\n".join(guesses) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
+_GEOSPATIAL = 17  # likewise
+_BOUNDS = 1, 2, 5, 6  # Statistics: max, min, max_value, min_value
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,28 @@ class ColumnChunk:
             bounds = (found.get_binary(6), found.get_binary(5)) \
                 if self._footer.has_defined_order(self.column) else ()
             return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
+
+    @property
+    def has_readable_bounds(self) -> bool:
+        """Whether least and greatest values of an encrypted column stand outside its module.
+
+        Then the footer key is enough to read them; under a plaintext footer, none is needed.
+        """
+        written = self._written_metadata()
+        in_footer = self.encryption == "footer key" and self._footer.has_encrypted_footer
+        if written is None or self.encryption is None or in_footer:
+            return False
+        raw = written.get(_STATISTICS)
+        found = thrift.decode(raw, {})[0] if isinstance(raw, bytes) else thrift.Struct()
+        return written.get(_GEOSPATIAL) is not None \
+            or any(found.get(field) is not None for field in _BOUNDS)
+
+    @property
+    def hides_bloom_filter(self) -> bool:
+        """Whether the redacted copy under a plaintext footer does not say where the filter is."""
+        written = self._written_metadata()
+        return written is not None and written.get_int(_BLOOM_OFFSET) is None \
+            and self.bloom_filter is not None
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""

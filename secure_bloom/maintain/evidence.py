@@ -1,0 +1,134 @@
+"""What anybody can learn from a Bloom filter in plaintext, shown on the filter itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.probes import parse_value
+from secure_bloom.sbbf import SplitBlockBloomFilter
+
+_DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE has them
+_NUMBERS = range(1_000_000)
+
+
+def fill(filter_: SplitBlockBloomFilter) -> float:
+    """The share of bits that are set."""
+    words = np.frombuffer(filter_.bitset, dtype=np.uint64)
+    return float(np.bitwise_count(words).sum()) / (64 * words.size)
+
+
+def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
+    """How many distinct values a filter holds, by the share of bits that are set; None if all are.
+
+    A value sets one bit of 32 in each word of its block. With n values in z blocks a bit stays 0
+    with probability exp(-n / 32 z), as loads of blocks are Poisson distributed.
+    """
+    empty = 1.0 - fill(filter_)
+    return None if empty <= 0 else round(-32 * filter_.num_blocks * math.log(empty))
+
+
+def shown(filters: Sequence[SplitBlockBloomFilter], column: LeafColumn,
+          guesses: Iterable[str] = ()) -> list[str]:
+    """Sentences about what the filters of a column give away; never a value.
+
+    Parameters
+    ----------
+    filters : sequence of SplitBlockBloomFilter
+        One of each row group.
+    column : LeafColumn
+    guesses : iterable of str
+        Values to try, as text; those that the column cannot hold are left out.
+    """
+    wrong = max(filter_.expected_fpp() for filter_ in filters)
+    counts = [estimated_distinct(filter_) for filter_ in filters]
+    many = "many" if None in counts else f"about {max(counts):,}"
+    sentences = [f"the filters say that a row group has {many} distinct values, and expose "
+                 f"{1 - wrong:.1%} of all wrong guesses, without any key"]
+    tried = _guesses(guesses, column)
+    if len(tried):
+        sentences.append(f"of {len(tried):,} values guessed, {_found(filters, tried):,} are "
+                         "reported present")
+    domain, name = _domain(column)
+    if len(domain):
+        chance = sum(filter_.expected_fpp() for filter_ in filters)
+        sentences.append(f"all {len(domain):,} {name} were tried: {_found(filters, domain):,} are "
+                         f"reported present (by chance it would be about "
+                         f"{min(1.0, chance) * len(domain):,.0f})")
+    return sentences
+
+
+def _found(filters: Sequence[SplitBlockBloomFilter], values: pa.Array) -> int:
+    return int(np.logical_or.reduce([filter_.check(values) for filter_ in filters]).sum())
+
+
+def _guesses(texts: Iterable[str], column: LeafColumn) -> pa.Array:
+    scalars = []
+    for text in texts:
+        try:
+            scalars.append(parse_value(text, column.type))
+        except (ValueError, pa.ArrowException):
+            continue
+    return pa.array(scalars, column.type.arrow_type)
+
+
+def _domain(column: LeafColumn) -> tuple[pa.Array, str]:
+    """All values that one can try where a type has few enough, and what they are."""
+    type_ = column.type.arrow_type
+    if type_ == pa.date32():
+        return pa.array(_DAYS, pa.int32()).view(type_), "days from 1900 to 2099"
+    if type_ in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16()):
+        info = np.iinfo(type_.to_pandas_dtype())
+        return pa.array(range(info.min, info.max + 1), type_), "values of the type"
+    if type_ in (pa.int32(), pa.int64(), pa.uint32(), pa.uint64()):
+        return pa.array(_NUMBERS, type_), "numbers below a million"
+    return pa.nulls(0), ""
+
+
+# --- filters that no footer names ----------------------------------------------------------------
+
+_ANCHOR = encode_header(32)[2:]  # what follows numBytes: algorithm, hash, compression
+_PORTION = 8 * 1024 * 1024
+
+
+def find_plain_filters(source, end: int) -> Iterator[tuple[int, int]]:
+    """Offset and length of everything in a file that has the form of a plaintext filter.
+
+    Parameters
+    ----------
+    source : object with ``read_at(nbytes, offset)``
+    end : int
+        Where the footer begins.
+    """
+    overlap = MAX_HEADER_SIZE
+    for start in range(0, end, _PORTION):
+        before = min(overlap, start)
+        size = min(_PORTION + before + len(_ANCHOR) - 1, end - start + before)
+        data = bytes(source.read_at(size, start - before))
+        position = data.find(_ANCHOR, before)
+        while position >= 0:
+            found = _header_before(data, position)
+            if found is not None:
+                offset, length = start - before + found[0], found[1]
+                if offset + length <= end:
+                    yield offset, length
+            position = data.find(_ANCHOR, position + 1)
+
+
+def _header_before(data: bytes, position: int) -> tuple[int, int] | None:
+    """Where the header begins whose end is at an anchor, and the length of its filter."""
+    header_end = position + len(_ANCHOR)
+    for start in range(position - 2, max(position - 7, -1), -1):  # numBytes takes 1 to 5 bytes
+        try:
+            num_bytes, size = decode_header(data[start:header_end])
+        except (FormatError, UnsupportedError):
+            continue
+        if start + size == header_end:
+            return start, size + num_bytes
+    return None
