@@ -52,7 +52,7 @@ th,td{padding:.3rem .6rem;border:1px solid var(--line);text-align:left}
 td.state{text-align:center;font-weight:600;white-space:nowrap}
 .protected{color:var(--protected)}.leaking{color:var(--leaking)}.unknown{color:var(--unknown)}
 .open{color:var(--open)}.none{color:var(--none)}
-svg{max-width:100%;height:auto}svg text{fill:var(--ink);font:13px system-ui,sans-serif}
+svg text{fill:var(--ink);font:13px system-ui,sans-serif}
 rect.protected{fill:var(--protected)}rect.leaking{fill:var(--leaking)}
 rect.unknown{fill:var(--unknown)}rect.open{fill:var(--open)}rect.none{fill:var(--none)}
 rect.track{fill:var(--soft)}
@@ -213,8 +213,8 @@ def _bars(title: str, rows: list[tuple], text, top: float | None = None) -> str:
                      f"width=\"{width * (value or 0) / top:.1f}\" height=\"18\"></rect>"
                      f"<text x=\"{left + width + 8}\" y=\"{y + 14}\">{shown}</text>")
     box = f"0 0 {left + width + 190} {len(rows) * height + 8}"
-    return (f"<h3>{title}</h3><svg role=\"img\" aria-label=\"{title}\" viewBox=\"{box}\" "
-            f"width=\"{left + width + 190}\">{''.join(marks)}</svg>")
+    return (f"<h3>{title}</h3><div class=\"scroll\"><svg role=\"img\" aria-label=\"{title}\" viewBox=\"{box}\" "
+            f"width=\"{left + width + 190}\">{''.join(marks)}</svg></div>")
 
 
 def _not_checked(result: AuditResult) -> str:
