@@ -213,8 +213,8 @@ def _bars(title: str, rows: list[tuple], text, top: float | None = None) -> str:
                      f"width=\"{width * (value or 0) / top:.1f}\" height=\"18\"></rect>"
                      f"<text x=\"{left + width + 8}\" y=\"{y + 14}\">{shown}</text>")
     box = f"0 0 {left + width + 190} {len(rows) * height + 8}"
-    return (f"<h3>{title}</h3><div class=\"scroll\"><svg role=\"img\" aria-label=\"{title}\" viewBox=\"{box}\" "
-            f"width=\"{left + width + 190}\">{''.join(marks)}</svg></div>")
+    return (f"<h3>{title}</h3><div class=\"scroll\"><svg role=\"img\" aria-label=\"{title}\" "
+            f"viewBox=\"{box}\" width=\"{left + width + 190}\">{''.join(marks)}</svg></div>")
 
 
 def _not_checked(result: AuditResult) -> str:
