@@ -20,19 +20,17 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
     SecureBloomError,
-    UnsupportedError,
     located,
 )
 from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.maintain.change import FileChange, Plan, apply
+from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reader import ParquetFile
 from secure_bloom.rewrite import Rewrite, remove_leftovers_of
 
 _NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
-_TABLE_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "_spark_metadata":
-               "Spark Structured Streaming", "metadata/version-hint.text": "Iceberg"}
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
 
 
@@ -172,23 +170,3 @@ class _Job:
         with self._lock:
             self._done[path] = fraction
             self._advance(sum(self._done.values()) / len(self._paths))
-
-
-def check_no_table(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Refuse files of tables whose logs hold the sizes of files, by which readers find footers.
-
-    Raises
-    ------
-    UnsupportedError
-        With the kind of table.
-    """
-    folders = [path.rstrip("/")]
-    while folders[-1] and os.path.dirname(folders[-1]) != folders[-1]:
-        folders.append(os.path.dirname(folders[-1]))
-    places = {f"{folder.rstrip('/')}/{name}".removeprefix("/" if not path.startswith("/") else ""):
-              kind for folder in folders for name, kind in _TABLE_LOGS.items()}
-    for info in filesystem.get_file_info(list(places)):
-        if info.type != pa_fs.FileType.NotFound:
-            raise UnsupportedError(f"these are files of a {places[info.path]} table, which keeps "
-                                   "their sizes in its log and would take a file of another size "
-                                   "for damaged; write them again through the table", file=path)

@@ -12,7 +12,8 @@ import pyarrow as pa
 from secure_bloom.folder import parquet_files
 from secure_bloom.maintain.attach import attach as attach_here
 from secure_bloom.maintain.change import FileChange
-from secure_bloom.maintain.folders import MaintainResult, check_no_table
+from secure_bloom.maintain.folders import MaintainResult
+from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.spark.kms import kms_client, kms_uri
 from secure_bloom.spark.options import KEYRING, KMS, locate
 from secure_bloom.writer import BloomFilterOptions

@@ -281,7 +281,7 @@ def test_tables_whose_logs_hold_sizes_are_refused(tmp_path, name):
     (tmp_path / name).mkdir()
     if name == "metadata":
         assert attach(tmp_path, {"ssn": True}, KMS).changed  # any folder may have that name
-        (tmp_path / name / "version-hint.text").write_text("1")
+        (tmp_path / name / "00000-1234.metadata.json").write_text("{}")
     for place in (path, path.parent, tmp_path):
         with pytest.raises(UnsupportedError, match="table"):
             attach(place, {"city": True}, KMS)
