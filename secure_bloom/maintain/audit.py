@@ -66,7 +66,7 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
-    auditing = _Auditing(filesystem, keys, policy, list(guesses), scan)
+    auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     done, lock = 0, Lock()
 
     def one(file: str) -> tuple[FileAudit, list[AuditFinding]]:
@@ -93,7 +93,7 @@ class _Auditing:
     """The audit of several files."""
 
     def __init__(self, filesystem: pa_fs.FileSystem, keys, policy: Policy | None,
-                 guesses: list[str], scan: bool):
+                 guesses: tuple[str, ...], scan: bool):
         self._filesystem, self._keys = filesystem, keys
         self._policy, self._guesses, self._scan = policy, guesses, scan
         self._ids: dict[bytes, dict[str, bytes]] = defaultdict(dict)  # -> path -> digest of footer

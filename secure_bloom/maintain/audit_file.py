@@ -48,13 +48,13 @@ class OpenFileAudit:
     ----------
     file : ParquetFile
     policy : Policy or None
-    guesses : sequence of str
+    guesses : tuple of str
         Values to try on filters that leak.
     scan : bool
         Whether to look at every byte for filters that no footer names.
     """
 
-    def __init__(self, file: ParquetFile, policy: Policy | None, guesses: Sequence[str],
+    def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
                  scan: bool):
         self._file, self._footer = file, file.footer
         self._policy, self._guesses, self._scan = policy, guesses, scan

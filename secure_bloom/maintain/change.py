@@ -166,7 +166,7 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     layout = layout_of(file, chunk)
     if layout.kind == UNKNOWN:
         return None
-    length = layout.length or told
+    length = max(layout.length or 0, told or 0)  # bytes that only the footer counts are no page's
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
                           "harm; write the file again", **chunk.place)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.hashing import hash_values
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.probes import parse_value
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
@@ -35,7 +37,7 @@ def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
 
 
 def shown(filters: Sequence[SplitBlockBloomFilter], column: LeafColumn,
-          guesses: Iterable[str] = ()) -> list[str]:
+          guesses: tuple[str, ...] = ()) -> list[str]:
     """Sentences about what the filters of a column give away; never a value.
 
     Parameters
@@ -43,7 +45,7 @@ def shown(filters: Sequence[SplitBlockBloomFilter], column: LeafColumn,
     filters : sequence of SplitBlockBloomFilter
         One of each row group.
     column : LeafColumn
-    guesses : iterable of str
+    guesses : tuple of str
         Values to try, as text; those that the column cannot hold are left out.
     """
     wrong = max(filter_.expected_fpp() for filter_ in filters)
@@ -51,44 +53,49 @@ def shown(filters: Sequence[SplitBlockBloomFilter], column: LeafColumn,
     many = "many" if None in counts else f"about {max(counts):,}"
     sentences = [f"the filters say that a row group has {many} distinct values, and expose "
                  f"{1 - wrong:.1%} of all wrong guesses, without any key"]
-    tried = _guesses(guesses, column)
-    if len(tried):
-        sentences.append(f"of {len(tried):,} values guessed, {_found(filters, tried):,} are "
+    tried = _guesses(guesses, column.type)
+    if tried.size:
+        sentences.append(f"of {tried.size:,} values guessed, {_found(filters, tried):,} are "
                          "reported present")
-    domain, name = _domain(column)
-    if len(domain):
+    domain, name = _domain(column.type)
+    if domain.size:
         chance = sum(filter_.expected_fpp() for filter_ in filters)
-        sentences.append(f"all {len(domain):,} {name} were tried: {_found(filters, domain):,} are "
+        sentences.append(f"all {domain.size:,} {name} were tried: {_found(filters, domain):,} are "
                          f"reported present (by chance it would be about "
-                         f"{min(1.0, chance) * len(domain):,.0f})")
+                         f"{min(1.0, chance) * domain.size:,.0f})")
     return sentences
 
 
-def _found(filters: Sequence[SplitBlockBloomFilter], values: pa.Array) -> int:
-    return int(np.logical_or.reduce([filter_.check(values) for filter_ in filters]).sum())
+def _found(filters: Sequence[SplitBlockBloomFilter], hashes: np.ndarray) -> int:
+    return int(np.logical_or.reduce([filter_.check_hashes(hashes) for filter_ in filters]).sum())
 
 
-def _guesses(texts: Iterable[str], column: LeafColumn) -> pa.Array:
+@lru_cache(maxsize=16)  # files of one folder have the same columns
+def _guesses(texts: tuple[str, ...], type_: ColumnType) -> np.ndarray:
+    """The hashes of those values that a column of this type can hold."""
     scalars = []
     for text in texts:
         try:
-            scalars.append(parse_value(text, column.type))
+            scalars.append(parse_value(text, type_))
         except (ValueError, pa.ArrowException):
             continue
-    return pa.array(scalars, column.type.arrow_type)
+    return hash_values(pa.array(scalars, type_.arrow_type), type_)
 
 
-def _domain(column: LeafColumn) -> tuple[pa.Array, str]:
-    """All values that one can try where a type has few enough, and what they are."""
-    type_ = column.type.arrow_type
-    if type_ == pa.date32():
-        return pa.array(_DAYS, pa.int32()).view(type_), "days from 1900 to 2099"
-    if type_ in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16()):
-        info = np.iinfo(type_.to_pandas_dtype())
-        return pa.array(range(info.min, info.max + 1), type_), "values of the type"
-    if type_ in (pa.int32(), pa.int64(), pa.uint32(), pa.uint64()):
-        return pa.array(_NUMBERS, type_), "numbers below a million"
-    return pa.nulls(0), ""
+@lru_cache(maxsize=16)
+def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
+    """The hashes of all values that one can try where there are few enough, and what they are."""
+    arrow_type = type_.arrow_type
+    if arrow_type == pa.date32():
+        days = pa.array(_DAYS, pa.int32()).view(arrow_type)
+        return hash_values(days, type_), "days from 1900 to 2099"
+    if arrow_type in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16()):
+        info = np.iinfo(arrow_type.to_pandas_dtype())
+        every = pa.array(range(info.min, info.max + 1), arrow_type)
+        return hash_values(every, type_), "values of the type"
+    if arrow_type in (pa.int32(), pa.int64(), pa.uint32(), pa.uint64()):
+        return hash_values(pa.array(_NUMBERS, arrow_type), type_), "numbers below a million"
+    return np.empty(0, np.uint64), ""
 
 
 # --- filters that no footer names ----------------------------------------------------------------

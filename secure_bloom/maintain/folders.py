@@ -27,8 +27,8 @@ from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.maintain.change import FileChange, Plan, apply
 from secure_bloom.maintain.tables import check_no_table
-from secure_bloom.reader import ParquetFile
-from secure_bloom.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.reader import ParquetFile, read_footer
+from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
 
 _NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
@@ -154,6 +154,8 @@ class _Job:
     def _change(self, path: str) -> FileChange | None:
         with Rewrite(self._filesystem, path) as rewrite, \
                 ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
+            if read_footer(rewrite.source) != file.footer_bytes:  # a link leads elsewhere now
+                raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now")
             plan, notes = self._planner(file)
             if not plan:
                 return None
