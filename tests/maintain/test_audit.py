@@ -157,6 +157,23 @@ def test_a_sensitive_column_that_is_not_encrypted(tmp_path):
                      policy=Policy(("s*",), encrypted_footer=True)).findings
 
 
+def test_datafusion_asked_to_encrypt(tmp_path):
+    """Its Python package (of 2026) takes the options, and writes plaintext without a word."""
+    datafusion = pytest.importorskip("datafusion")
+    context, path = datafusion.SessionContext(), tmp_path / "a.parquet"
+    context.from_arrow(TABLE, name="t")
+    crypto = "format.crypto.file_encryption."
+    options = {f"{crypto}encrypt_footer": "true", f"{crypto}footer_key_as_hex": "30" * 16,
+               f"{crypto}column_key_as_hex::ssn": "31" * 16, "format.bloom_filter_on_write": "true"}
+    listed = ", ".join(f"'{name}' '{value}'" for name, value in options.items())
+    context.sql(f"copy t to '{path}' stored as parquet options ({listed})").collect()
+    if b"PARE" in path.read_bytes()[-4:]:
+        pytest.skip("this datafusion encrypts")
+    result = audit(path, policy=Policy(("ssn",), encrypted_footer=True))
+    assert kinds(result) == [("plaintext-footer", None), ("unencrypted", "ssn")]
+    assert states(result)["ssn"] == "leaking" and result.files[0].columns[0].filters == 1
+
+
 def test_statistics_beside_the_encrypted_ones(tmp_path):
     def copy_statistics(footer, data):
         for chunks in footer.row_groups:
