@@ -25,7 +25,7 @@ from secure_bloom.maintain.audit_result import (
     FileAudit,
 )
 from secure_bloom.maintain.change import layout_of
-from secure_bloom.maintain.evidence import fill, find_plain_filters, shown
+from secure_bloom.maintain.evidence import Evidence, fill, find_plain_filters
 from secure_bloom.maintain.policy import Policy
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Layout, read_filter
@@ -110,7 +110,8 @@ class _ColumnAudit:
     def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk]):
         self._audit, self._file = audit, audit._file
         self._leaf, self._chunks = column, chunks
-        self._filters: list[SplitBlockBloomFilter] = []
+        self._fills: list[float] = []
+        self._rates: list[float] = []
         self._leaking: list[ColumnChunk] = []
         self._layouts: dict[int, Layout] = {}  # by row group, of those with a filter
         self._hidden = False
@@ -136,9 +137,8 @@ class _ColumnAudit:
             self._look_at(chunk)
         self._report_leaks()
         self._check_statistics(encrypted)
-        if self._filters:
-            result.fill = float(np.mean([fill(one) for one in self._filters]))
-            result.fpp = float(np.mean([one.expected_fpp() for one in self._filters]))
+        if self._rates:
+            result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
         result.filters = None if self._hidden else len(self._layouts)
         result.state = self._state()
         return result
@@ -195,8 +195,12 @@ class _ColumnAudit:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             self._find(kind, f"the filter cannot be read: {error.message}", _ATTACH, [chunk])
             return
-        self._filters.append(filter_)
+        self._measure(filter_)
         self._check_readers(chunk, filter_)
+
+    def _measure(self, filter_: SplitBlockBloomFilter) -> None:
+        self._fills.append(fill(filter_))
+        self._rates.append(filter_.expected_fpp())
 
     def _check_readers(self, chunk: ColumnChunk, filter_: SplitBlockBloomFilter) -> None:
         if filter_.num_blocks & (filter_.num_blocks - 1):
@@ -209,14 +213,17 @@ class _ColumnAudit:
     def _report_leaks(self) -> None:
         if not self._leaking:
             return
+        evidence = Evidence(self._leaf, self._audit._guesses) \
+            if self._leaf.type.can_have_filter else None
         for chunk in self._leaking:
             filter_ = self._read_plain(chunk)
             if filter_ is not None:
-                self._filters.append(filter_)
-        evidence = shown(self._filters, self._leaf, self._audit._guesses) \
-            if self._filters and self._leaf.type.can_have_filter else []
+                self._measure(filter_)
+                if evidence is not None:
+                    evidence.add(filter_)
         self._find("leak", "the column is encrypted and its Bloom filters are not: everybody who "
-                   "has the file can test which values it holds", _SEAL, self._leaking, evidence)
+                   "has the file can test which values it holds", _SEAL, self._leaking,
+                   evidence.sentences() if evidence is not None else ())
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
         """A plaintext filter, as anybody reads it."""

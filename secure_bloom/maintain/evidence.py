@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -36,44 +36,53 @@ def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
     return None if empty <= 0 else round(-32 * filter_.num_blocks * math.log(empty))
 
 
-def shown(filters: Sequence[SplitBlockBloomFilter], column: LeafColumn,
-          guesses: tuple[str, ...] = ()) -> list[str]:
-    """Sentences about what the filters of a column give away; never a value.
+class Evidence:
+    """What the plaintext filters of a column give away; they are looked at one by one.
 
     Parameters
     ----------
-    filters : sequence of SplitBlockBloomFilter
-        One of each row group.
     column : LeafColumn
     guesses : tuple of str
         Values to try, as text; those that the column cannot hold are left out.
     """
-    wrong = max(filter_.expected_fpp() for filter_ in filters)
-    counts = [estimated_distinct(filter_) for filter_ in filters]
-    many = "many" if None in counts else f"about {max(counts):,}"
-    sentences = [f"the filters say that a row group has {many} distinct values, and expose "
-                 f"{1 - wrong:.1%} of all wrong guesses, without any key"]
-    tried = _guesses(guesses, column.type)
-    if tried.size:
-        sentences.append(f"of {tried.size:,} values guessed, {_found(filters, tried):,} are "
+
+    def __init__(self, column: LeafColumn, guesses: tuple[str, ...] = ()):
+        self._tried = _guesses(guesses, column.type)
+        self._domain, self._domain_name = _domain(column.type)
+        self._tried_hits = np.zeros(self._tried.size, dtype=bool)
+        self._domain_hits = np.zeros(self._domain.size, dtype=bool)
+        self._rates: list[float] = []
+        self._counts: list[int | None] = []
+
+    def add(self, filter_: SplitBlockBloomFilter) -> None:
+        """Try everything on one more filter."""
+        self._rates.append(filter_.expected_fpp())
+        self._counts.append(estimated_distinct(filter_))
+        self._tried_hits |= filter_.check_hashes(self._tried)
+        self._domain_hits |= filter_.check_hashes(self._domain)
+
+    def sentences(self) -> list[str]:
+        """What was found out; never a value."""
+        if not self._rates:
+            return []
+        many = "many" if None in self._counts else f"about {max(self._counts):,}"
+        found = [f"the filters say that a row group has {many} distinct values, and expose "
+                 f"{1 - max(self._rates):.1%} of all wrong guesses, without any key"]
+        if self._tried.size:
+            found.append(f"of {self._tried.size:,} values guessed, {self._tried_hits.sum():,} are "
                          "reported present")
-    domain, name = _domain(column.type)
-    if domain.size:
-        chance = sum(filter_.expected_fpp() for filter_ in filters)
-        sentences.append(f"all {domain.size:,} {name} were tried: {_found(filters, domain):,} are "
-                         f"reported present (by chance it would be about "
-                         f"{min(1.0, chance) * domain.size:,.0f})")
-    return sentences
-
-
-def _found(filters: Sequence[SplitBlockBloomFilter], hashes: np.ndarray) -> int:
-    return int(np.logical_or.reduce([filter_.check_hashes(hashes) for filter_ in filters]).sum())
+        if self._domain.size:
+            by_chance = min(1.0, sum(self._rates)) * self._domain.size
+            found.append(f"all {self._domain.size:,} {self._domain_name} were tried: "
+                         f"{self._domain_hits.sum():,} are reported present (by chance it would be "
+                         f"about {by_chance:,.0f})")
+        return found
 
 
 @lru_cache(maxsize=16)  # files of one folder have the same columns
 def _guesses(texts: tuple[str, ...], type_: ColumnType) -> np.ndarray:
     """The hashes of those values that a column of this type can hold."""
-    scalars = []
+    scalars: list[pa.Scalar] = []
     for text in texts:
         try:
             scalars.append(parse_value(text, type_))
