@@ -262,6 +262,8 @@ class ColumnChunk:
         with located(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
+                if self.encryption is None:
+                    raise FormatError("the column has encrypted metadata and is not encrypted")
                 plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
                 self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
                 return self._meta
