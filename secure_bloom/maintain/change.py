@@ -90,6 +90,20 @@ def layout_of(file: ParquetFile, chunk: ColumnChunk) -> Layout | None:
     return find_layout(file, where[0], file.footer.start)
 
 
+def check_keys(plan: Plan, file: ParquetFile) -> None:
+    """See whether all keys are at hand, before anything is written.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If the key of the footer, or of a column that is concerned, is not.
+    """
+    for chunk in (*plan.remove, *(chunk for chunk, _ in plan.build)):
+        _ = chunk.cipher
+    if file.footer.is_encrypted:
+        _ = file.footer.footer_cipher
+
+
 def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
     """Replace a file by one with other filters; gives the bytes of the new filters.
@@ -166,7 +180,7 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     layout = layout_of(file, chunk)
     if layout.kind == UNKNOWN:
         return None
-    length = max(layout.length or 0, told or 0)  # bytes that only the footer counts are no page's
+    length = max(layout.length or 0, told or 0)  # so that none stays where the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
                           "harm; write the file again", **chunk.place)

@@ -25,7 +25,7 @@ from secure_bloom.errors import (
 from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
-from secure_bloom.maintain.change import FileChange, Plan, apply
+from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reader import ParquetFile, read_footer
 from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
@@ -114,7 +114,8 @@ class _Job:
         self._filesystem, self._paths, self._keys = filesystem, paths, keys
         self._planner, self._dry_run, self._advance = planner, dry_run, advance
         self._outcomes: dict[str, FileChange | str | None] = {}
-        self._done: dict[str, float] = {}  # fractions, by path
+        self._files_done = 0
+        self._fractions: dict[str, float] = {}  # of files that are worked on, by path
         self._lock = Lock()
 
     def run(self, files_at_once: int) -> None:
@@ -149,7 +150,10 @@ class _Job:
             self._outcomes[path] = str(error).removeprefix(f"file {path}").lstrip(",: ")
         except OSError as error:
             self._outcomes[path] = str(error)
-        self._tell(path, 1.0)
+        with self._lock:
+            self._files_done += 1
+            self._fractions.pop(path, None)
+        self._tell()
 
     def _change(self, path: str) -> FileChange | None:
         with Rewrite(self._filesystem, path) as rewrite, \
@@ -161,6 +165,7 @@ class _Job:
                 return None
             if rewrite.has_other_names:
                 notes += (_OTHER_NAMES,)
+            check_keys(plan, file)
             change = FileChange.planned(plan, file, notes)
             if self._dry_run:
                 return change
@@ -168,7 +173,9 @@ class _Job:
                               lambda fraction: self._tell(path, fraction))
             return replace(change, bytes=num_bytes)
 
-    def _tell(self, path: str, fraction: float) -> None:
+    def _tell(self, path: str | None = None, fraction: float = 0.0) -> None:
         with self._lock:
-            self._done[path] = fraction
-            self._advance(sum(self._done.values()) / len(self._paths))
+            if path is not None:
+                self._fractions[path] = fraction
+            done = self._files_done + sum(self._fractions.values())
+            self._advance(done / len(self._paths))
