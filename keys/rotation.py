@@ -7,9 +7,7 @@ opens with the new master key, any other with the old one, so readers need both 
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -27,7 +25,7 @@ from secure_bloom.errors import (
     SecureBloomError,
     located,
 )
-from secure_bloom.files import remove_leftovers, resolve
+from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
@@ -35,7 +33,7 @@ from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.reader import read_footer
-from secure_bloom.rewrite import Rewrite
+from secure_bloom.rewrite import Rewrite, remove_leftovers_of
 
 _NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
 _FILES_AT_ONCE = 4
@@ -104,7 +102,8 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     if filesystem.type_name == "local" and not dry_run:
-        _tidy(paths)
+        # What rotations that were killed have left.
+        remove_leftovers_of(file for path in paths for file in (path, external.material_path(path)))
     rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
     try:
         rotation.run(paths, advance or (lambda _: None))
@@ -113,18 +112,6 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
         reason.result = rotation.result(paths)
         raise reason from reason.__cause__
     return rotation.result(paths)
-
-
-def _tidy(paths: Iterable[str]) -> None:
-    """Remove what rotations that were killed have left of these files."""
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        for file in (path, external.material_path(path)):
-            folder, name = os.path.split(os.path.realpath(file))
-            folders.setdefault(folder, set()).add(name)
-    for folder, names in folders.items():
-        with contextlib.suppress(OSError):  # it does no harm if they stay
-            remove_leftovers(folder, names)
 
 
 class _Stop(Exception):

@@ -23,7 +23,11 @@ _HOME = {
     "SplitBlockBloomFilter": "secure_bloom.sbbf",
     "UniformKey": "secure_bloom.encryption",
     "VerifyResult": "secure_bloom.findings",
+    "attach": "secure_bloom.maintain.attach",
+    "audit": "secure_bloom.maintain.audit",
     "read_table": "secure_bloom.dataset",
+    "seal": "secure_bloom.maintain.seal",
+    "strip": "secure_bloom.maintain.strip",
     "verify_file": "secure_bloom.verify",
     "write_table": "secure_bloom.writer",
 }

@@ -80,6 +80,8 @@ class ColumnHashes:
                 raise UnsupportedError("pyarrow cannot read such a column") from error
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
+            except UnicodeDecodeError as error:  # in the name of a column
+                raise FormatError("pyarrow cannot read the schema") from error
 
     def _in_pyarrow(self, int96_unit: str) -> pq.ParquetFile:
         if int96_unit not in self._opened:

@@ -132,6 +132,11 @@ class ParquetFile:
         """The footer, for those who need more than this class gives."""
         return self._footer
 
+    @property
+    def footer_bytes(self) -> tuple[bytes, bytes]:
+        """The footer as it stands in the file, and the magic; see :func:`read_footer`."""
+        return self._content, self._magic
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema."""

@@ -10,9 +10,12 @@ from secure_bloom.findings import FilterCheck, VerifyResult
 from secure_bloom.keys.inventory import Inventory
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.rotation import RotationResult
+from secure_bloom.maintain.audit_result import NONE, AuditFinding, AuditResult
+from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.reader import ParquetFile
 
 _SHOWN_FINDINGS = 20
+_SHOWN_FILES = 20
 
 
 def inspect_file(file: ParquetFile) -> dict:
@@ -217,3 +220,55 @@ def render_rotation(result: RotationResult, old: str) -> str:
                      f"{', '.join(result.master_keys)}")
     lines += [f"{file}: {message}" for file, message in result.failed.items()]
     return "\n".join(lines)
+
+
+# --- filters of files that exist -----------------------------------------------------------------
+
+def render_changes(result: MaintainResult) -> str:
+    """What attach, strip or seal did, or would do."""
+    will = "would be changed" if result.dry_run else "changed"
+    lines = [f"{_count(len(result.changed), 'file')} {will}, {result.unchanged} need no change, "
+             f"{len(result.failed)} failed"]
+    if result.changed:
+        rows = [[change.file, ", ".join(change.columns), str(change.built), str(change.removed),
+                 "" if change.bytes is None else f"{change.bytes:,}"]
+                for change in result.changed[:_SHOWN_FILES]]
+        lines.append(render_table(["file", "columns", "built", "removed", "bytes"], rows))
+    if len(result.changed) > _SHOWN_FILES:
+        lines.append(f"  ... and {len(result.changed) - _SHOWN_FILES} more: see --json")
+    lines += [f"{change.file}: {note}" for change in result.changed for note in change.notes]
+    lines += [f"{file}: {message}" for file, message in result.failed.items()]
+    return "\n".join(lines)
+
+
+def render_audit(result: AuditResult) -> str:
+    """A result of :func:`secure_bloom.audit` as text."""
+    errors = sum(finding.severity == "error" for finding in result.findings)
+    lines = [f"{result.path}: {_count(len(result.files), 'file')}, {_count(errors, 'error')}, "
+             f"{_count(len(result.findings) - errors, 'warning')}"]
+    rows = [[file.file, column.column, column.state,
+             "?" if column.filters is None else str(column.filters), f"{column.bytes:,}",
+             "" if column.fill is None else f"{column.fill:.0%}",
+             "" if column.fpp is None else _rate([column.fpp])]
+            for file in result.files for column in file.columns
+            if column.sensitive or column.state != NONE]
+    if rows:
+        lines.append(render_table(["file", "column", "state", "filters", "bytes", "bits set",
+                                   "false positives"], rows[:_SHOWN_FILES]))
+    if len(rows) > _SHOWN_FILES:
+        lines.append(f"  ... and {len(rows) - _SHOWN_FILES} more: see --json or --html")
+    lines += [_audit_finding(finding) for finding in result.findings[:_SHOWN_FINDINGS]]
+    if len(result.findings) > _SHOWN_FINDINGS:
+        lines.append(f"... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json or --html")
+    lines += [f"not checked in {file.file}: {what}" for file in result.files[:_SHOWN_FILES]
+              for what in file.not_checked]
+    return "\n".join(lines)
+
+
+def _audit_finding(finding: AuditFinding) -> str:
+    where = finding.file + (f", column {finding.column}" if finding.column else "")
+    groups = f" (row groups {', '.join(map(str, finding.row_groups[:8]))}" \
+             f"{', ...' if len(finding.row_groups) > 8 else ''})" if finding.row_groups else ""
+    evidence = "".join(f"\n    shown by the file itself: {one}" for one in finding.evidence)
+    return (f"{finding.severity} ({finding.kind}): {where}{groups}\n  {finding.message}{evidence}"
+            f"\n  what to do: {finding.remedy}")

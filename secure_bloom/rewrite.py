@@ -8,20 +8,35 @@ local path is a symbolic link, the file that it leads to is replaced.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.files import Output, Source, open_output
+from secure_bloom.files import Output, Source, open_output, remove_leftovers, sync_folder
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
 
 class ChangedMeanwhileError(SecureBloomError):
     """A file was changed by somebody else while its replacement was made; it stays as it is."""
+
+
+class Kept(NamedTuple):
+    """Bytes of the old file, from ``start`` to before ``end``."""
+
+    start: int
+    end: int
+
+
+class Zeros(NamedTuple):
+    """So many zero bytes."""
+
+    size: int
 
 
 class Rewrite:
@@ -48,6 +63,11 @@ class Rewrite:
     def _is_local(self) -> bool:
         return self._filesystem.type_name == "local"
 
+    @property
+    def has_other_names(self) -> bool:
+        """Whether the file has hard links, which keep the old bytes."""
+        return self._is_local and os.stat(self._path).st_nlink > 1
+
     def replace_tail(self, start: int, tail: Iterable[bytes]) -> None:
         """Keep the first ``start`` bytes and put the others in place of the rest.
 
@@ -56,17 +76,45 @@ class Rewrite:
         ChangedMeanwhileError
             If the file is not any more what it was.
         """
+        self.replace_by(itertools.chain([Kept(0, start)], tail))
+
+    def replace_by(self, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
+        """Put a file of these parts in the place of the old one.
+
+        Parameters
+        ----------
+        parts : iterable of Kept, Zeros, bytes or memoryview
+            Each is written before the next one is asked for.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            If the file is not any more what it was.
+        """
         output = open_output(self._path, self._filesystem, mode=0o600)  # nobody else's as yet
         try:
-            self._copy(output, start)
-            for part in tail:
-                output.write(part)
+            for part in parts:
+                self._write(output, part)
             if self._is_local:
                 _keep_mode_and_owner(self._path, output.fileno())
-            output.commit(self._check_unchanged)
+            output.commit(self._before_renaming)
         except BaseException:
             output.abort()
             raise
+
+    def _write(self, output: Output, part: Kept | Zeros | bytes | memoryview) -> None:
+        if isinstance(part, Kept):
+            self._copy(output, *part)
+        elif isinstance(part, Zeros):
+            for done in range(0, part.size, _COPY):
+                output.write(bytes(min(_COPY, part.size - done)))
+        else:
+            output.write(part)
+
+    def _before_renaming(self) -> None:
+        self._check_unchanged()
+        if self._is_local:
+            _remove_checksum(self._path)
 
     def _check_unchanged(self) -> None:
         try:
@@ -77,22 +125,22 @@ class Rewrite:
             raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
                                         file=self._path)
 
-    def _copy(self, output: Output, size: int) -> None:
-        position = self._copy_by_kernel(output, size) if self._is_local else 0
-        while position < size:
-            data = self.source.read_at(min(_COPY, size - position), position)
+    def _copy(self, output: Output, start: int, end: int) -> None:
+        position = self._copy_by_kernel(output, start, end) if self._is_local else start
+        while position < end:
+            data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
                 raise ChangedMeanwhileError("the file became shorter; it stays as it is now",
                                             file=self._path)
             output.write(data)
             position += len(data)
 
-    def _copy_by_kernel(self, output: Output, size: int) -> int:
-        """Bytes that were copied; on some filesystems they are shared and take no space."""
-        position = 0
+    def _copy_by_kernel(self, output: Output, start: int, end: int) -> int:
+        """Where the copy ends; on some filesystems the bytes are shared and take no space."""
+        position = start
         with open(self._path, "rb") as file, contextlib.suppress(OSError):
-            while position < size:  # each call copies up to 2 GB
-                copied = os.copy_file_range(file.fileno(), output.fileno(), size - position,
+            while position < end:  # each call copies up to 2 GB
+                copied = os.copy_file_range(file.fileno(), output.fileno(), end - position,
                                             position)
                 if copied == 0:
                     break
@@ -126,3 +174,25 @@ def _keep_mode_and_owner(path: str, descriptor: int) -> None:
     if os.fstat(descriptor).st_gid != old.st_gid:
         mode &= ~(stat.S_IRWXG | stat.S_ISGID)  # they were for another group
     os.fchmod(descriptor, mode)
+
+
+def _remove_checksum(path: str) -> None:
+    """Remove what Hadoop keeps beside a local file and compares its bytes with.
+
+    Before the renaming, so that a power cut leaves no file that Spark takes for damaged.
+    """
+    folder, name = os.path.split(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, f".{name}.crc"))
+        sync_folder(folder)
+
+
+def remove_leftovers_of(paths: Iterable[str]) -> None:
+    """Remove what rewrites of these local files have left whose processes were killed."""
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        folder, name = os.path.split(os.path.realpath(path))
+        folders.setdefault(folder, set()).add(name)
+    for folder, names in folders.items():
+        with contextlib.suppress(OSError):  # it does no harm if they stay
+            remove_leftovers(folder, names)

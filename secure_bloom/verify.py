@@ -210,8 +210,8 @@ class _Verification:
         encrypted = None if layout.kind == UNKNOWN else layout.kind != PLAIN
         if chunk.encryption is not None and layout.kind == PLAIN:
             self._report("leak", chunk, "the filter is not encrypted, its column is: everybody can "
-                         "test which values the column has. Withdraw the file, and write it again "
-                         "with a writer that encrypts filters")
+                         "test which values the column has. Mend the file with secure-bloom seal, "
+                         "and withdraw its copies")
             self._note(chunk, "the filter is not encrypted as its column is", encrypted=False)
             return
         if chunk.encryption is None and encrypted and where.length in (None, layout.length):

@@ -5,9 +5,9 @@ Rules of its messages: results go to standard output; errors and progress to sta
 object. Keys never stand on the command line, only in keyring files.
 
 Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
-cases fail; verify: errors found); 2 wrong usage, or a column or value that does not fit; 3 a file
-cannot be read or is no valid Parquet; 4 a key is missing or refused; 5 something encrypted does not
-authenticate: a wrong key, or a changed file; 70 a fault of this program; 130 aborted.
+cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;
+3 a file cannot be read or is no valid Parquet; 4 a key is missing or refused; 5 something encrypted
+does not authenticate: a wrong key, or a changed file; 70 a fault of this program; 130 aborted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import click
 
 from secure_bloom import __version__
 from secure_bloom.cli import (
+    audit,
     demo,
     keyring,
     keys,
     lance,
+    maintain,
     read,
     shared,
     validate,
@@ -35,6 +37,7 @@ def main() -> None:
     """Encrypted Bloom filters for encrypted Parquet files."""
 
 
-for _command in (read.inspect, read.probe, verify.verify, write.write, keyring.keyring, keys.keys,
+for _command in (read.inspect, read.probe, verify.verify, write.write, maintain.attach,
+                 maintain.strip, audit.audit, maintain.seal, keyring.keyring, keys.keys,
                  lance.lance, validate.validate, demo.demo, warmup.warmup):
     main.add_command(_command)

@@ -88,6 +88,11 @@ def json_option(command):
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
+def names(text: str | None) -> list[str]:
+    """The names in a list with commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """The passphrase of a keyring, from the terminal."""
     if not sys.stdin.isatty():

@@ -10,22 +10,19 @@ from secure_bloom.cli.shared import (
     echo,
     json_option,
     kms_options,
+    names,
     print_json,
     progress,
 )
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for option in options:
         name, colon, columns = option.rpartition(":")
-        if not (name and colon and _names(columns)):
+        if not (name and colon and names(columns)):
             raise click.BadParameter("expected NAME:column,column", param_hint="--column-key")
-        keys.setdefault(name, []).extend(_names(columns))
+        keys.setdefault(name, []).extend(names(columns))
     return keys
 
 
@@ -60,10 +57,10 @@ def write(source: str, target: str, kms, footer_key: str | None,
     from secure_bloom import BloomFilterOptions, ParquetFile, convert, report
     encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
                              plaintext)
-    filters = {column: BloomFilterOptions(fpp=fpp) for column in _names(bloom)}
+    filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}
     with progress(f"writing {Path(target).name}") as advance:
         convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
-                             kms=kms, row_group_size=row_group_size, text_columns=_names(text),
+                             kms=kms, row_group_size=row_group_size, text_columns=names(text),
                              allow_plaintext=plaintext, compression=compression, advance=advance)
     with ParquetFile(target, kms if encryption else None) as parquet_file:
         result = report.inspect_file(parquet_file)

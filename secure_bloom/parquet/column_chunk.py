@@ -24,8 +24,11 @@ COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  #: and 3, ColumnMetaData: decoded whe
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
+_GEOSPATIAL = 17  # likewise
+_BOUNDS = 1, 2, 5, 6  # Statistics: max, min, max_value, min_value
 _DATA_PAGES = (0, 3)  # PageType: versions 1 and 2
 _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
@@ -138,6 +141,20 @@ class ColumnChunk:
         return (start, length) if start and length else None
 
     @property
+    def column_index(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the column index; None without one. Needs no key."""
+        return self._range(_COLUMN_INDEX)
+
+    @property
+    def offset_index(self) -> tuple[int, int] | None:
+        """Offset and length in bytes of the offset index; None without one. Needs no key."""
+        return self._range(_OFFSET_INDEX)
+
+    def _range(self, fields: tuple[int, int]) -> tuple[int, int] | None:
+        start, length = map(self._struct.get_int, fields)
+        return (start, length) if start and length else None
+
+    @property
     def num_pages(self) -> int:
         """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
         counts = [stats.get_int(3) or 0 for stats in self._encoding_stats()]
@@ -175,15 +192,47 @@ class ColumnChunk:
                 if self._footer.has_defined_order(self.column) else ()
             return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
+    @property
+    def has_readable_bounds(self) -> bool:
+        """Whether least and greatest values of an encrypted column stand outside its module.
+
+        Then the footer key is enough to read them; under a plaintext footer, none is needed.
+        """
+        written = self._written_metadata()
+        in_footer = self.encryption == "footer key" and self._footer.has_encrypted_footer
+        if written is None or self.encryption is None or in_footer:
+            return False
+        raw = written.get(_STATISTICS)
+        found = thrift.decode(raw, {})[0] if isinstance(raw, bytes) else thrift.Struct()
+        return written.get(_GEOSPATIAL) is not None \
+            or any(found.get(field) is not None for field in _BOUNDS)
+
+    @property
+    def hides_bloom_filter(self) -> bool:
+        """Whether the redacted copy under a plaintext footer does not say where the filter is."""
+        written = self._written_metadata()
+        return written is not None and written.get_int(_BLOOM_OFFSET) is None \
+            and self.bloom_filter is not None
+
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        for meta in self._metadata_copies():
+            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
+            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+
+    def remove_bloom_filter(self) -> None:
+        """Record that this column chunk has no Bloom filter."""
+        for meta in self._metadata_copies():
+            meta.remove(_BLOOM_OFFSET)
+            meta.remove(_BLOOM_LENGTH)
+
+    def _metadata_copies(self) -> list[Struct]:
+        """The column's ColumnMetaData, and the redacted copy where there is one."""
         metas = [self._metadata()]
         redacted = self._written_metadata()
         if redacted is not None and redacted is not metas[0]:
             metas.append(redacted)
-        for meta in metas:
-            meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
-            meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+        return metas
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about the column's own key."""
@@ -226,6 +275,8 @@ class ColumnChunk:
         with located(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
+                if self.encryption is None:
+                    raise FormatError("the column has encrypted metadata and is not encrypted")
                 plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
                 self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
                 return self._meta

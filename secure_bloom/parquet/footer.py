@@ -286,6 +286,14 @@ def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
     return crypto.get_binary(_FOOTER_KEY_METADATA)
 
 
+def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | None:
+    """The algorithm of a footer, which holds the id of the file; needs no key."""
+    if magic != MAGIC_ENCRYPTED:
+        return Footer(content, magic).algorithm
+    crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
+    return EncryptionAlgorithm.of(crypto.get(1))
+
+
 def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """The end of a file as what precedes the footer, the footer's content, and the magic.
 

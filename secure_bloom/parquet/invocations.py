@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from secure_bloom.errors import KeyNotFoundError
 from secure_bloom.parquet import modules
 from secure_bloom.parquet.footer import Footer
 
@@ -11,6 +14,8 @@ _PER_CHUNK = 3  # column index, offset index, column metadata
 
 def count_invocations(footer: Footer) -> None:
     """Count the modules that another writer has encrypted, of an open footer.
+
+    Columns whose key is not at hand are left out: nothing is encrypted with it here.
 
     Raises
     ------
@@ -23,5 +28,6 @@ def count_invocations(footer: Footer) -> None:
         return  # it cannot be, whatever the pages are like
     for chunks in footer.row_groups:
         for chunk in chunks:
-            if chunk.cipher is not None:
-                chunk.cipher.count(_PER_PAGE * chunk.num_pages + _PER_CHUNK)
+            with contextlib.suppress(KeyNotFoundError):
+                if chunk.cipher is not None:
+                    chunk.cipher.count(_PER_PAGE * chunk.num_pages + _PER_CHUNK)

@@ -15,7 +15,7 @@ from secure_bloom.errors import MissingExtraError
 from secure_bloom.spark.options import locate
 from secure_bloom.spark.summary import CommitSummary, read_summary
 
-__all__ = ["enable_pushdown", "last_commit", "load", "register"]
+__all__ = ["attach", "enable_pushdown", "last_commit", "load", "register"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -44,6 +44,12 @@ def register(spark) -> None:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
     spark.dataSource.register(Source)
+
+
+def attach(spark, path, bloom_filters, **options):
+    """See :func:`secure_bloom.spark.maintain.attach`."""
+    from secure_bloom.spark.maintain import attach
+    return attach(spark, path, bloom_filters, **options)
 
 
 def load(spark, path: str, filters: list[tuple], **options: str):

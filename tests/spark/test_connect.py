@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from secure_bloom import read_table
+from secure_bloom import ParquetFile, read_table, verify_file
 from secure_bloom.keys import Keyring
 from tests.spark.helpers import QUICK_JVM, uses_spark
 
@@ -38,6 +38,8 @@ except Exception as error:
     assert "it contradicts metadata secure_bloom.key of column ssn" in str(error), error
 else:
     raise AssertionError("sensitive rows were written in plaintext")
+result = secure_bloom.spark.attach(spark, folder, {"id": True}, keyring=keyring)
+assert len(result.changed) == 2 and not result.failed, result
 spark.stop()
 """
 
@@ -53,4 +55,6 @@ def test_write_and_read(tmp_path):
         env=os.environ | {"PYSPARK_PYTHON": sys.executable})
     assert result.returncode == 0, result.stderr
     found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-7")])
+    assert all(verify_file(file, keyring).ok and len(ParquetFile(file, keyring).bloom_filters) == 2
+               for file in folder.glob("*.parquet"))
     assert found.to_pylist() == [{"id": 7, "ssn": "ssn-7", "k": 1}]

@@ -1,0 +1,128 @@
+"""``attach`` of one column to a file of ten, against writing the whole file again.
+
+pyarrow and Spark cannot add a filter to a file: they read all of it and write it with the filter.
+The file is plain, for pyarrow writes no filter into an encrypted one. ``attach`` includes what
+makes it safe against a power cut (fsync of file and folder), which the others leave out; it builds
+the filter anew each time (``replace``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from benchmarks.compare import Comparison, compare, table
+from benchmarks.local_spark import session
+from benchmarks.people import people
+from benchmarks.section import Plan, Section
+from secure_bloom import BloomFilterOptions, ParquetFile, attach
+from secure_bloom.maintain.build import build_filter
+from secure_bloom.measure import ColumnHashes
+from tests.counting import CountingHandler
+
+ROWS, ROW_GROUP_ROWS, COLUMN = 8_000_000, 1_000_000, "ssn"
+OURS = "secure_bloom, attach"
+FULL_SPEED = {"pyarrow": 5, "Spark": 10}  #: how many times faster attach is to be
+
+
+def run(plan: Plan) -> Section:
+    """Measure."""
+    path = plan.folder / "file.parquet"
+    rows = _write(path, plan.size(ROWS, 1000))
+    work = f"one filter for a file of 10 columns, {rows:,} rows, {path.stat().st_size:,} bytes"
+    attach(path, {COLUMN: True})
+    comparisons = [compare(work, {"pyarrow, whole file": lambda: _by_pyarrow(path), OURS:
+                                  lambda: _attached(path)}, plan.rounds)]
+    spark = session(plan.folder)
+    try:
+        comparisons.append(compare(work, {"Spark, whole file": _by_spark(spark, path), OURS:
+                                          lambda: _attached(path)}, plan.rounds))
+    finally:
+        spark.stop()
+    counted = _bytes_read(path)
+    text = "\n".join([table(comparisons), "", *map(_target, comparisons), _counted(counted)])
+    return Section(text, {"comparisons": [one.to_json() for one in comparisons], "bytes": counted})
+
+
+def _write(path: Path, rows: int) -> int:
+    """Four columns of people, and six more."""
+    random = np.random.default_rng(0)
+    with pq.ParquetWriter(path, _columns(1, random).schema) as writer:
+        for start in range(0, rows, ROW_GROUP_ROWS):
+            writer.write_table(_columns(min(ROW_GROUP_ROWS, rows - start), random))
+    return rows
+
+
+def _columns(rows: int, random: np.random.Generator) -> pa.Table:
+    columns = people(rows, int(random.integers(1, 1000)))
+    more = {"balance": random.normal(0, 1000, rows), "visits": random.integers(0, 50, rows),
+            "opened": pa.array(random.integers(0, 20_000, rows).astype(np.int32)).view(pa.date32()),
+            "token": random.integers(0, 2**62, rows), "score": random.random(rows),
+            "note": columns["city"]}
+    for name, values in more.items():
+        columns = columns.append_column(name, values if isinstance(values, pa.ChunkedArray)
+                                        else pa.array(values))
+    return columns
+
+
+def _attached(path: Path) -> None:
+    result = attach(path, {COLUMN: True}, replace=True)
+    if len(result.changed) != 1:
+        raise RuntimeError(f"nothing was attached: {result}")
+
+
+def _by_pyarrow(path: Path) -> None:
+    """Row group by row group, in place of the old file."""
+    target = path.with_suffix(".new")
+    source = pq.ParquetFile(path)
+    with pq.ParquetWriter(target, source.schema_arrow,
+                          bloom_filter_options={COLUMN: True}) as writer:
+        for number in range(source.num_row_groups):
+            group = source.read_row_group(number)
+            writer.write_table(group, row_group_size=group.num_rows)
+    target.unlink()
+
+
+def _by_spark(spark, path: Path) -> Callable[[], None]:
+    target = path.with_suffix(".spark")
+
+    def write() -> None:
+        shutil.rmtree(target, ignore_errors=True)
+        writer = spark.read.parquet(str(path)).write
+        writer.option(f"parquet.bloom.filter.enabled#{COLUMN}", "true").parquet(str(target))
+
+    return write
+
+
+def _target(comparison: Comparison) -> str:
+    ratio = statistics.median(comparison.ratios(OURS))
+    peer = comparison.peer.split(",")[0]
+    return f"- {ratio:.1f} times as fast as {peer} (target {FULL_SPEED[peer]})."
+
+
+def _bytes_read(path: Path) -> dict[str, int]:
+    """Bytes of the column and the footer, and what building the filters reads of the file."""
+    handler = CountingHandler()
+    with ParquetFile(str(path), filesystem=pa_fs.PyFileSystem(handler)) as file:
+        footer, hashes = file.footer, ColumnHashes(file)
+        [ordinal] = [column.ordinal for column in file.columns if column.path == COLUMN]
+        chunks = [chunks[ordinal] for chunks in footer.row_groups]
+        for number, chunk in enumerate(chunks):
+            build_filter(hashes, chunk, footer.row_group_num_rows(number), BloomFilterOptions())
+        size = path.stat().st_size
+        return {"column": sum(chunk.pages[1] for chunk in chunks), "footer": size - footer.start,
+                "read": handler.bytes_read[str(path)], "file": size}
+
+
+def _counted(counted: dict[str, int]) -> str:
+    return (f"- Bytes that are read to build the filters: {counted['read']:,}; the column has "
+            f"{counted['column']:,}, the footer {counted['footer']:,}, the file "
+            f"{counted['file']:,}. (pyarrow reads 64 KiB to find the footer.) The kernel copies "
+            "the rest.")

@@ -1,0 +1,75 @@
+"""The command ``audit``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from secure_bloom.cli.shared import (
+    BAD,
+    KEY,
+    UNREADABLE,
+    echo,
+    json_option,
+    kms_options,
+    print_json,
+    progress,
+)
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="TOML file with the columns that must be encrypted: sensitive = [\"ssn\"].")
+@kms_options
+@click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
+              help="Values to try on filters that leak, one on each line; - for standard input.")
+@click.option("--scan", is_flag=True, help="Look at every byte for plaintext filters that no "
+              "footer names.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N",
+              help="Files at once. Default: one for each core.")
+@json_option
+@click.option("--sarif", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Write the findings as SARIF 2.1.0, too.")
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Write a page for people, too.")
+@click.pass_context
+def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: int | None,
+          as_json: bool, sarif: str | None, html: str | None) -> None:
+    """Find what Bloom filters and metadata of a file or folder give away.
+
+    Plaintext filters on encrypted columns; sensitive columns that are not encrypted; statistics of
+    encrypted columns that can be read; filters that do not authenticate, or that readers refuse;
+    files that share a file id. Without keys it sees what an attacker sees.
+
+    Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
+    4: none found, but not everything was checked, for lack of a key; 3: some files could not be
+    read; 2: other errors.
+    """
+    from secure_bloom.maintain.audit import audit
+    from secure_bloom.report import render_audit
+    lines = [line.rstrip("\r\n") for line in guesses] if guesses else []
+    with progress(f"auditing {Path(path).name}") as advance:
+        result = audit(path, kms, policy=policy, guesses=[line for line in lines if line],
+                       scan=scan, files_at_once=jobs, advance=advance)
+    if sarif:
+        from secure_bloom.maintain.sarif import to_sarif
+        Path(sarif).write_text(json.dumps(to_sarif(result), indent=2))
+    if html:
+        from secure_bloom.maintain.page import render_page
+        Path(html).write_text(render_page(result), encoding="utf-8")
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        echo(render_audit(result))
+    ctx.exit(_exit_code(result))
+
+
+def _exit_code(result) -> int:
+    if not result.ok:
+        return BAD
+    if result.missing_keys:
+        return KEY
+    return UNREADABLE if any(file.not_checked for file in result.files) else 0

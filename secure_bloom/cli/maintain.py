@@ -1,0 +1,96 @@
+"""The commands ``attach``, ``strip`` and ``seal``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from secure_bloom.cli.shared import (
+    UNREADABLE,
+    echo,
+    json_option,
+    kms_options,
+    names,
+    print_json,
+    progress,
+)
+
+_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_jobs = click.option("--jobs", type=click.IntRange(min=1), metavar="N",
+                     help="Files at once. Default: one for each core.")
+_EXIT = """
+
+    Exit code 0: all files are as they should be; 3: some could not be changed, and are as they
+    were; 2, 4, 5: other errors. Done again after it was stopped, it goes on with what is left.
+    """
+
+
+def _changes_files(command):
+    command.__doc__ += _EXIT
+    for option in (json_option, _jobs, _dry_run, kms_options):
+        command = option(command)
+    return click.command()(click.argument("path", type=click.Path())(
+        click.pass_context(command)))
+
+
+@_changes_files
+@click.option("--bloom", required=True, metavar="col,col", help="Columns that get Bloom filters.")
+@click.option("--fpp", type=float, default=0.01, show_default=True,
+              help="False-positive probability of the filters.")
+@click.option("--ndv", type=click.IntRange(min=0), metavar="N",
+              help="Expected distinct values in a row group. Default: as many as there are.")
+@click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+def attach(ctx, path: str, bloom: str, fpp: float, ndv: int | None, replace: bool, kms,
+           **options) -> None:
+    """Add Bloom filters to a file, or to all files of a folder.
+
+    Only the pages of these columns are read; everything else is copied as it is. Filters of
+    encrypted columns are encrypted, all others are plain. Works on files of every writer."""
+    from secure_bloom import BloomFilterOptions
+    from secure_bloom.maintain.attach import attach
+    wanted = {column: BloomFilterOptions(fpp=fpp, ndv=ndv) for column in names(bloom)}
+    _run(ctx, path, "attaching", attach, wanted, kms, replace=replace, **options)
+
+
+@_changes_files
+@click.option("--column", "columns", multiple=True, metavar="NAME",
+              help="Dotted path of a leaf column; may be repeated. Default: all.")
+def strip(ctx, path: str, columns: tuple[str, ...], kms, **options) -> None:
+    """Remove Bloom filters from a file, or from all files of a folder.
+
+    No byte of them is left; pages are copied as they are."""
+    from secure_bloom.maintain.strip import strip
+    _run(ctx, path, "stripping", strip, kms, columns=columns or None, **options)
+
+
+@_changes_files
+def seal(ctx, path: str, kms, **options) -> None:
+    """Encrypt the plaintext filters of encrypted columns, in a file or a folder.
+
+    They are built again from the pages of their columns, for anyone may have changed them; no byte
+    of the plaintext ones is left in the file. Its copies and backups leak as before."""
+    from secure_bloom.maintain.seal import seal
+    _run(ctx, path, "sealing", seal, kms, **options)
+
+
+def _run(ctx, path: str, label: str, operation, *arguments, dry_run: bool, jobs: int | None,
+         as_json: bool, **options) -> None:
+    from secure_bloom.report import render_changes
+
+    def show(result) -> None:
+        if as_json:
+            print_json({"path": path, "ok": not result.failed, **result.to_dict()})
+        else:
+            echo(render_changes(result))
+
+    try:
+        with progress(f"{label} {Path(path).name}") as advance:
+            result = operation(path, *arguments, dry_run=dry_run, files_at_once=jobs,
+                               advance=advance, **options)
+    except BaseException as error:
+        if hasattr(error, "result"):
+            show(error.result)
+        raise
+    show(result)
+    ctx.exit(UNREADABLE if result.failed else 0)

@@ -1,0 +1,99 @@
+"""Attach Bloom filters to files that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.maintain.folders import MaintainResult, change_files
+from secure_bloom.parquet.bloom_filter import PLAIN
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.schema import filter_column
+from secure_bloom.reader import ParquetFile
+from secure_bloom.writer import BloomFilterOptions
+
+
+def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=None, *,
+           replace: bool = False, dry_run: bool = False, filesystem=None,
+           files_at_once: int | None = None,
+           advance: Callable[[float], None] | None = None) -> MaintainResult:
+    """Add Bloom filters to a Parquet file, or to the files of a folder.
+
+    Only the pages of these columns are read, a few at a time. Everything else is copied byte for
+    byte into a new file, which takes the place of the old one in one step. Filters of encrypted
+    columns are encrypted with the column's key, all others are plain.
+
+    Done again after it was stopped, it goes on with the files that are left.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, whoever wrote it, or a folder of them.
+    bloom_filters : mapping of str to True or BloomFilterOptions
+        Dotted paths of leaf columns, as for :class:`secure_bloom.ParquetWriter`.
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted files: the keys of the footer and of these columns are needed.
+    replace : bool
+        Build filters anew where there are some. Otherwise those stay as they are.
+    dry_run : bool
+        Only say what would be done.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+
+    Returns
+    -------
+    MaintainResult
+        A file that could not be changed is among its ``failed``, for instance because it has no
+        such column, or because its key is missing.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    UnsupportedError
+        If the files belong to a table that keeps their sizes elsewhere.
+    KeyRetrievalError
+        If the KMS does not answer or refuses.
+    """
+    wanted = _wanted(bloom_filters)
+
+    def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
+        columns = [(filter_column(file.columns, path), options)
+                   for path, options in wanted.items()]
+        columns.sort(key=lambda one: one[0].ordinal)
+        chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
+                  for column, options in columns]
+        return Plan([(chunk, options) for chunk, options in chunks
+                     if replace or _lacks_filter(file, chunk)]), ()
+
+    return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
+                        files_at_once=files_at_once, advance=advance)
+
+
+def _wanted(bloom_filters) -> dict[str, BloomFilterOptions]:
+    if not isinstance(bloom_filters, Mapping):
+        raise TypeError("bloom_filters must be a mapping of column paths to True or "
+                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
+    wanted = {path: BloomFilterOptions() if options is True else options
+              for path, options in bloom_filters.items() if options}
+    for path, options in wanted.items():
+        if not isinstance(options, BloomFilterOptions):
+            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
+                            f"not {type(options).__name__}")
+    if not wanted:
+        raise ValueError("bloom_filters names no column")
+    return wanted
+
+
+def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:
+    layout = layout_of(file, chunk)
+    if layout is not None and layout.kind == PLAIN and chunk.encryption is not None:
+        raise UnsupportedError("the column is encrypted and its filter is not: everybody can test "
+                               "which values it has. Mend that with seal, or with replace",
+                               **chunk.place)
+    return layout is None

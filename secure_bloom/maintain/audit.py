@@ -1,0 +1,175 @@
+"""Find leaks: audit a file, or all files of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from threading import Lock
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import (
+    AuthenticationError,
+    FileError,
+    KeyRetrievalError,
+    SecureBloomError,
+)
+from secure_bloom.files import Source, resolve
+from secure_bloom.folder import parquet_files
+from secure_bloom.keys.cache import cached
+from secure_bloom.maintain.audit_file import OpenFileAudit
+from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, FileAudit
+from secure_bloom.maintain.evidence import find_plain_filters
+from secure_bloom.maintain.policy import Policy
+from secure_bloom.parquet.footer import TAIL_SIZE, encryption_algorithm
+from secure_bloom.reader import ParquetFile, read_footer
+
+
+def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
+          guesses: Iterable[str] = (), scan: bool = False, filesystem=None,
+          files_at_once: int | None = None,
+          advance: Callable[[float], None] | None = None) -> AuditResult:
+    """Look for what Bloom filters and metadata give away. Changes nothing, and reads no page.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, whoever wrote it, or a folder of them.
+    keys : KmsClient or ExplicitKeys, optional
+        To see also what is encrypted. Without, the audit sees what an attacker sees.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted. Default: those are sensitive that are encrypted.
+    guesses : iterable of str
+        Values to try on filters that leak, as an attacker would; only how many are found is said.
+    scan : bool
+        Look at every byte for plaintext filters that no footer names, and for those of files whose
+        footer is encrypted and whose key is not at hand.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    FormatError
+        If the policy is none.
+    """
+    if policy is not None and not isinstance(policy, Policy):
+        policy = Policy.read(policy)
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
+    done, lock = 0, Lock()
+
+    def one(file: str) -> tuple[FileAudit, list[AuditFinding]]:
+        nonlocal done
+        outcome = auditing.file(file)
+        with lock:
+            done += 1
+            if advance is not None:
+                advance(done / len(paths))
+        return outcome
+
+    result = AuditResult(path)
+    with ThreadPoolExecutor(files_at_once or os.cpu_count() or 1) as pool:
+        for file, findings in pool.map(one, paths):
+            result.files.append(file)
+            result.findings += findings
+    result.findings += auditing.shared_ids()
+    if policy is not None:
+        result.findings += _without_match(policy, result)
+    return result
+
+
+class _Auditing:
+    """The audit of several files."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, keys, policy: Policy | None,
+                 guesses: tuple[str, ...], scan: bool):
+        self._filesystem, self._keys = filesystem, keys
+        self._policy, self._guesses, self._scan = policy, guesses, scan
+        self._ids: dict[bytes, dict[str, bytes]] = defaultdict(dict)  # -> path -> digest of footer
+        self._lock = Lock()
+
+    def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+        try:
+            self._note_id(path)
+            with ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
+                audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
+                audit.run()
+                return audit.result, audit.findings
+        except KeyRetrievalError as error:
+            return self._closed(path, error)
+        except FileError as error:
+            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
+            return FileAudit(path, not_checked=["everything: the file cannot be read"]), \
+                [AuditFinding(kind, error.message, "take a good copy of the file", path)]
+        except (SecureBloomError, OSError) as error:
+            return FileAudit(path, not_checked=[f"everything: {error}"]), []
+
+    def _note_id(self, path: str) -> None:
+        source = Source(path, self._filesystem)
+        try:
+            content, magic = read_footer(source)
+        finally:
+            source.file.close()
+        algorithm = encryption_algorithm(content, magic)
+        if algorithm is not None:
+            with self._lock:
+                self._ids[algorithm.aad_file_unique][path] = sha256(content).digest()
+
+    def _closed(self, path: str, error: KeyRetrievalError) \
+            -> tuple[FileAudit, list[AuditFinding]]:
+        """A file with an encrypted footer whose key is not at hand."""
+        result = FileAudit(path, "encrypted footer", missing_keys=True,
+                           not_checked=[f"everything but its file id: {error.message}"])
+        if not self._scan:
+            result.not_checked.append("whether plaintext filters stand in it: not looked for")
+            return result, []
+        source = Source(path, self._filesystem)
+        try:
+            content, _ = read_footer(source)
+            found = list(find_plain_filters(source, source.size - TAIL_SIZE - len(content)))
+        finally:
+            source.file.close()
+        if not found:
+            return result, []
+        return result, [AuditFinding(
+            "trace", f"{len(found)} plaintext Bloom filters stand in the file, of "
+            f"{sum(length for _, length in found):,} bytes; of which columns, its encrypted footer "
+            "says", "audit it with its keys: they are leaks unless their columns are plain", path,
+            evidence=("at bytes " + ", ".join(str(at) for at, _ in found[:10]),))]
+
+    def shared_ids(self) -> list[AuditFinding]:
+        """Files with the same id that are not copies of each other."""
+        findings = []
+        for files in self._ids.values():
+            if len(set(files.values())) < 2:
+                continue
+            names = sorted(files)
+            findings += [AuditFinding(
+                "shared-id", "the file has the same file id as "
+                + ", ".join(other for other in names[:6] if other != name)
+                + (", ..." if len(names) > 6 else "")
+                + ": if they share keys too, parts of one can be put into the other unseen",
+                "write the files again, each with encryption properties of its own", name)
+                for name in names]
+        return findings
+
+
+def _without_match(policy: Policy, result: AuditResult) -> list[AuditFinding]:
+    columns = {column.column for file in result.files for column in file.columns}
+    if not columns:
+        return []
+    return [AuditFinding("policy", f"{name!r} is sensitive by the policy and matches no column of "
+                         "any file that could be read", "correct the policy, if this is a misspelt "
+                         "name", result.path)
+            for name in policy.without_match(columns)]

@@ -1,0 +1,235 @@
+"""Change the Bloom filters of one file: what all operations have in common.
+
+Pages and page indexes stay where they are, byte for byte. Filters that go are cut off where they
+stand at the end, and become zeros elsewhere; new ones come behind everything else, just before the
+new footer. The new file takes the place of the old one in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from secure_bloom.errors import FormatError, KeyAccessError, KeyNotFoundError
+from secure_bloom.maintain.build import build_filter
+from secure_bloom.measure import ColumnHashes
+from secure_bloom.parquet.bloom_filter import UNKNOWN, Layout, encode_filter, find_layout
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import MAGIC
+from secure_bloom.parquet.invocations import count_invocations
+from secure_bloom.reader import ParquetFile
+from secure_bloom.rewrite import Kept, Rewrite, Zeros
+from secure_bloom.writer import BloomFilterOptions
+
+_Range = tuple[int, int]  # offsets of the first byte, and of the first one behind
+
+
+@dataclass
+class Plan:
+    """What is to become of the filters of a file.
+
+    Attributes
+    ----------
+    build : list of (ColumnChunk, BloomFilterOptions or int)
+        Chunks that get a new filter, in place of any that they have, by row group and column; how
+        to size it, or its number of blocks.
+    remove : list of ColumnChunk
+        Chunks that lose the filter that they have.
+    """
+
+    build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
+    remove: list[ColumnChunk] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.build or self.remove)
+
+    def gone(self) -> list[ColumnChunk]:
+        """The chunks whose present filter goes."""
+        return [*self.remove, *(chunk for chunk, _ in self.build if chunk.bloom_filter)]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What was done to the filters of a file, or would be.
+
+    Attributes
+    ----------
+    file : str
+    columns : tuple of str
+        Dotted paths of the columns concerned.
+    built, removed : int
+        New filters; old ones that are gone, those included that were replaced.
+    bytes : int or None
+        Of the new filters with their headers; None where nothing was done.
+    notes : tuple of str
+        What else is worth knowing.
+    """
+
+    file: str
+    columns: tuple[str, ...]
+    built: int
+    removed: int
+    bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
+        """What a plan would do."""
+        chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
+        columns = dict.fromkeys(chunk.column.path for chunk in chunks)
+        return cls(file.name, tuple(columns), len(plan.build), len(plan.gone()), notes=notes)
+
+
+def layout_of(file: ParquetFile, chunk: ColumnChunk) -> Layout | None:
+    """What stands at the place of a chunk's filter; None where it has none."""
+    where = chunk.bloom_filter
+    if where is None:
+        return None
+    if not len(MAGIC) <= where[0] < file.footer.start:
+        return Layout(UNKNOWN)
+    return find_layout(file, where[0], file.footer.start)
+
+
+def check_keys(plan: Plan, file: ParquetFile) -> None:
+    """See whether all keys are at hand, before anything is written.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If the key of the footer, or of a column that is concerned, is not.
+    """
+    for chunk in (*plan.remove, *(chunk for chunk, _ in plan.build)):
+        _ = chunk.cipher
+    if file.footer.is_encrypted:
+        _ = file.footer.footer_cipher
+
+
+def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
+          advance: Callable[[float], None] = lambda fraction: None) -> int:
+    """Replace a file by one with other filters; gives the bytes of the new filters.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of chunks of ``file.footer``, which is changed.
+    rewrite : Rewrite
+        Of the same file, opened before it.
+    keys
+        Those of ``file``.
+    advance : callable
+        Told the fraction that is done.
+
+    Raises
+    ------
+    FormatError
+        If a filter that is to go shares bytes with what stays.
+    KeyRetrievalError
+        If the key of the footer, or of a column that is concerned, is not at hand.
+    ChangedMeanwhileError
+        If somebody else has changed the file.
+    """
+    gone = plan.gone()
+    removed = _merged(range_ for chunk in gone if (range_ := _extent(file, chunk)) is not None)
+    if removed:
+        _check_nothing_else_goes(removed, {id(chunk) for chunk in gone}, file)
+    writing = _Writing(plan, file, keys, advance)
+    rewrite.replace_by(writing.parts(_segments(removed, file.footer.start)))
+    return writing.num_bytes
+
+
+class _Writing:
+    """The parts of the new file, each made when it is asked for."""
+
+    def __init__(self, plan: Plan, file: ParquetFile, keys, advance: Callable[[float], None]):
+        self._plan, self._footer, self._advance = plan, file.footer, advance
+        self._hashes = ColumnHashes(file, keys)
+        self._rows = max(1, sum(self._num_rows(chunk) for chunk, _ in plan.build))
+        self._rows_done = 0
+        self.num_bytes = 0
+
+    def parts(self, segments: list[Kept | Zeros]) -> Iterator[Kept | Zeros | bytes | memoryview]:
+        yield from segments
+        position = sum(part.size if isinstance(part, Zeros) else part.end - part.start
+                       for part in segments)
+        for chunk, size in self._plan.build:
+            filter_ = build_filter(self._hashes, chunk, self._num_rows(chunk), size, self._count)
+            parts = encode_filter(filter_, chunk)
+            yield from parts
+            length = sum(map(len, parts))
+            chunk.set_bloom_filter(position, length)
+            position += length
+            self.num_bytes += length
+        for chunk in self._plan.remove:
+            chunk.remove_bloom_filter()
+        count_invocations(self._footer)
+        yield self._footer.to_bytes()
+
+    def _num_rows(self, chunk: ColumnChunk) -> int:
+        return self._footer.row_group_num_rows(chunk.row_group)
+
+    def _count(self, rows: int) -> None:
+        self._rows_done += rows
+        self._advance(self._rows_done / self._rows)
+
+
+# --- bytes that go, and bytes that stay ----------------------------------------------------------
+
+def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
+    """The bytes of a chunk's filter; None where no filter stands at its place."""
+    offset, told = chunk.bloom_filter
+    layout = layout_of(file, chunk)
+    if layout.kind == UNKNOWN:
+        return None
+    length = max(layout.length or 0, told or 0)  # so that none stays where the two disagree
+    if not length or not 0 < length <= file.footer.start - offset:
+        raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
+                          "harm; write the file again", **chunk.place)
+    return offset, offset + length
+
+
+def _check_nothing_else_goes(removed: list[_Range], gone: set[int], file: ParquetFile) -> None:
+    for start, end, what, chunk in _that_stay(gone, file):
+        if any(start < stop and begin < end for begin, stop in removed):
+            raise FormatError(f"a filter that is to be removed shares bytes with the {what} of "
+                              "this column; write the file again", **chunk.place)
+
+
+def _that_stay(gone: set[int], file: ParquetFile) \
+        -> Iterator[tuple[int, int, str, ColumnChunk]]:
+    """The ranges of bytes that are in use, as far as the keys at hand show them."""
+    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
+        try:
+            ranges["pages"] = chunk.pages
+            if id(chunk) not in gone and chunk.bloom_filter:
+                offset, length = chunk.bloom_filter
+                ranges["filter"] = offset, length or (layout_of(file, chunk).length or 1)
+        except (KeyNotFoundError, KeyAccessError):
+            pass  # as it is encrypted, nobody but the key's owner can have made it point there
+        for what, range_ in ranges.items():
+            if range_ is not None:
+                yield range_[0], sum(range_), what, chunk
+
+
+def _merged(ranges: Iterable[_Range]) -> list[_Range]:
+    """In the order of the file; those that touch are one."""
+    merged: list[_Range] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _segments(removed: list[_Range], end: int) -> list[Kept | Zeros]:
+    """What comes before the new filters, where ``end`` is the end of pages, indexes and filters."""
+    if removed and removed[-1][1] == end:
+        end = removed[-1][0]
+        removed = removed[:-1]
+    segments: list[Kept | Zeros] = []
+    position = 0
+    for start, stop in removed:
+        segments += [Kept(position, start), Zeros(stop - start)]
+        position = stop
+    return [*segments, Kept(position, end)]

@@ -1,0 +1,181 @@
+"""Do something to every Parquet file of a folder: several at once, and again where it was stopped.
+
+A file is changed in one step, or not at all; one that needs no change is left alone. So an
+operation that was stopped is resumed by doing it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, replace
+from threading import Lock
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyringError,
+    KmsUnavailableError,
+    MissingExtraError,
+    SecureBloomError,
+    located,
+)
+from secure_bloom.files import resolve
+from secure_bloom.folder import parquet_files
+from secure_bloom.keys.cache import cached
+from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys
+from secure_bloom.maintain.tables import check_no_table
+from secure_bloom.reader import ParquetFile, read_footer
+from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
+
+_NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
+_OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
+
+
+@dataclass
+class MaintainResult:
+    """What an operation did to the files of a folder, or would do.
+
+    Attributes
+    ----------
+    changed : list of FileChange
+    unchanged : int
+        Files that needed no change.
+    failed : dict of str to str
+        Files that could not be changed, and why. They are as they were.
+    dry_run : bool
+        Nothing was changed.
+    """
+
+    changed: list[FileChange] = field(default_factory=list)
+    unchanged: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    def to_dict(self) -> dict:
+        """As JSON has it."""
+        return asdict(self)
+
+
+Planner = Callable[[ParquetFile], tuple[Plan, tuple[str, ...]]]
+
+
+def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None,
+                 files_at_once: int | None = None,
+                 advance: Callable[[float], None] | None = None) -> MaintainResult:
+    """Change the filters of a file, or of all files of a folder.
+
+    Parameters
+    ----------
+    path : str or path
+    keys : KmsClient or ExplicitKeys or None
+    planner : callable
+        Says of an open file what is to be done, with notes for the result.
+    dry_run : bool
+        Only say what would be done.
+    filesystem : pyarrow.fs.FileSystem, optional
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    UnsupportedError
+        If the files belong to a table that keeps their sizes elsewhere.
+    KeyRetrievalError
+        If the KMS does not answer or refuses. The attribute ``result`` of whatever ends an
+        operation is a MaintainResult: what was done before.
+    """
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    check_no_table(filesystem, path)
+    if filesystem.type_name == "local" and not dry_run:
+        remove_leftovers_of(paths)
+    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    job = _Job(filesystem, paths, keys, planner, dry_run, advance or (lambda fraction: None))
+    try:
+        job.run(files_at_once or os.cpu_count() or 1)
+    except BaseException as error:
+        error.result = job.result()
+        raise
+    return job.result()
+
+
+class _Job:
+    """One operation on some files."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys, planner: Planner,
+                 dry_run: bool, advance: Callable[[float], None]):
+        self._filesystem, self._paths, self._keys = filesystem, paths, keys
+        self._planner, self._dry_run, self._advance = planner, dry_run, advance
+        self._outcomes: dict[str, FileChange | str | None] = {}
+        self._files_done = 0
+        self._fractions: dict[str, float] = {}  # of files that are worked on, by path
+        self._lock = Lock()
+
+    def run(self, files_at_once: int) -> None:
+        with ThreadPoolExecutor(files_at_once) as pool:
+            try:
+                for future in as_completed([pool.submit(self._try, path) for path in self._paths]):
+                    future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def result(self) -> MaintainResult:
+        """What was done, in the order of the paths."""
+        result = MaintainResult(dry_run=self._dry_run)
+        for path in (path for path in self._paths if path in self._outcomes):
+            outcome = self._outcomes[path]
+            if isinstance(outcome, FileChange):
+                result.changed.append(outcome)
+            elif outcome is None:
+                result.unchanged += 1
+            else:
+                result.failed[path] = outcome
+        return result
+
+    def _try(self, path: str) -> None:
+        try:
+            with located(file=path):
+                self._outcomes[path] = self._change(path)
+        except _NO_FAULT_OF_A_FILE:
+            raise
+        except SecureBloomError as error:
+            self._outcomes[path] = str(error).removeprefix(f"file {path}").lstrip(",: ")
+        except OSError as error:
+            self._outcomes[path] = str(error)
+        with self._lock:
+            self._files_done += 1
+            self._fractions.pop(path, None)
+        self._tell()
+
+    def _change(self, path: str) -> FileChange | None:
+        with Rewrite(self._filesystem, path) as rewrite, \
+                ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
+            if read_footer(rewrite.source) != file.footer_bytes:  # a link leads elsewhere now
+                raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now")
+            plan, notes = self._planner(file)
+            if not plan:
+                return None
+            if rewrite.has_other_names:
+                notes += (_OTHER_NAMES,)
+            check_keys(plan, file)
+            change = FileChange.planned(plan, file, notes)
+            if self._dry_run:
+                return change
+            num_bytes = apply(plan, rewrite, file, self._keys,
+                              lambda fraction: self._tell(path, fraction))
+            return replace(change, bytes=num_bytes)
+
+    def _tell(self, path: str | None = None, fraction: float = 0.0) -> None:
+        with self._lock:
+            if path is not None:
+                self._fractions[path] = fraction
+            done = self._files_done + sum(self._fractions.values())
+            self._advance(done / len(self._paths))

@@ -1,0 +1,75 @@
+"""What a security officer demands of files: a small TOML file.
+
+    sensitive = ["ssn", "address.*"]    # columns that must be encrypted, wherever they occur
+    encrypted_footer = true             # whether footers must be encrypted; default: false
+
+A name is a leaf column by its dotted path, a group with all leaves below it, or a pattern with
+``*``, ``?`` and ``[...]``. Upper and lower case count as the same, as they do for Spark.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from secure_bloom.errors import FormatError
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is demanded of files.
+
+    Parameters
+    ----------
+    sensitive : tuple of str
+        Names of columns that must be encrypted.
+    encrypted_footer : bool
+        Whether footers must be encrypted.
+    """
+
+    sensitive: tuple[str, ...]
+    encrypted_footer: bool = False
+
+    @classmethod
+    def read(cls, path) -> Policy:
+        """A policy from its file.
+
+        Raises
+        ------
+        FormatError
+            If the file is no policy. A misspelt demand is an error, for it would not be made.
+        """
+        name = str(path)
+        with open(path, "rb") as file:
+            try:
+                found = tomllib.load(file)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise FormatError(f"this policy is no TOML: {error}", file=name) from None
+        unknown = sorted(set(found) - {"sensitive", "encrypted_footer"})
+        if unknown:
+            raise FormatError(f"a policy has sensitive and encrypted_footer, not {unknown[0]}",
+                              file=name)
+        sensitive = found.get("sensitive")
+        if not isinstance(sensitive, list) or not sensitive \
+                or not all(isinstance(one, str) and one for one in sensitive):
+            raise FormatError("the policy must list columns: sensitive = [\"...\"]", file=name)
+        encrypted_footer = found.get("encrypted_footer", False)
+        if not isinstance(encrypted_footer, bool):
+            raise FormatError("encrypted_footer must be true or false", file=name)
+        return cls(tuple(sensitive), encrypted_footer)
+
+    def is_sensitive(self, path: str) -> bool:
+        """Whether the leaf column with this dotted path must be encrypted."""
+        return any(_matches(name, path) for name in self.sensitive)
+
+    def without_match(self, paths: Iterable[str]) -> list[str]:
+        """The names that match none of these columns."""
+        known = list(paths)
+        return [name for name in self.sensitive if not any(_matches(name, path) for path in known)]
+
+
+def _matches(name: str, path: str) -> bool:
+    name, path = name.lower(), path.lower()
+    return path == name or path.startswith(f"{name}.") or fnmatchcase(path, name)

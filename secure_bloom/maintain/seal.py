@@ -1,0 +1,80 @@
+"""Mend leaks: plaintext Bloom filters of encrypted columns become encrypted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from secure_bloom.errors import KeyAccessError, KeyNotFoundError, UnsupportedError
+from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.maintain.folders import MaintainResult, change_files
+from secure_bloom.parquet.bloom_filter import PLAIN
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sizing import BYTES_PER_BLOCK
+from secure_bloom.writer import BloomFilterOptions
+
+
+def seal(path, keys, *, dry_run: bool = False, filesystem=None,
+         files_at_once: int | None = None,
+         advance: Callable[[float], None] | None = None) -> MaintainResult:
+    """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
+
+    A plaintext filter is not authenticated: whoever could write to the file may have changed it. So
+    its bits are not taken over. The filter is built again, in the same size, from the pages of the
+    column, and no byte of the old one is left in the file. Where the values of a column have no
+    certain hash, the filter is removed.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, whoever wrote it, or a folder of them.
+    keys : KmsClient or ExplicitKeys
+        The keys of the footer and of these columns.
+    dry_run, filesystem, files_at_once, advance
+        As for :func:`secure_bloom.attach`, which see for the result and errors, too.
+
+    Notes
+    -----
+    What has left the machine cannot be mended: copies, backups, snapshots of the disk and other
+    names (hard links) of the same file keep the old bytes, and so do blocks of the disk that are
+    free now.
+    """
+    return change_files(path, keys, _plan, dry_run=dry_run, filesystem=filesystem,
+                        files_at_once=files_at_once, advance=advance)
+
+
+def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
+    plan, notes, hidden = Plan(), [], set()
+    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        try:
+            leaks = chunk.encryption is not None and _is_plain(file, chunk)
+        except (KeyNotFoundError, KeyAccessError):
+            hidden.add(chunk.column.path)
+            continue
+        if leaks and chunk.column.type.can_have_filter:
+            plan.build.append((chunk, _size(file, chunk)))
+        elif leaks:
+            plan.remove.append(chunk)
+            notes.append(f"column {chunk.column.path}: its values have no certain hash, so the "
+                         "filter is removed")
+    if hidden and not plan:
+        raise KeyNotFoundError("whether these columns leak cannot be seen without their keys: "
+                               + ", ".join(sorted(hidden)))
+    notes += [f"column {path}: without its key it cannot be seen whether it leaks"
+              for path in sorted(hidden)]
+    return plan, tuple(dict.fromkeys(notes))
+
+
+def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
+    layout = layout_of(file, chunk)
+    return layout is not None and layout.kind == PLAIN
+
+
+def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:
+    """The number of blocks that the plaintext filter has."""
+    try:
+        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, chunk.bloom_filter[0]))
+    except UnsupportedError:  # it is none of the filters that are known
+        return BloomFilterOptions()
+    return num_bytes // BYTES_PER_BLOCK

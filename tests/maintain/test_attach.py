@@ -1,0 +1,406 @@
+"""Attaching, stripping and sealing as operations on files and folders."""
+
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import secure_bloom
+from secure_bloom import (
+    BloomFilterOptions,
+    EncryptionConfiguration,
+    ExplicitKeys,
+    ParquetFile,
+    attach,
+    seal,
+    strip,
+    verify_file,
+    write_table,
+)
+from secure_bloom.errors import (
+    ColumnError,
+    KmsUnavailableError,
+    UnsupportedError,
+)
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.maintain import change
+from secure_bloom.measure import ColumnHashes
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.header import encode_header
+from tests.counting import CountingHandler
+from tests.maintain.helpers import COLUMNS, ENCRYPTED, KEYS, KMS, SIGNED, TABLE, WAYS, without
+from tests.support import examples
+
+NAMES = dict.fromkeys(TABLE.column_names, True)
+
+
+def written(path, encryption=SIGNED, filters=(), **options) -> Path:
+    write_table(TABLE, path, bloom_filters=dict.fromkeys(filters, True), kms=KMS,
+                encryption=encryption, row_group_size=40, **options)
+    return Path(path)
+
+
+def with_filters(path, keys=KMS) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for info in ParquetFile(path, keys).bloom_filters:
+        counts[info.column] = counts.get(info.column, 0) + 1
+    return counts
+
+
+# --- which filters -------------------------------------------------------------------------------
+
+def test_filters_that_exist_stay(tmp_path):
+    path = written(tmp_path / "a.parquet", filters=["ssn"])
+    old = {(i.row_group, i.column): i for i in ParquetFile(path, KMS).bloom_filters}
+    body = path.read_bytes()[:ParquetFile(path, KMS).footer.start]
+    change = attach(path, {"ssn": True, "name": True}, KMS).changed[0]
+    assert (change.columns, change.built, change.removed) == (("name",), 3, 0)
+    assert with_filters(path) == {"ssn": 3, "name": 3} and path.read_bytes().startswith(body)
+    new = {(i.row_group, i.column): i for i in ParquetFile(path, KMS).bloom_filters}
+    assert all(new[place] == info for place, info in old.items())
+    assert attach(path, {"ssn": True, "name": True}, KMS).unchanged == 1
+
+
+def test_replace(tmp_path):
+    path = written(tmp_path / "a.parquet", filters=["ssn", "city"])
+    size = path.stat().st_size
+    change = attach(path, {"ssn": BloomFilterOptions(ndv=40, fpp=0.0001)}, KMS,
+                    replace=True).changed[0]
+    assert (change.columns, change.built, change.removed) == (("ssn",), 3, 3)
+    assert path.stat().st_size > size and verify_file(path, KMS).ok
+    info = {i.column: i.num_bytes for i in ParquetFile(path, KMS).bloom_filters}
+    assert info["ssn"] > 2 * info["city"]
+    for _ in range(3):  # what was replaced leaves no room behind when it stood at the end
+        attach(path, NAMES, KMS, replace=True)
+    before = path.stat().st_size
+    attach(path, NAMES, KMS, replace=True)
+    assert abs(path.stat().st_size - before) < 50
+
+
+def test_a_nonce_is_never_used_twice(tmp_path):
+    """The same values, the same place, the same key: other bytes each time."""
+    path = written(tmp_path / "a.parquet")
+    seen = set()
+    for _ in range(5):
+        attach(path, {"ssn": True}, KMS, replace=True)
+        file = ParquetFile(path, KMS)
+        for info in file.bloom_filters:
+            data = file.read_at(info.length, info.offset)
+            header = 4 + int.from_bytes(data[:4], "little")
+            seen |= {data[4:16], data[header + 4:header + 16]}
+        for chunk in (chunks[0] for chunks in file.footer.row_groups):
+            seen.add(chunk._struct.get_binary(9)[4:16])
+    assert len(seen) == 5 * 3 * 3
+
+
+def test_sizes(tmp_path):
+    table = pa.table({"few": [i % 7 for i in range(50_000)], "many": range(50_000)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    write_table(table, tmp_path / "b.parquet", bloom_filters={"few": True, "many": True})
+    attach(tmp_path / "a.parquet", {"few": True, "many": True})
+    ours, written_with = (ParquetFile(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    for column in ("few", "many"):
+        assert ours.read_bloom_filter(0, column) == written_with.read_bloom_filter(0, column)
+    attach(tmp_path / "a.parquet", {"many": BloomFilterOptions(max_bytes=1024)}, replace=True)
+    assert ParquetFile(tmp_path / "a.parquet").read_bloom_filter(0, "many").num_bytes == 1024
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_strip_gives_the_file_without_filters(tmp_path, way):
+    path = written(tmp_path / "a.parquet", WAYS[way])
+    size, before = path.stat().st_size, path.read_bytes()
+    body = before[:ParquetFile(path, KMS).footer.start]
+    attach(path, NAMES, KMS)
+    assert strip(path, KMS).changed[0].removed == 12
+    assert path.read_bytes().startswith(body) and path.stat().st_size == size
+    assert with_filters(path) == {} and strip(path, KMS).unchanged == 1
+    attach(path, NAMES, KMS)
+    assert strip(path, KMS, columns=["ssn"]).changed[0].removed == 3
+    assert with_filters(path) == {"name": 3, "city": 3, "number": 3}
+    assert verify_file(path, KMS).ok
+
+
+@given(st.lists(st.sampled_from(["ssn", "name", "city", "number"]), max_size=4),
+       st.lists(st.tuples(st.sampled_from(["attach", "replace", "strip", "seal"]),
+                          st.sets(st.sampled_from(["ssn", "name", "city", "number"]), min_size=1)),
+                max_size=5), st.sampled_from(list(WAYS)))
+@examples(40)
+def test_any_row_of_operations(tmp_path_factory, first, steps, way):
+    path = written(tmp_path_factory.mktemp("any") / "a.parquet", WAYS[way], filters=first)
+    expected = set(first)
+    for operation, columns in steps:
+        if operation == "seal":
+            result = seal(path, KMS)
+        elif operation == "strip":
+            result = strip(path, KMS, columns=columns)
+            expected -= columns
+        else:
+            result = attach(path, dict.fromkeys(columns, True), KMS,
+                            replace=operation == "replace")
+            expected |= columns
+        assert not result.failed
+    assert with_filters(path) == dict.fromkeys(expected, 3)
+    result = verify_file(path, KMS)
+    assert not result.findings and len(result.filters) == 3 * len(expected)
+    assert ParquetFile(path, KMS).read().equals(TABLE)
+
+
+# --- errors: the file stays as it is -------------------------------------------------------------
+
+def failed(path, *arguments, **options) -> str:
+    before = path.read_bytes()
+    result = attach(path, *arguments, **options)
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
+    assert not result.changed and list(result.failed) == [str(path)]
+    return result.failed[str(path)]
+
+
+def failed_early(path, *arguments) -> str:
+    """The same, and a dry run knows it too."""
+    message = failed(path, *arguments)
+    assert failed(path, *arguments, dry_run=True) == message
+    return message
+
+
+def test_keys_that_are_missing(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    assert "column ssn" in failed_early(path, {"ssn": True})
+    assert "footer key" in failed_early(path, {"city": True})  # it has to be signed again
+    assert "pii" in failed_early(path, {"ssn": True}, without("pii"))
+    assert "footer" in failed_early(path, {"ssn": True}, without("footer"))
+    keys, footer = KmsKeys(KMS), ParquetFile(path, KMS).footer
+    ssn = footer.row_groups[0][0]
+    only_column = ExplicitKeys(column_keys={"ssn": keys.column_key("ssn", ssn.key_metadata)})
+    assert "footer key" in failed_early(path, {"ssn": True}, only_column)
+    result = attach(path, {"ssn": True, "city": True}, without("other"))  # of another column
+    assert result.changed and with_filters(path) == {"ssn": 3, "city": 3}
+
+
+def test_wrong_keys_and_changed_files(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    assert failed(path, {"ssn": True}, InMemoryKms({**KEYS, "pii": b"x" * 16}))
+    data = bytearray(path.read_bytes())
+    data[ParquetFile(path, KMS).footer.row_groups[1][0].pages[0] + 60] ^= 1
+    path.write_bytes(data)
+    assert "column ssn" in failed(path, {"ssn": True}, KMS)
+    path.write_bytes(data[:-1])
+    assert failed(path, {"city": True}, KMS)
+
+
+def test_columns_that_cannot_have_filters(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"flag": [True], "n": [1]}), path)
+    assert "BOOLEAN" in failed(path, {"flag": True})
+    assert "no such column" in failed(path, {"m": True})
+    for wrong in ({}, {"n": False}):
+        with pytest.raises(ValueError):
+            attach(path, wrong)
+    for wrong in (["n"], {"n": 0.01}, "n"):
+        with pytest.raises(TypeError):
+            attach(path, wrong)
+    with pytest.raises(TypeError):
+        strip(path, columns="n")
+    with pytest.raises(FileNotFoundError):
+        attach(tmp_path / "nothing", {"n": True})
+    assert issubclass(ColumnError, ValueError)
+
+
+def test_places_that_hold_something_else(tmp_path):
+    """A filter whose place is that of pages is not removed, for the pages would be lost."""
+    path = tmp_path / "a.parquet"
+    write_table(TABLE, path, bloom_filters=NAMES, row_group_size=40, write_page_index=True)
+    good = path.read_bytes()
+    rows = pq.read_table(path)
+
+    def pointing_to(offset: int, length: int | None) -> None:
+        file = ParquetFile(good)
+        file.footer.row_groups[0][0].set_bloom_filter(offset, length)
+        path.write_bytes(good[:file.footer.start] + file.footer.to_bytes())
+
+    file = ParquetFile(good)
+    chunk, other = file.footer.row_groups[0][0], file.footer.row_groups[0][1]
+    for offset in (chunk.pages[0], chunk.column_index[0], 2, len(good) * 2, file.footer.start - 1):
+        pointing_to(offset, 47)
+        strip(path, columns=["ssn"])  # no filter stands there; what does is left alone
+        assert pq.read_table(path).equals(rows) and "ssn" not in [
+            i.column for i in ParquetFile(path).bloom_filters if i.row_group == 0]
+        assert verify_file(path, columns=["name", "city", "number"]).ok
+    pointing_to(*other.bloom_filter)  # the filter of another column
+    result = strip(path, columns=["ssn"])
+    assert "shares bytes" in result.failed[str(path)]
+    assert strip(path).changed and with_filters(path) == {}
+
+
+def test_a_filter_within_pages_is_left_there(tmp_path):
+    """What looks like a filter, within the pages of a column that stays."""
+    fake = encode_header(32) + bytes(32)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [fake], "b": [1]}), path, compression="none",
+                   use_dictionary=False)
+    data = path.read_bytes()
+    file = ParquetFile(data)
+    file.footer.row_groups[0][1].set_bloom_filter(data.index(fake), len(fake))
+    path.write_bytes(data[:file.footer.start] + file.footer.to_bytes())
+    before = path.read_bytes()
+    assert "shares bytes" in strip(path).failed[str(path)] and path.read_bytes() == before
+
+
+def test_a_kms_that_does_not_answer_ends_it(tmp_path):
+    class Down(InMemoryKms):
+        def unwrap_key(self, *_):
+            raise KmsUnavailableError("no answer")
+
+    for name in "ab":
+        written(tmp_path / f"{name}.parquet")
+    with pytest.raises(KmsUnavailableError) as raised:
+        attach(tmp_path, {"ssn": True}, Down(KEYS))
+    assert not raised.value.result.changed
+
+
+def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
+    path, others = written(tmp_path / "a.parquet"), written(tmp_path / "b")
+    content, to_bytes = others.read_bytes(), Footer.to_bytes
+
+    def replaced_meanwhile(footer):
+        os.replace(others, path)
+        return to_bytes(footer)
+
+    monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
+    assert "changed meanwhile" in attach(path, {"ssn": True}, KMS).failed[str(path)]
+    assert path.read_bytes() == content and os.listdir(tmp_path) == ["a.parquet"]
+
+
+@pytest.mark.parametrize("name", ["_delta_log", ".hoodie", "_spark_metadata", "metadata"])
+def test_tables_whose_logs_hold_sizes_are_refused(tmp_path, name):
+    (tmp_path / "part=1").mkdir()
+    path = written(tmp_path / "part=1" / "a.parquet")
+    (tmp_path / name).mkdir()
+    if name == "metadata":
+        assert attach(tmp_path, {"ssn": True}, KMS).changed  # any folder may have that name
+        (tmp_path / name / "00000-1234.metadata.json").write_text("{}")
+    for place in (path, path.parent, tmp_path):
+        with pytest.raises(UnsupportedError, match="table"):
+            attach(place, {"city": True}, KMS)
+
+
+# --- files and folders ---------------------------------------------------------------------------
+
+def test_a_folder_is_gone_on_with(tmp_path):
+    for number in range(6):
+        written(tmp_path / f"{number}.parquet", [SIGNED, ENCRYPTED][number % 2])
+    (tmp_path / "5.parquet").write_bytes(b"no Parquet")
+    attach(tmp_path / "3.parquet", {"ssn": True}, KMS)
+    (tmp_path / ".2.parquet.0123456789abcdef.tmp").write_bytes(b"left over")
+    fractions = []
+    result = attach(tmp_path, {"ssn": True}, KMS, files_at_once=3, advance=fractions.append)
+    assert [Path(change.file).name for change in result.changed] \
+        == [f"{number}.parquet" for number in (0, 1, 2, 4)]
+    assert result.unchanged == 1 and [*result.failed] == [str(tmp_path / "5.parquet")]
+    assert sorted(os.listdir(tmp_path)) == [f"{number}.parquet" for number in range(6)]
+    assert fractions == sorted(fractions) and fractions[-1] == 1.0
+    result = attach(tmp_path, {"ssn": True}, KMS)
+    assert not result.changed and result.unchanged == 5
+
+
+def test_dry_run(tmp_path):
+    path = written(tmp_path / "a.parquet", filters=["city"])
+    before = path.read_bytes()
+    for operation in (lambda **o: attach(path, NAMES, KMS, replace=True, **o),
+                      lambda **o: strip(path, KMS, **o)):
+        would = operation(dry_run=True)
+        assert would.dry_run and path.read_bytes() == before and len(os.listdir(tmp_path)) == 1
+        did = operation()
+        [a], [b] = would.changed, did.changed
+        assert (a.columns, a.built, a.removed, a.bytes) == (b.columns, b.built, b.removed, None)
+        path.write_bytes(before)
+
+
+def test_mode_links_and_checksums(tmp_path):
+    real = written(tmp_path / "real.parquet")
+    os.chmod(real, 0o640)
+    (tmp_path / "link.parquet").symlink_to(real)
+    (tmp_path / ".real.parquet.crc").write_bytes(b"of the old bytes")
+    attach(tmp_path / "link.parquet", {"ssn": True}, KMS)
+    assert (tmp_path / "link.parquet").is_symlink() and with_filters(real) == {"ssn": 3}
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert not (tmp_path / ".real.parquet.crc").exists()
+    os.link(real, tmp_path / "other.parquet")
+    [change] = attach(real, {"city": True}, KMS).changed
+    assert "other names" in change.notes[0]
+    assert with_filters(tmp_path / "other.parquet") == {"ssn": 3}
+
+
+def test_other_filesystems(tmp_path):
+    written(tmp_path / "a.parquet")
+    place = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    assert attach("a.parquet", {"ssn": True}, KMS, filesystem=place).changed
+    assert with_filters(tmp_path / "a.parquet") == {"ssn": 3}
+    assert os.listdir(tmp_path) == ["a.parquet"]
+
+
+def test_key_material_beside_the_file(tmp_path):
+    path = written(tmp_path / "a.parquet", EncryptionConfiguration(
+        "footer", COLUMNS, internal_key_material=False))
+    assert not attach(tmp_path, {"ssn": True, "city": True}, KMS).failed
+    assert verify_file(path, KMS).ok and with_filters(path) == {"ssn": 3, "city": 3}
+
+
+def test_of_two_at_once_one_wins(tmp_path):
+    """No filter is lost without a word."""
+    path = written(tmp_path / "a.parquet")
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda column: attach(path, {column: True}, KMS),
+                                ["ssn", "name"]))
+    done = {column for result in results for change in result.changed for column in change.columns}
+    assert set(with_filters(path)) == done and done
+    assert verify_file(path, KMS).ok
+
+
+# --- what it costs -------------------------------------------------------------------------------
+
+def test_only_these_columns_and_the_footer_are_read(tmp_path):
+    """And 64 KiB, which pyarrow reads to find the footer."""
+    random = np.random.default_rng(0)
+    table = pa.table({f"c{i}": random.integers(0, 2**62, 200_000) for i in range(10)})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=50_000)
+    file = ParquetFile(path)
+    column = sum(chunks[3].pages[1] for chunks in file.footer.row_groups)
+    footer = path.stat().st_size - file.footer.start
+    handler = CountingHandler()
+    counting = ParquetFile(str(path), filesystem=pa_fs.PyFileSystem(handler))
+    hashes = ColumnHashes(counting)
+    for chunks in counting.footer.row_groups:
+        change.build_filter(hashes, chunks[3], 50_000, BloomFilterOptions())
+    read = handler.bytes_read[str(path)]
+    assert column <= read <= column + 2**16 + 4 * footer < path.stat().st_size / 5
+
+
+def test_memory_is_bounded(tmp_path):
+    """One row group of 8 million values: 64 MB as Arrow has them, 64 MB of hashes."""
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, pa.schema([("n", pa.int64())]), compression="none",
+                          use_dictionary=False) as writer:
+        writer.write_table(pa.table({"n": np.arange(8_000_000)}), row_group_size=2**26)
+    code = f"""
+import resource, secure_bloom, numba, pyarrow.parquet
+from secure_bloom import kernels, attach, BloomFilterOptions
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+attach({str(path)!r}, {{"n": BloomFilterOptions(ndv=8_000_000)}})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    grown = int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                               text=True).stdout)
+    assert grown * 1024 < 16 * 2**20 + 50 * 2**20  # the filter, and some pages
+    assert secure_bloom.ParquetFile(path).bloom_filters[0].num_bytes == 16 * 2**20

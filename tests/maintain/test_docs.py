@@ -1,0 +1,54 @@
+"""The examples of docs/maintain.md run as they stand there, in their order."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from secure_bloom import ParquetFile
+from secure_bloom.keys import Keyring
+from secure_bloom.maintain.audit_result import KINDS
+
+TEXT = (Path(__file__).parent.parent.parent / "docs" / "maintain.md").read_text()
+
+
+def test_examples(tmp_path):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which("secure-bloom", path=path) is None:
+        pytest.skip("secure_bloom is not installed")
+
+    def run(language: str, code: str) -> subprocess.CompletedProcess:
+        command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240,
+                              env={**os.environ, "PATH": path})
+
+    outputs, blocks = [], re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
+    for language, code in blocks:
+        done = run(language, code)
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        outputs.append(done.stdout)
+    _, guessed, before, after, probed, attached, *_ = outputs
+    assert guessed.strip() in TEXT and guessed.startswith("633 of 90000")
+    shown = [line.strip() for line in before.splitlines() if "shown by" in line]
+    assert len(shown) == 2 and all(line in TEXT for line in shown)
+    assert "0 errors, 0 warnings" in after and "may be in" in probed
+    assert "origin" in attached and "('flight', 'dest') 8 8" in outputs[-2]
+    assert (tmp_path / "leak" / "before.html").read_text().startswith("<!doctype html>")
+
+    again = run("python", blocks[1][1])  # the guessing
+    assert again.returncode and "FormatError" in again.stderr
+    with ParquetFile(tmp_path / "leak/flights/2013.parquet",
+                     Keyring(tmp_path / "leak/keyring.json")) as file:
+        assert {info.column for info in file.bloom_filters} == {"tailnum", "flight", "dest"}
+        real = set(file.read(["tailnum"]).slice(0, 100_000)["tailnum"].to_pylist())
+    guesses = {f"N{number}" for number in range(10_000, 100_000)}
+    assert f"all {len(real & guesses)} such aircraft" in TEXT
+
+
+def test_every_finding_is_explained():
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (error|warning) \|", TEXT, re.MULTILINE))
+    assert rows == {kind: severity for kind, (severity, _) in KINDS.items()}

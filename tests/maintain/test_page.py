@@ -1,0 +1,112 @@
+"""The page of an audit, in a real browser without a display."""
+
+import shutil
+
+import pytest
+
+from secure_bloom import audit, seal
+from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.maintain.page import render_page
+from secure_bloom.maintain.policy import Policy
+from tests.maintain.helpers import KMS, leaking
+
+HOSTILE = "<script>document.title='owned'</script>\"'&<img src=http://x/ onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, of the system or of playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as tools:
+        try:
+            running = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium: {error}")
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page; what it asks for and complains about is recorded."""
+    pages = []
+
+    def open_page(result: AuditResult, width: int = 1200):
+        path = tmp_path / "page.html"
+        path.write_text(render_page(result), encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.complaints, page.requests = [], []
+        page.on("console", lambda message: page.complaints.append(message.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+
+
+def is_in_order(page) -> bool:
+    """Nothing is asked for elsewhere, nothing fails, nothing sticks out to the side."""
+    return len(page.requests) == 1 and not page.complaints \
+        and page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_leak(show, tmp_path, width):
+    (tmp_path / "data").mkdir()
+    path = leaking(tmp_path / "data" / "a.parquet")
+    page = show(audit(tmp_path / "data", policy=Policy(("ssn", "city")), guesses=["1", "2"]), width)
+    assert is_in_order(page)
+    assert "3 errors" in page.inner_text("#verdict")
+    assert page.locator(".finding.error").count() == 3
+    assert page.locator(".finding[data-kind=leak]").count() == 2
+    shown = page.inner_text(".finding[data-kind=leak] >> nth=0")
+    assert "ssn" in shown and "of 2 values guessed, 0 are" in shown and str(path) in shown
+    cells = page.locator("#columns tbody td").all_inner_texts()
+    assert [cell.split()[1] for cell in cells] == ["leaking"] * 3
+    bars = page.locator("svg rect:not(.track)")
+    assert page.locator("svg").count() == 3 and bars.count() == 9
+    boxes = [bar.bounding_box() for bar in bars.all()]
+    assert all(box["height"] > 10 for box in boxes)
+    assert all(box["width"] > 1 for box in boxes[:6])  # hardly any false positives for two values
+    red = page.evaluate("getComputedStyle(document.querySelector('td.leaking')).color")
+    assert red == "rgb(194, 38, 38)"
+
+
+def test_a_good_file(show, tmp_path):
+    seal(leaking(tmp_path / "a.parquet"), KMS)
+    page = show(audit(tmp_path / "a.parquet", KMS))
+    assert is_in_order(page) and "everything was checked" in page.inner_text("#verdict")
+    assert page.locator(".finding").count() == 0 and page.locator("#not-checked").count() == 0
+    assert [cell.split()[1] for cell in page.locator("#columns tbody td").all_inner_texts()] \
+        == ["protected", "protected", "open"]
+    page = show(audit(tmp_path / "a.parquet"))
+    assert "not everything could be checked" in page.inner_text("#verdict")
+    assert "signature" in page.inner_text("#not-checked")
+
+
+def test_names_from_files_are_text(show):
+    finding = AuditFinding("leak", HOSTILE, HOSTILE, HOSTILE, HOSTILE, (0,), (HOSTILE,))
+    file = FileAudit(HOSTILE, "none", [ColumnAudit(HOSTILE, "leaking", True, True, 1, 10, .5, .1)],
+                     [HOSTILE])
+    page = show(AuditResult(HOSTILE, [file], [finding]))
+    assert len(page.requests) == 1 and not page.complaints
+    assert page.title() == f"Audit of {HOSTILE}"
+    assert page.locator("script, img").count() == 0
+    assert HOSTILE in page.inner_text("#columns th[scope=row]")
+
+
+def test_many_files(show):
+    files = [FileAudit(f"part-{i}.parquet", "signed footer",
+                       [ColumnAudit("ssn", "leaking", True, True, 2, 100, 0.3, 0.01)])
+             for i in range(1000)]
+    findings = [AuditFinding("leak", "m", "r", file.file, "ssn") for file in files]
+    page = show(AuditResult("data", files, findings))
+    assert is_in_order(page)
+    assert page.locator(".finding").count() == 1 and "and 980 more" in page.inner_text(".finding")
+    assert page.locator("#columns tbody tr").count() == 500
+    assert "500 more files" in page.inner_text("body")

@@ -1,0 +1,77 @@
+"""Attaching to a folder of Spark's own files, on Spark."""
+
+import pytest
+
+import secure_bloom.spark
+from secure_bloom import BloomFilterOptions, ParquetFile, attach, verify_file
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys import Keyring
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark):
+    return spark.range(10_000).selectExpr("id", "concat('s', id) as ssn", "id % 7 as part",
+                                          "timestamp_micros(id - 5000) as moment")
+
+
+def checksum(frame) -> int:
+    return frame.selectExpr("bit_xor(xxhash64(id, ssn, part, moment))").first()[0]
+
+
+def test_files_of_spark(spark, tmp_path):
+    """Spark reads them after that: their checksum files are gone with the old bytes."""
+    folder = tmp_path / "rows"
+    frame(spark).repartition(3).write.partitionBy("part").parquet(str(folder))
+    assert list(folder.rglob(".*.crc"))
+    before = checksum(spark.read.parquet(str(folder)))
+    would = secure_bloom.spark.attach(spark, folder, {"ssn": True}, dry_run=True)
+    assert len(would.changed) == 21
+    result = secure_bloom.spark.attach(
+        spark, folder, {"ssn": True, "id": BloomFilterOptions(fpp=0.1)})
+    assert [change.file for change in result.changed] == [change.file for change in would.changed]
+    assert not result.failed and all(change.built == 2 for change in result.changed)
+    spark.catalog.clearCache()
+    assert checksum(spark.read.parquet(str(folder))) == before
+    assert spark.read.parquet(str(folder)).where("ssn = 's77'").count() == 1
+    for change in result.changed:
+        assert verify_file(change.file).ok and len(ParquetFile(change.file).bloom_filters) == 2
+    again = secure_bloom.spark.attach(spark, folder, {"ssn": True})
+    assert again.unchanged == 21 and not again.changed
+
+
+def test_encrypted_files(spark, tmp_path, encrypted):
+    folder, keyring = tmp_path / "rows", encrypted["keyring"]
+    frame(spark).repartition(3).write.format("secure_parquet").options(**encrypted) \
+        .mode("append").save(str(folder))
+    before = checksum(spark.read.format("secure_parquet").option("keyring", keyring)
+                      .load(str(folder)))
+    result = secure_bloom.spark.attach(spark, folder, {"ssn": True, "id": True}, keyring=keyring)
+    assert len(result.changed) == 3 and not result.failed
+    ring = Keyring(keyring)
+    for change in result.changed:
+        assert verify_file(change.file, ring).ok
+        infos = ParquetFile(change.file, ring).bloom_filters
+        assert {(info.column, info.encrypted) for info in infos} == {("ssn", True), ("id", False)}
+    assert checksum(spark.read.format("secure_parquet").option("keyring", keyring)
+                    .load(str(folder))) == before
+    failed = secure_bloom.spark.attach(spark, folder, {"ssn": True}, replace=True).failed
+    assert len(failed) == 3 and all("key" in message for message in failed.values())
+
+
+def test_tables_of_streaming_queries_are_refused(spark, tmp_path):
+    """Spark takes the sizes of their files from its log."""
+    source, folder = tmp_path / "in", tmp_path / "out"
+    frame(spark).coalesce(1).write.parquet(str(source))
+    stream = spark.readStream.schema(frame(spark).schema).parquet(str(source))
+    stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check")) \
+        .trigger(availableNow=True).start(str(folder)).awaitTermination()
+    assert spark.read.parquet(str(folder)).count() == 10_000
+    with pytest.raises(UnsupportedError, match="Streaming"):
+        secure_bloom.spark.attach(spark, folder, {"ssn": True})
+    # What would happen otherwise:
+    log = (folder / "_spark_metadata").rename(tmp_path / "log")
+    attach(folder, {"ssn": BloomFilterOptions(ndv=100_000)})
+    log.rename(folder / "_spark_metadata")
+    with pytest.raises(Exception, match=r"(?s)FAILED_READ_FILE|magic|parquet"):
+        checksum(spark.read.parquet(str(folder)))
