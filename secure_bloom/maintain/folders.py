@@ -93,7 +93,7 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    check_no_table(filesystem, path)
+    check_no_table(filesystem, path, paths)
     if filesystem.type_name == "local" and not dry_run:
         remove_leftovers_of(paths)
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys

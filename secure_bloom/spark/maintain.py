@@ -47,7 +47,7 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
     root = str(path)
     filesystem, folder = locate({"path": root})
     paths = parquet_files(filesystem, folder)
-    check_no_table(filesystem, folder)
+    check_no_table(filesystem, folder, paths)
     options = {KEYRING: keyring, KMS: kms}
     uri = kms_uri({name: value for name, value in options.items() if value is not None})
     task = partial(_task, root, paths, uri, dict(bloom_filters), replace, dry_run)

@@ -294,6 +294,19 @@ def test_tables_whose_logs_hold_sizes_are_refused(tmp_path, name):
             attach(place, {"city": True}, KMS)
 
 
+@pytest.mark.parametrize("log", ["_delta_log", "metadata/0.metadata.json"])
+def test_tables_below_a_folder_and_behind_links_are_refused(tmp_path, log):
+    (tmp_path / "lake" / "table" / "part=1").mkdir(parents=True)
+    path = written(tmp_path / "lake" / "table" / "part=1" / "a.parquet")
+    (tmp_path / "lake" / "table" / log).mkdir(parents=True)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "folder").symlink_to(path.parent)
+    (tmp_path / "links" / "file.parquet").symlink_to(path)
+    for place in ("lake", "links", "links/folder", "links/file.parquet"):
+        with pytest.raises(UnsupportedError, match="table"):
+            attach(tmp_path / place, {"city": True}, KMS)
+
+
 # --- files and folders ---------------------------------------------------------------------------
 
 def test_a_folder_is_gone_on_with(tmp_path):
