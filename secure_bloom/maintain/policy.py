@@ -3,8 +3,9 @@
     sensitive = ["ssn", "address.*"]    # columns that must be encrypted, wherever they occur
     encrypted_footer = true             # whether footers must be encrypted; default: false
 
-A name is a leaf column by its dotted path, a group with all leaves below it, or a pattern with
-``*``, ``?`` and ``[...]``. Upper and lower case count as the same, as they do for Spark.
+A name is a leaf column by its dotted path, a group or list with all leaves below it, or a pattern
+for such names with ``*``, ``?`` and ``[...]``. Upper and lower case count as the same, as they do
+for Spark.
 """
 
 from __future__ import annotations
@@ -72,4 +73,5 @@ class Policy:
 
 def _matches(name: str, path: str) -> bool:
     name, path = name.lower(), path.lower()
-    return path == name or path.startswith(f"{name}.") or fnmatchcase(path, name)
+    return path == name or path.startswith(f"{name}.") \
+        or fnmatchcase(path, name) or fnmatchcase(path, f"{name}.*")

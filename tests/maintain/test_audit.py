@@ -303,7 +303,8 @@ def test_policies(tmp_path):
     path.write_text('sensitive = ["ssn", "Address", "*.email", "tag?"]\nencrypted_footer = true\n')
     policy = Policy.read(path)
     assert policy.encrypted_footer
-    for name in ("ssn", "SSN", "address.city", "person.email", "tags"):
+    for name in ("ssn", "SSN", "address.city", "person.email", "tags",
+                 "person.email.list.element", "tags.key_value.key"):
         assert policy.is_sensitive(name)
     for name in ("ssn2", "addressee", "email", "tag", "tagged"):
         assert not policy.is_sensitive(name)
