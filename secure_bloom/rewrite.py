@@ -19,6 +19,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import Output, Source, open_output, remove_leftovers, sync_folder
 
+_ACL = "system.posix_acl_access"
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
 
@@ -170,10 +171,23 @@ def _keep_mode_and_owner(path: str, descriptor: int) -> None:
     for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
         with contextlib.suppress(OSError):  # only root can give files away, and to any group
             os.fchown(descriptor, owner, group)
-    mode = stat.S_IMODE(old.st_mode)
+    mode, acl = stat.S_IMODE(old.st_mode), _acl(path)
     if os.fstat(descriptor).st_gid != old.st_gid:
-        mode &= ~(stat.S_IRWXG | stat.S_ISGID)  # they were for another group
+        mode, acl = mode & ~(stat.S_IRWXG | stat.S_ISGID), None  # they were for another group
+    if acl is not None:
+        os.setxattr(descriptor, _ACL, acl)
+    else:
+        with contextlib.suppress(OSError):
+            os.removexattr(descriptor, _ACL)  # what the folder gives to new files
     os.fchmod(descriptor, mode)
+
+
+def _acl(path: str) -> bytes | None:
+    """The access control list of a file, where it has one."""
+    try:
+        return os.getxattr(path, _ACL)
+    except OSError:
+        return None
 
 
 def _remove_checksum(path: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -352,6 +353,25 @@ def test_mode_links_and_checksums(tmp_path):
     [change] = attach(real, {"city": True}, KMS).changed
     assert "other names" in change.notes[0]
     assert with_filters(tmp_path / "other.parquet") == {"ssn": 3}
+
+
+def test_access_control_lists_are_kept(tmp_path):
+    """Where a file has one, the mode's bits for the group are not the rights of the group."""
+    def acl(user):  # the group has no right, though the mask, which the mode shows, has
+        entries = [(1, 6, -1), (2, 6, user), (4, 0, -1), (16, 6, -1), (32, 0, -1)]
+        return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+    kept, none = (written(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    name = "system.posix_acl_access"
+    try:
+        os.setxattr(kept, name, acl(12345))
+        os.setxattr(tmp_path, "system.posix_acl_default", acl(54321))
+    except OSError:
+        pytest.skip("this filesystem has no access control lists")
+    attach(tmp_path, {"ssn": True}, KMS)
+    assert with_filters(kept) == with_filters(none) == {"ssn": 3}
+    assert os.getxattr(kept, name) == acl(12345) and stat.S_IMODE(kept.stat().st_mode) == 0o660
+    assert name not in os.listxattr(none)
 
 
 def test_other_filesystems(tmp_path):
