@@ -24,7 +24,7 @@ from secure_bloom.maintain.audit_file import OpenFileAudit
 from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, FileAudit
 from secure_bloom.maintain.evidence import find_plain_filters
 from secure_bloom.maintain.policy import Policy
-from secure_bloom.parquet.footer import TAIL_SIZE, encryption_algorithm
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
 from secure_bloom.reader import ParquetFile, read_footer
 
 
@@ -101,13 +101,15 @@ class _Auditing:
 
     def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         try:
-            self._note_id(path)
-            with ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
-                audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
-                audit.run()
-                return audit.result, audit.findings
-        except KeyRetrievalError as error:
-            return self._closed(path, error)
+            magic = self._note_id(path)
+            try:
+                return self._open(path, self._keys)
+            except KeyRetrievalError as error:
+                if magic == MAGIC_ENCRYPTED:
+                    return self._closed(path, error)
+                result, findings = self._open(path, None)  # only its signature needs the key
+                result.not_checked.append(f"what needs keys: {error.message}")
+                return result, findings
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, not_checked=["everything: the file cannot be read"]), \
@@ -115,7 +117,14 @@ class _Auditing:
         except (SecureBloomError, OSError) as error:
             return FileAudit(path, not_checked=[f"everything: {error}"]), []
 
-    def _note_id(self, path: str) -> None:
+    def _open(self, path: str, keys) -> tuple[FileAudit, list[AuditFinding]]:
+        with ParquetFile(path, keys, filesystem=self._filesystem) as file:
+            audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
+            audit.run()
+            return audit.result, audit.findings
+
+    def _note_id(self, path: str) -> bytes:
+        """Remember the id of a file, if it has one; gives its magic."""
         source = Source(path, self._filesystem)
         try:
             content, magic = read_footer(source)
@@ -125,6 +134,7 @@ class _Auditing:
         if algorithm is not None:
             with self._lock:
                 self._ids[algorithm.aad_file_unique][path] = sha256(content).digest()
+        return magic
 
     def _closed(self, path: str, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:

@@ -116,6 +116,17 @@ def test_plaintext_filters_of_encrypted_columns(tmp_path, way, keys):
     assert states(result)["ssn"] == "leaking"
 
 
+def test_a_plaintext_footer_whose_key_is_missing(tmp_path):
+    """With other keys the audit sees no less than without any."""
+    path = leaking(tmp_path / "a.parquet")
+    result = audit(path, without("footer"), policy=Policy(("city",), encrypted_footer=True))
+    assert set(kinds(result)) == {("plaintext-footer", None), ("unencrypted", "city"),
+                                  ("leak", "ssn"), ("leak", "name")}
+    [file] = result.files
+    assert file.encryption == "signed footer" and file.missing_keys
+    assert any("'footer'" in what for what in file.not_checked)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_after_seal_guessing_fails(tmp_path, way):
     path = leaking(tmp_path / "a.parquet", WAYS[way])
