@@ -117,16 +117,19 @@ class ColumnChunk:
     def bloom_filter(self) -> tuple[int, int | None] | None:
         """Offset of the Bloom filter in the file and its length where stored; None without one.
 
-        Under a plaintext footer this is known without the column's key.
+        Under a plaintext footer this is known without the column's key. Where only the redacted
+        copy names a filter, this is it: everybody else finds it, too.
 
         Raises
         ------
         KeyRetrievalError, AuthenticationError
             If the column's metadata is encrypted and does not open.
         """
-        meta = self._visible_metadata()
-        offset = meta.get_int(_BLOOM_OFFSET)
-        return None if offset is None else (offset, meta.get_int(_BLOOM_LENGTH))
+        for meta in (self._visible_metadata(), self._written_metadata()):
+            offset = None if meta is None else meta.get_int(_BLOOM_OFFSET)
+            if offset is not None:
+                return offset, meta.get_int(_BLOOM_LENGTH)
+        return None
 
     @property
     def pages(self) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from secure_bloom import (
     ParquetFile,
     SplitBlockBloomFilter,
     attach,
+    audit,
     seal,
     strip,
     verify_file,
@@ -18,7 +19,7 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain.example import leaking_file
 from secure_bloom.parquet.bloom_filter import find_layout
-from tests.maintain.helpers import KEYS, KMS, TABLE, WAYS, leaking, without
+from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, WAYS, leaking, without
 from tests.peers.keys import Keys, KeyTools
 
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -97,6 +98,20 @@ def test_a_filter_that_was_changed_is_not_taken_over(tmp_path):
     seal(path, KMS)
     assert verify_file(path, KMS).ok
     assert ParquetFile(path, KMS).might_contain("ssn", TABLE["ssn"][:40].combine_chunks())[0].all()
+
+
+def test_a_leak_that_only_the_redacted_metadata_names(tmp_path):
+    """Without a key everybody finds it; with one, it must not be overlooked."""
+    path = leaking(tmp_path / "a.parquet", SIGNED)
+    file = ParquetFile(path, KMS)
+    for chunks in file.footer.row_groups:
+        for field in (14, 15):  # where the filter is, and its length
+            chunks[0]._metadata().remove(field)
+    path.write_bytes(path.read_bytes()[:file.footer.start] + file.footer.to_bytes())
+    leaks = {finding.column for finding in audit(path, KMS).findings}
+    assert leaks == {finding.column for finding in audit(path).findings} == {"ssn", "name"}
+    assert seal(path, KMS).changed[0].columns == ("ssn", "name")
+    assert audit(path, KMS).ok and audit(path).ok
 
 
 def test_columns_whose_keys_are_missing(tmp_path):
