@@ -100,7 +100,7 @@ def _cards(result: AuditResult) -> str:
 # --- findings ------------------------------------------------------------------------------------
 
 def _findings(result: AuditResult) -> str:
-    """Those that say the same of several files are shown once."""
+    """Those of several files with the same remedy are shown as one."""
     groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
     for finding in result.findings:
         groups[finding.kind, finding.column, finding.remedy].append(finding)
@@ -117,9 +117,10 @@ def _finding(group: list[AuditFinding]) -> str:
     if len(group) > _MAX_NAMES:
         names.append(f"and {len(group) - _MAX_NAMES:,} more")
     shown = "".join(f"<li>{escape(one)}</li>" for one in evidence)
+    messages = dict.fromkeys(_sentence(finding.message) for finding in group[:_MAX_NAMES])
     return (f"<div class=\"finding {first.severity}\" data-kind=\"{first.kind}\">"
             f"<b>{first.severity.capitalize()}: {escape(KINDS[first.kind][1])}</b>{column}"
-            f"<p>{escape(_sentence(first.message))}</p>"
+            + "".join(f"<p>{escape(message)}</p>" for message in messages)
             + (f"<p>Shown by the file itself:</p><ul>{shown}</ul>" if shown else "")
             + f"<p><b>What to do:</b> {escape(_sentence(first.remedy))}</p>"
             f"<p><small>{', '.join(names)}</small></p></div>")

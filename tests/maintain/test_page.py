@@ -110,3 +110,11 @@ def test_many_files(show):
     assert page.locator(".finding").count() == 1 and "and 980 more" in page.inner_text(".finding")
     assert page.locator("#columns tbody tr").count() == 500
     assert "500 more files" in page.inner_text("body")
+
+
+def test_nothing_that_was_found_is_left_out():
+    places = ["in the footer", "in a column index"]
+    page = render_page(AuditResult("a", [FileAudit("f"), FileAudit("g")], [
+        AuditFinding("statistics", f"it stands {place}", "write it again", file, "ssn")
+        for file in "fg" for place in places]))
+    assert [page.count(f"It stands {place}.") for place in places] == [1, 1]
