@@ -46,7 +46,7 @@ def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: in
 
     Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
     4: none found, but not everything was checked, for lack of a key; 3: some files could not be
-    read; 2: other errors.
+    read, or there are none; 2: other errors.
     """
     from secure_bloom.maintain.audit import audit
     from secure_bloom.report import render_audit
@@ -72,4 +72,4 @@ def _exit_code(result) -> int:
         return BAD
     if result.missing_keys:
         return KEY
-    return UNREADABLE if any(file.not_checked for file in result.files) else 0
+    return 0 if result.complete else UNREADABLE

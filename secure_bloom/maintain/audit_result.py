@@ -133,6 +133,11 @@ class AuditResult:
         return all(finding.severity != "error" for finding in self.findings)
 
     @property
+    def complete(self) -> bool:
+        """Whether there are files, and everything about them was checked."""
+        return bool(self.files) and not any(file.not_checked for file in self.files)
+
+    @property
     def missing_keys(self) -> bool:
         """Whether something was not checked because a key was missing or refused."""
         return any(file.missing_keys for file in self.files)

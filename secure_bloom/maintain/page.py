@@ -82,7 +82,7 @@ def _verdict(result: AuditResult) -> str:
     if errors:
         state, text = LEAKING, f"{_count(errors, 'error')} found: see below what to do. What a " \
             "leak has given away cannot be taken back."
-    elif any(file.not_checked for file in result.files):
+    elif not result.complete:
         state, text = UNKNOWN, "No error was found, but not everything could be checked."
     else:
         state, text = PROTECTED, "No error was found, and everything was checked."

@@ -92,6 +92,12 @@ def test_sarif(folder, tmp_path):
     assert any("signature" in note["message"]["text"] for note in notes)
 
 
+def test_a_folder_without_files_is_no_good_news(folder, tmp_path):
+    page = tmp_path / "page.html"
+    run("audit", folder, "--html", page, code=3)
+    assert "everything was checked" not in page.read_text()
+
+
 def test_what_cannot_be_audited(folder, tmp_path):
     (folder / "a.parquet").write_bytes(b"none")
     run("audit", folder, code=1)
