@@ -219,6 +219,14 @@ def _visible(found, jobs, prefix: str) -> dict[str, pa_fs.FileInfo]:
     return {path: info for path, info in sorted(found.items()) if is_visible(path, info)}
 
 
+def is_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
+    """Whether a job has committed that replaces this file, and has not deleted it yet."""
+    table = table_of(posixpath.dirname(path))
+    relative = relative_path(path, table)
+    return any(state.record is not None and relative in state.record.replaced
+               for state in read_jobs(filesystem, table).values())
+
+
 def signature(info: pa_fs.FileInfo) -> list:
     """What tells a file from a later one of the same name.
 

@@ -18,6 +18,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.files import Output, Source, open_output, remove_leftovers, sync_folder
+from secure_bloom.folder import is_replaced
 
 _ACL = "system.posix_acl_access"
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
@@ -122,7 +123,7 @@ class Rewrite:
             is_same = _stamp(self._filesystem, self._path) == self._before
         except FileNotFoundError:
             is_same = False
-        if not is_same:
+        if not is_same or is_replaced(self._filesystem, self._path):  # would be visible again
             raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
                                         file=self._path)
 

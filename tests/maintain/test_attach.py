@@ -33,6 +33,7 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     UnsupportedError,
 )
+from secure_bloom.folder import CommitRecord, data_files, signature
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
@@ -280,6 +281,21 @@ def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
     assert "changed meanwhile" in attach(path, {"ssn": True}, KMS).failed[str(path)]
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["a.parquet"]
+
+
+def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
+    """It is about to be deleted; in another size it would count as a later one of that name."""
+    filesystem = pa_fs.LocalFileSystem()
+    (tmp_path / "day=1").mkdir()
+    old, new = (written(tmp_path / "day=1" / f"{name}.parquet") for name in ("old", "new"))
+    [info] = [info for info in filesystem.get_file_info(pa_fs.FileSelector(str(old.parent)))
+              if info.path == str(old)]
+    (tmp_path / "_staging" / "job").mkdir(parents=True)
+    record = CommitRecord(["day=1/new.parquet"], {"day=1/old.parquet": signature(info)})
+    (tmp_path / "_staging" / "job" / "committed").write_bytes(record.to_bytes())
+    assert "changed meanwhile" in attach(old, {"ssn": True}, KMS).failed[str(old)]
+    assert attach(new, {"ssn": True}, KMS).changed
+    assert data_files(filesystem, str(tmp_path)) == [str(new)]
 
 
 @pytest.mark.parametrize("name", ["_delta_log", ".hoodie", "_spark_metadata", "metadata"])
