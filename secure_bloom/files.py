@@ -334,13 +334,18 @@ def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
 def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
     temporary = temporary_name(path)
     stream: BinaryIO = filesystem.open_output_stream(temporary)
+    moving = False
 
     def publish(check: Callable[[], None] | None) -> None:
+        nonlocal moving
         if check is not None:
             check()
+        moving = True
         filesystem.move(temporary, path)
 
     def drop() -> None:
+        if moving:  # which some filesystems do by a copy: this may be all that is whole
+            return
         with contextlib.suppress(OSError):
             stream.close()
         with contextlib.suppress(OSError):

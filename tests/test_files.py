@@ -7,11 +7,12 @@ import multiprocessing
 import os
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetWriter, read_table, write_table
-from secure_bloom.files import remove_leftovers
+from secure_bloom.files import _open_on, remove_leftovers
 
 TABLE = pa.table({"a": range(1000)})
 
@@ -127,3 +128,20 @@ def test_only_what_is_ours_is_a_leftover(tmp_path):
     remove_leftovers(tmp_path, {"a.parquet"})
     assert set(os.listdir(tmp_path)) == {*foreign, f".a.parquet.{number[::-1]}.tmp",
                                          f".a.parquet.{number[:15]}0.tmp"}
+
+
+def test_a_move_that_stops_half_way_loses_nothing(tmp_path):
+    class Copying(pa_fs.LocalFileSystem):  # as fsspec does where there is no rename
+        def move(self, source, target):
+            with open(source, "rb") as old, open(target, "wb") as new:
+                new.write(old.read(3))
+            raise OSError("connection lost")
+
+    path = tmp_path / "a"
+    path.write_bytes(b"old bytes")
+    output = _open_on(Copying(), str(path))
+    output.write(b"new bytes")
+    with pytest.raises(OSError, match="lost"):
+        output.commit()
+    output.abort()
+    assert b"new bytes" in [file.read_bytes() for file in tmp_path.iterdir()]
