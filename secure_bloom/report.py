@@ -260,8 +260,11 @@ def render_audit(result: AuditResult) -> str:
     lines += [_audit_finding(finding) for finding in result.findings[:_SHOWN_FINDINGS]]
     if len(result.findings) > _SHOWN_FINDINGS:
         lines.append(f"... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json or --html")
-    lines += [f"not checked in {file.file}: {what}" for file in result.files[:_SHOWN_FILES]
+    unchecked = [file for file in result.files if file.not_checked]
+    lines += [f"not checked in {file.file}: {what}" for file in unchecked[:_SHOWN_FILES]
               for what in file.not_checked]
+    if len(unchecked) > _SHOWN_FILES:
+        lines.append(f"... nor all of {len(unchecked) - _SHOWN_FILES} more files: see --json")
     return "\n".join(lines)
 
 

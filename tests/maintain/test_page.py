@@ -8,6 +8,7 @@ from secure_bloom import audit, seal
 from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.maintain.page import render_page
 from secure_bloom.maintain.policy import Policy
+from secure_bloom.report import render_audit
 from tests.maintain.helpers import KMS, leaking
 
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=http://x/ onerror=alert(1)>"
@@ -118,3 +119,10 @@ def test_nothing_that_was_found_is_left_out():
         AuditFinding("statistics", f"it stands {place}", "write it again", file, "ssn")
         for file in "fg" for place in places]))
     assert [page.count(f"It stands {place}.") for place in places] == [1, 1]
+
+
+def test_the_text_tells_of_every_file_that_was_not_checked():
+    files = [FileAudit(f"{i}") for i in range(300)] + [FileAudit("last", not_checked=["filters"])]
+    assert "not checked in last: filters" in render_audit(AuditResult("a", files))
+    files = [FileAudit(f"{i}", not_checked=["filters"]) for i in range(1000)]
+    assert "more files: see --json" in render_audit(AuditResult("a", files))
