@@ -63,9 +63,12 @@ def test_types_that_contradict(spark, tmp_path):
     write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
     message = failure(lambda: read(spark, tmp_path / "t", mergeSchema="true"))
     assert "say which to use: .schema(...)" in message and "column id" in message
-    for type_, source in (("string", "int64"), ("bigint", "string"), ("date", "int64")):
+    for type_, sources in (("string", ["int64"]), ("bigint", ["string"]),
+                           ("date", ["int64", "string"])):  # of the file that fails first
         frame = spark.read.format("secure_parquet").schema(f"id {type_}").load(str(tmp_path / "t"))
-        assert f"column id: the type {source} cannot be read as" in failure(frame.collect)
+        message = failure(frame.collect)
+        assert any(f"column id: the type {source} cannot be read as" in message
+                   for source in sources)
 
 
 def test_a_type_for_types_that_contradict(spark, tmp_path):
