@@ -29,8 +29,9 @@ _TAG_SIZE = 16
 class KmsClient(ABC):
     """Wraps and unwraps keys with master keys that it knows by name.
 
-    Files are read by several threads, which call a client at the same time. A client of a KMS with several instances may have the attributes ``kms_instance_id`` and
-    ``kms_instance_url``, texts that are written into the key material of footer keys.
+    Files are read by several threads, which call a client at the same time. A client of a KMS with
+    several instances may have the attributes ``kms_instance_id`` and ``kms_instance_url``, texts
+    that are written into the key material of footer keys.
     """
 
     @abstractmethod
