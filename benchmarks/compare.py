@@ -43,7 +43,7 @@ class Comparison:
     def to_json(self) -> dict:
         """A plain dictionary."""
         return {"work": self.work, "peer": self.peer, "seconds": self.seconds,
-                "ratios": {name: _spread(self.ratios(name)) for name in self.seconds}}
+                "ratios": {name: spread(self.ratios(name)) for name in self.seconds}}
 
 
 def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: int,
@@ -87,12 +87,13 @@ def table(comparisons: list[Comparison]) -> str:
              "|---|---|---|---|---|"]
     for comparison in comparisons:
         for name, times in comparison.seconds.items():
-            ratio = _spread(comparison.ratios(name))
+            ratio = spread(comparison.ratios(name))
             lines.append(f"| {comparison.work} | {name} | {comparison.peer} "
                          f"| {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f}) "
                          f"| {statistics.median(times):.2f} s |")
     return "\n".join(lines)
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, smallest and largest."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}

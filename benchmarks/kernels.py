@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.compare import spread
 from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
 from benchmarks.roofline import bandwidth
 from benchmarks.section import Plan, Section
@@ -86,8 +87,8 @@ class Result:
         return {"work": self.work.name, "values": self.work.count, "targets": self.work.targets,
                 "seconds": {name: {"wall": [t.wall for t in rounds], "cpu": [t.cpu for t in rounds]}
                             for name, rounds in self.timings.items()},
-                "ratios": {peer: _spread(self.ratios(peer)) for peer in self.work.targets},
-                "threads": _spread(self.ratios(OURS, THREADS, "wall"))}
+                "ratios": {peer: spread(self.ratios(peer)) for peer in self.work.targets},
+                "threads": spread(self.ratios(OURS, THREADS, "wall"))}
 
 
 ROWS = 10_000_000
@@ -260,12 +261,8 @@ def _uses_memory(result: Result) -> bool:
     return result.work.traffic > 0
 
 
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
 def _shown(ratios: list[float]) -> str:
-    return "{median:.1f} ({min:.1f} to {max:.1f})".format(**_spread(ratios))
+    return "{median:.1f} ({min:.1f} to {max:.1f})".format(**spread(ratios))
 
 
 def _draw(results: list[Result], figure) -> None:

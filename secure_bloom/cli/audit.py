@@ -12,6 +12,7 @@ from secure_bloom.cli.shared import (
     KEY,
     UNREADABLE,
     echo,
+    jobs_option,
     json_option,
     kms_options,
     print_json,
@@ -28,8 +29,7 @@ from secure_bloom.cli.shared import (
               help="Values to try on filters that leak, one on each line; - for standard input.")
 @click.option("--scan", is_flag=True, help="Look at every byte for plaintext filters that no "
               "footer names.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N",
-              help="Files at once. Default: one for each core.")
+@jobs_option
 @json_option
 @click.option("--sarif", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write the findings as SARIF 2.1.0, too.")

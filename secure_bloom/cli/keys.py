@@ -6,6 +6,7 @@ import click
 
 from secure_bloom.cli.shared import (
     UNREADABLE,
+    change_files,
     echo,
     json_option,
     kms_options,
@@ -75,13 +76,5 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
         else:
             echo(render_rotation(result, old))
 
-    try:
-        with progress("rotating") as advance:
-            result = rotate_master_keys(path, kms, old=old, new=new, dry_run=dry_run,
-                                        advance=advance)
-    except BaseException as error:
-        if hasattr(error, "result"):
-            show(error.result)
-        raise
-    show(result)
-    ctx.exit(UNREADABLE if result.failed else 0)
+    change_files(ctx, "rotating", lambda advance: rotate_master_keys(
+        path, kms, old=old, new=new, dry_run=dry_run, advance=advance), show)

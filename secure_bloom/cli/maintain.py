@@ -7,18 +7,16 @@ from pathlib import Path
 import click
 
 from secure_bloom.cli.shared import (
-    UNREADABLE,
+    change_files,
     echo,
+    jobs_option,
     json_option,
     kms_options,
     names,
     print_json,
-    progress,
 )
 
 _dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-_jobs = click.option("--jobs", type=click.IntRange(min=1), metavar="N",
-                     help="Files at once. Default: one for each core.")
 _EXIT = """
 
     Exit code 0: all files are as they should be; 3: some could not be changed, and are as they
@@ -28,7 +26,7 @@ _EXIT = """
 
 def _changes_files(command):
     command.__doc__ += _EXIT
-    for option in (json_option, _jobs, _dry_run, kms_options):
+    for option in (json_option, jobs_option, _dry_run, kms_options):
         command = option(command)
     return click.command()(click.argument("path", type=click.Path())(
         click.pass_context(command)))
@@ -84,13 +82,5 @@ def _run(ctx, path: str, label: str, operation, *arguments, dry_run: bool, jobs:
         else:
             echo(render_changes(result))
 
-    try:
-        with progress(f"{label} {Path(path).name}") as advance:
-            result = operation(path, *arguments, dry_run=dry_run, files_at_once=jobs,
-                               advance=advance, **options)
-    except BaseException as error:
-        if hasattr(error, "result"):
-            show(error.result)
-        raise
-    show(result)
-    ctx.exit(UNREADABLE if result.failed else 0)
+    change_files(ctx, f"{label} {Path(path).name}", lambda advance: operation(
+        path, *arguments, dry_run=dry_run, files_at_once=jobs, advance=advance, **options), show)

@@ -88,6 +88,29 @@ def json_option(command):
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
+def jobs_option(command):
+    """Add ``--jobs``."""
+    return click.option("--jobs", type=click.IntRange(min=1), metavar="N",
+                        help="Files at once. Default: one for each core.")(command)
+
+
+def change_files(ctx, label: str, operation, show) -> None:
+    """Run an operation on files, and end the command.
+
+    ``operation(advance)`` gives a result with ``failed`` files, which ``show`` shows, also where an
+    error ends it that has the result of what was done before.
+    """
+    try:
+        with progress(label) as advance:
+            result = operation(advance)
+    except BaseException as error:
+        if hasattr(error, "result"):
+            show(error.result)
+        raise
+    show(result)
+    ctx.exit(UNREADABLE if result.failed else 0)
+
+
 def names(text: str | None) -> list[str]:
     """The names in a list with commas."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
