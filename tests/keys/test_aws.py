@@ -23,10 +23,10 @@ from tests.keys.checks import (
     KEY,
     files_round_trip,
     in_threads,
+    paused,
     refused,
     through_a_child,
     through_a_fork,
-    took,
     without_secrets,
 )
 from tests.peers.loopback import Loopback, answer, hang_up, slow
@@ -198,8 +198,7 @@ def test_refusals(proxy, status, code, kind, word):
     (500, "KeyUnavailableException"), (400, "ThrottlingException"), (503, "anything")])
 def test_overload(proxy, status, code):
     proxy.always = error(status, code)
-    with took(0, 7):  # pauses of up to 1 and 2 seconds, and a busy machine
-        refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
+    refused(KmsUnavailableError, lambda: client(proxy).wrap_key(KEY, "alias/footer"), code)
     assert len(proxy.requests) == 3
 
 
@@ -218,22 +217,20 @@ def test_answers_of_something_else(proxy, body):
 
 @pytest.mark.parametrize("fault", [
     error(503, "ServiceUnavailableException"), error(500, "KMSInternalException"),
-    error(400, "ThrottlingException"), hang_up, slow(0.6)])
+    error(400, "ThrottlingException"), hang_up, slow(6)])
 def test_down_and_up_again(proxy, fault):
-    kms = client(proxy, timeout=0.3)
+    kms = client(proxy, timeout=3)
     wrapped = kms.wrap_key(KEY, "alias/footer")
     proxy.faults = [fault, fault]
-    with took(0, 4):
-        assert kms.unwrap_key(wrapped, "alias/footer") == KEY
+    assert kms.unwrap_key(wrapped, "alias/footer") == KEY
     assert len(proxy.requests) == 4
 
 
 def test_down_for_good(moto, keys):
     with Loopback(None) as server:
         url = server.url
-    with took(0, 4):
-        refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no answer",
-                "EndpointConnectionError", secrets=[SECRET])
+    refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no answer",
+            "EndpointConnectionError", secrets=[SECRET])
 
 
 def test_hanging_up_for_good(proxy):
@@ -246,7 +243,7 @@ def test_hanging_up_for_good(proxy):
 
 def test_slow_for_good(proxy):
     proxy.always = slow(3)
-    with took(0.9, 4.5):  # 3 attempts of 0.3 seconds, pauses of up to 1 and 2 seconds
+    with paused(0.9):  # 3 attempts of 0.3 seconds
         refused(KmsUnavailableError, lambda: client(proxy, timeout=0.3).wrap_key(
             KEY, "alias/footer"), "ReadTimeoutError")
     assert len(proxy.requests) == 3

@@ -39,7 +39,7 @@ class Job(writer.Job):
 
 def wait():
     open(os.environ["WAITS"], "w").close()
-    time.sleep(120)
+    time.sleep(240)
 
 @F.udf("bigint")
 def slowly(number):
@@ -71,7 +71,7 @@ def kill_driver(folder, moment, mode, tmp_path):
             stderr=log, start_new_session=True,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "WAITS": str(waits)})
         try:
-            end = time.time() + 120
+            end = time.time() + 240
             while not waits.exists():
                 assert process.poll() is None and time.time() < end, (tmp_path / "log").read_text()
                 time.sleep(0.1)

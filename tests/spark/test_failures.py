@@ -82,7 +82,7 @@ class Writer(writer.SecureParquetWriter):
             if number == 2 and task.partitionId() == 1 and task.attemptNumber() == 0:
                 if fault == "error": raise ValueError("the first attempt fails")
                 if fault == "killed": os.kill(os.getpid(), signal.SIGKILL)
-                if fault == "slow": time.sleep(150)
+                if fault == "slow": time.sleep(240)
             yield batch
 
 class Source(source.SecureParquet):
@@ -185,6 +185,6 @@ def test_a_task_that_is_also_run_elsewhere_writes_its_rows_once(tmp_path, keyrin
                         "spark.speculation.multiplier=1.01", "spark.speculation.minTaskRuntime=1s",
                         "spark.speculation.efficiency.enabled=false")
     assert result.returncode == 0, result.stderr
-    assert time.monotonic() - start < 150  # so the copy won
+    assert time.monotonic() - start < 240  # so the copy won
     assert_all_rows_once(folder, keyring)
     assert_no_plaintext(folder)
