@@ -13,7 +13,7 @@ import tempfile
 from secure_bloom.parquet.modules import ModuleCipher
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
-MEMORY_LIMIT = 16 * 1024 * 1024  #: bytes of bitsets that stay in memory
+MEMORY_LIMIT = 4 * 1024 * 1024  #: bytes of bitsets that stay in memory
 
 
 class FilterStore:

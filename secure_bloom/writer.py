@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
-from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count
+from secure_bloom.hashing import leaf_arrays, leaf_count, occurring
 from secure_bloom.keys import external
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
@@ -335,13 +335,14 @@ class ParquetWriter:
 
 def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
     """The filter of one column chunk over the leaf arrays that it stores."""
-    hashes = [hash_stored(array, column.type) for array in arrays]
-    ndv = sum(h.size for h in hashes) if options.ndv is None else options.ndv
+    arrays = [occurring(array) for array in arrays]
+    count = sum(len(array) - array.null_count for array in arrays)
+    ndv = count if options.ndv is None else options.ndv
     max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK
     filter_ = SplitBlockBloomFilter(num_blocks_for(ndv, options.fpp, max_blocks=max_blocks),
                                     column_type=column.type)
-    for chunk in hashes:
-        filter_.insert_hashes(chunk)
+    for array in arrays:
+        filter_.insert_stored(array)
     return filter_ if options.ndv is not None else filter_.fold(fpp=options.fpp)
 
 
