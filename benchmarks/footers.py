@@ -1,13 +1,15 @@
 """Open, change and write a wide footer: 100 columns x 100 row groups, against pyarrow.
 
 Closing pyarrow's writer writes the footer and frees what it has held; writing the file contains
-that, and 10 rows in each row group.
+that, and 10 rows in each row group. The kernels are loaded, as they are after 200,000 values.
 """
 
 from __future__ import annotations
 
 import io
+import statistics
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.compare import compare, table
 from benchmarks.section import Plan, Section
+from secure_bloom.kernels import warm_up
 from secure_bloom.parquet.footer import Footer, split_tail
 
 COLUMNS, ROW_GROUPS, ROWS = 100, 100, 10
@@ -23,6 +26,7 @@ OFFSET, LENGTH = 4, 1024
 
 def run(plan: Plan) -> Section:
     """Measure."""
+    warm_up()
     groups = plan.size(ROW_GROUPS, 2)
     rows = pa.table({f"column_{i:03}": np.arange(groups * ROWS) + i for i in range(COLUMNS)})
     data = _write(rows).getvalue()
@@ -42,10 +46,13 @@ def run(plan: Plan) -> Section:
         "secure_bloom, 100 filters a row group": lambda: patch(1),
         "pyarrow opens it": lambda: pq.ParquetFile(io.BytesIO(data)),
     }, plan.rounds)
-    closing = sorted(_closing_time(rows) for _ in range(plan.rounds))
-    return Section(f"{table([comparison])}\n\n- Of writing the file, closing pyarrow's writer "
-                   f"takes {closing[len(closing) // 2]:.3f} s.",
-                   {"comparison": comparison.to_json(), "closing_seconds": closing})
+    pairs = [(_closing_time(rows), _seconds(lambda: patch(1))) for _ in range(plan.rounds)]
+    ratio = statistics.median(ours / closing for closing, ours in pairs)
+    closing = statistics.median(closing for closing, _ in pairs)
+    return Section(f"{table([comparison])}\n\n- Closing pyarrow's writer, which writes this footer,"
+                   f" takes {closing:.3f} s; opening it, changing every column chunk and writing"
+                   f" it again takes {ratio:.1f} times as long (target 2).",
+                   {"comparison": comparison.to_json(), "closing_and_ours_seconds": pairs})
 
 
 def _write(rows: pa.Table) -> io.BytesIO:
@@ -57,6 +64,10 @@ def _write(rows: pa.Table) -> io.BytesIO:
 def _closing_time(rows: pa.Table) -> float:
     writer = pq.ParquetWriter(io.BytesIO(), rows.schema)
     writer.write_table(rows, ROWS)
+    return _seconds(writer.close)
+
+
+def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
-    writer.close()
+    work()
     return time.perf_counter() - start

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from numba import njit
 
-MODULES = "compiling", "filter_kernels", "hash_kernels", "lanes", "plain", "xxh64"
+MODULES = ("compiling", "filter_kernels", "hash_kernels", "lanes", "parquet/footer_kernels",
+           "parquet/thrift", "plain", "xxh64")
 part_of_kernel = njit(forceinline=True)
 KERNELS = []  #: all of them, for the command ``warmup``
 

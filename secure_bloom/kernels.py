@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from secure_bloom import filter_kernels, hash_kernels
 from secure_bloom.compiling import KERNELS
+from secure_bloom.parquet import footer_kernels
 
 #: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
 WORDS, STRINGS = 1 << 19, 1 << 18
@@ -123,4 +124,7 @@ def warm_up() -> tuple[int, str | None]:
     hash_fixed(data, 1, out)
     insert_hashes(words, out)
     check_hashes(words, out, np.empty(0, bool))
+    footer_kernels.struct_ends(b"", 0, np.empty(0, np.int64))
+    footer_kernels.fields(b"", np.empty((0, 4), np.int64))
+    footer_kernels.with_bloom_filter(b"", 0, 0, data)
     return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

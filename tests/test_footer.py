@@ -36,6 +36,14 @@ TABLE = pa.table({"a": range(20), "s": [{"x": i, "y": str(i)} for i in range(20)
 PATHS = ["a", "s.x", "s.y", "l.list.element"]
 
 
+@pytest.fixture(autouse=True, params=["walker", "kernels"])
+def _how(request, monkeypatch):
+    """Footers are read in Python, and those that are large by numba kernels."""
+    if request.param == "kernels":
+        monkeypatch.setattr(thrift, "_LARGE", 0)
+        monkeypatch.setattr(thrift, "_VERY_LARGE", 0)
+
+
 def file_of(mode: str, column="a", table=TABLE) -> tuple[bytes, object]:
     encryption, kms, keys = encryptions(column)[mode]
     file, _ = encrypted_arrow_file(table, encryption, kms, row_group_size=8)

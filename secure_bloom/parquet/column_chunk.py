@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from secure_bloom.errors import FormatError, KeyNotFoundError, located
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from secure_bloom.parquet.footer import Footer
 
 _COLUMN_META_LAYOUT: dict = {}
-COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  #: and 3, ColumnMetaData: decoded when it is asked for
+_COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded when it is asked for
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
@@ -62,17 +64,36 @@ class ColumnChunk:
     column : LeafColumn
     """
 
-    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_struct", "column", "row_group")
+    __slots__ = ("_cipher", "_decoded", "_footer", "_meta", "_ordinal", "_siblings", "column",
+                 "row_group")
 
-    def __init__(self, footer: Footer, struct: Struct, row_group: int, ordinal: int,
-                 column: LeafColumn):
+    def __init__(self, footer: Footer, siblings: list[bytes | Struct], row_group: int,
+                 ordinal: int, column: LeafColumn):
         self.row_group = row_group
         self.column = column
         self._footer = footer
-        self._struct = struct
+        self._siblings = siblings  # of the row group; this one is bytes until it is changed
+        self._decoded = None
         self._ordinal = ordinal
         self._cipher = None
         self._meta = None  # the ColumnMetaData that was in a module, once opened
+
+    @property
+    def _struct(self) -> Struct:
+        """The ColumnChunk, to be read; to change it see :meth:`_to_change`."""
+        if self._decoded is None:
+            with located(**self.place):
+                self._decoded = self._decode(self._siblings[self.column.ordinal],
+                                             _COLUMN_CHUNK_LAYOUT)
+        return self._decoded
+
+    def _to_change(self) -> Struct:
+        """The ColumnChunk, of which changes are written."""
+        self._siblings[self.column.ordinal] = self._struct
+        return self._struct
+
+    def _decode(self, data: bytes, layout: dict) -> Struct:
+        return thrift.decode(data, layout, self._footer.kernels)[0]
 
     @property
     def encryption(self) -> str | None:
@@ -219,9 +240,24 @@ class ColumnChunk:
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        if self._patch(offset, length):
+            return
         for meta in self._metadata_copies():
             meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
             meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
+
+    def _patch(self, offset: int, length: int) -> bool:
+        """Do that in the bytes of a plaintext column; False where that cannot be done."""
+        chunk, kernels = self._siblings[self.column.ordinal], self._footer.kernels
+        if kernels is None or not isinstance(chunk, bytes):
+            return False
+        out = np.empty(len(chunk) + kernels.ROOM, np.uint8)
+        size = kernels.with_bloom_filter(chunk, offset, length, out)
+        if size < 0:
+            return False
+        self._siblings[self.column.ordinal] = out[:size].tobytes()
+        self._decoded = None
+        return True
 
     def remove_bloom_filter(self) -> None:
         """Record that this column chunk has no Bloom filter."""
@@ -231,6 +267,7 @@ class ColumnChunk:
 
     def _metadata_copies(self) -> list[Struct]:
         """The column's ColumnMetaData, and the redacted copy where there is one."""
+        self._to_change()
         metas = [self._metadata()]
         redacted = self._written_metadata()
         if redacted is not None and redacted is not metas[0]:
@@ -239,6 +276,7 @@ class ColumnChunk:
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about the column's own key."""
+        self._to_change()
         self._column_key_struct().set_binary(2, key_metadata)
 
     def seal(self) -> None:
@@ -246,7 +284,7 @@ class ColumnChunk:
         if self._meta is not None:
             module = self.cipher.encrypt(thrift.encode(self._meta),
                                          self.aad(ModuleType.COLUMN_META_DATA))
-            self._struct.set_binary(_ENCRYPTED_META_DATA, module)
+            self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
     def _column_key_struct(self) -> Struct | None:
         return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
@@ -267,7 +305,7 @@ class ColumnChunk:
         for field in self._struct.fields:
             if field[0] == _META_DATA and field[1] == thrift.STRUCT:
                 if isinstance(field[2], bytes):
-                    field[2], _ = thrift.decode(field[2], _COLUMN_META_LAYOUT)
+                    field[2] = self._decode(field[2], _COLUMN_META_LAYOUT)
                 return field[2]
         return None
 
@@ -281,7 +319,7 @@ class ColumnChunk:
                 if self.encryption is None:
                     raise FormatError("the column has encrypted metadata and is not encrypted")
                 plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
-                self._meta, _ = thrift.decode(plaintext, _COLUMN_META_LAYOUT)
+                self._meta = self._decode(plaintext, _COLUMN_META_LAYOUT)
                 return self._meta
             meta = self._written_metadata()
             if meta is None:

@@ -12,7 +12,7 @@ Everything that is not changed is written back as it was, unknown fields include
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from secure_bloom.errors import (
     AuthenticationError,
@@ -21,7 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.column_chunk import COLUMN_CHUNK_LAYOUT, ColumnChunk
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.modules import (
     NONCE_SIZE,
     TAG_SIZE,
@@ -42,8 +42,7 @@ _ALGORITHM_LAYOUT = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 _FILE_CRYPTO_LAYOUT = {1: _ALGORITHM_LAYOUT}
 _FILE_META_LAYOUT = {
-    2: [SCHEMA_ELEMENT_LAYOUT],
-    4: [{1: [COLUMN_CHUNK_LAYOUT]}],
+    4: [{1: [None]}],  # column chunks are decoded when they are asked for
     7: [{}],
     8: _ALGORITHM_LAYOUT,
 }
@@ -54,6 +53,8 @@ _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
+
+_MAX_REMEMBERED = 1 << 20  # bytes of a schema
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class Footer:
 
     def __init__(self, content: bytes, magic: bytes, keys=None, *, start: int = 0):
         self.start = start
+        self.kernels = thrift.kernels_for(len(content))
         self._keys = keys
         self._ciphers: dict[bytes, ModuleCipher] = {}
         self._crypto: Struct | None = None
@@ -124,7 +126,7 @@ class Footer:
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
-        self.columns = leaf_columns(thrift.structs(self._file_meta, _SCHEMA))
+        self.columns = self._columns()
         self._groups = thrift.structs(self._file_meta, _ROW_GROUPS)
         self.row_groups = [self._chunks(*numbered) for numbered in enumerate(self._groups)]
 
@@ -269,6 +271,14 @@ class Footer:
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
 
+    def _columns(self) -> list[LeafColumn]:
+        for field_id, type_, value in self._file_meta.fields:
+            if field_id == _SCHEMA and type_ == thrift.LIST:
+                known = _schema_columns if len(value) <= _MAX_REMEMBERED \
+                    else _schema_columns.__wrapped__
+                return list(known(value))
+        return leaf_columns([])
+
     def _chunks(self, row_group: int, group: Struct) -> list[ColumnChunk]:
         chunks = thrift.structs(group, 1)
         if len(chunks) != len(self.columns):
@@ -276,8 +286,15 @@ class Footer:
                               f"the schema {len(self.columns)}", row_group=row_group)
         ordinal = group.get_int(7)
         ordinal = row_group if ordinal is None else ordinal
-        return [ColumnChunk(self, chunk, row_group, ordinal, column)
-                for chunk, column in zip(chunks, self.columns, strict=True)]
+        return [ColumnChunk(self, chunks, row_group, ordinal, column) for column in self.columns]
+
+
+@lru_cache(maxsize=32)
+def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
+    """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
+    schema, _ = thrift.decode(thrift.encode(Struct([[_SCHEMA, thrift.LIST, raw]])),
+                              {_SCHEMA: [SCHEMA_ELEMENT_LAYOUT]})
+    return tuple(leaf_columns(thrift.structs(schema, _SCHEMA)))
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

@@ -15,21 +15,26 @@ Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-proto
     map            varint size; if not 0, 1 byte: key type and value type
     struct         fields, then a zero byte
 
-A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures.
+A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
+[None] for a list whose structures are to be told apart and not decoded.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import numpy as np
 
 from secure_bloom.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
-_MAX_DEPTH = 64
+MAX_DEPTH = 64  #: of a value that is not decoded
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
+_LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
 _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 Layout = dict
@@ -38,7 +43,7 @@ Layout = dict
 class Struct:
     """One structure: its fields in file order, each as ``[id, type, value]``.
 
-    A value is bytes (not decoded), a :class:`Struct`, or a list of :class:`Struct`.
+    A value is bytes (not decoded), a :class:`Struct`, or a list of bytes and :class:`Struct`.
     """
 
     __slots__ = ("fields",)
@@ -122,10 +127,11 @@ class Struct:
         return None
 
 
-def decode(data: bytes, layout: Layout) -> tuple[Struct, int]:
+def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
     """Decode one structure from the start of ``data``; also return where it ends.
 
     Bytes after the structure are no fault: parquet-java pads encrypted structures with zeros.
+    Of many small structures each is decoded faster with :func:`kernels_for` all of them.
 
     Raises
     ------
@@ -134,9 +140,27 @@ def decode(data: bytes, layout: Layout) -> tuple[Struct, int]:
     """
     with _no_garbage_collection():
         try:
-            return _decode_struct(data, 0, layout)
+            data = bytes(data)
+            found = kernels and _decode_by(kernels, data, layout)
+            return found or _decode_struct(data, 0, layout)
         except IndexError:
             raise FormatError("a Thrift structure is cut off") from None
+
+
+def _decode_by(kernels, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
+    table = np.empty((32, 4), np.int64)
+    count, end = kernels.fields(data, table)
+    if count < 0:
+        return None
+    fields = []
+    for field_id, type_, start, stop in table[:count].tolist():
+        value, wanted = data[start:stop], layout.get(field_id)
+        if type_ == STRUCT and isinstance(wanted, dict):
+            value, _ = _decode_struct(value, 0, wanted)
+        elif type_ == LIST and isinstance(wanted, list):
+            value, _ = _decode_list(value, 0, wanted[0])
+        fields.append([field_id, type_, value])
+    return Struct(fields), end
 
 
 @contextmanager
@@ -161,8 +185,16 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
+def kernels_for(size: int):
+    """The twins of this walker in numba, where they pay for so many bytes; else None."""
+    if size < (_LARGE if "secure_bloom.kernels" in sys.modules else _VERY_LARGE):
+        return None
+    from secure_bloom.parquet import footer_kernels
+    return footer_kernels
+
+
 def structs(struct: Struct, field_id: int) -> list[Struct]:
-    """The structures in a decoded list; an empty list where the field is absent."""
+    """The structures in a decoded list, as they are held; empty where the field is absent."""
     value = struct.get(field_id)
     if isinstance(value, list):
         return value
@@ -255,9 +287,9 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
             raw, position = _varint(data, position)
             field_id = (raw >> 1) ^ -(raw & 1)
         wanted = layout.get(field_id)
-        if wanted is not None and type_ == STRUCT and isinstance(wanted, dict):
+        if type_ == STRUCT and isinstance(wanted, dict):
             value, position = _decode_struct(data, position, wanted)
-        elif wanted is not None and type_ == LIST and isinstance(wanted, list):
+        elif type_ == LIST and isinstance(wanted, list):
             value, position = _decode_list(data, position, wanted[0])
         else:
             start = position
@@ -278,11 +310,29 @@ def _decode_list(data: bytes, position: int, layout: Layout):
         return data[start:_skip(data, start, LIST, 0)], _skip(data, start, LIST, 0)
     if size > _MAX_STRUCTS:
         raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
+    if layout is None and size:
+        ends = _struct_ends(data, position, size)
+        starts = [position, *ends[:-1]]
+        return [data[start:end] for start, end in zip(starts, ends, strict=True)], ends[-1]
     structs = []
     for _ in range(size):
         struct, position = _decode_struct(data, position, layout)
         structs.append(struct)
     return structs, position
+
+
+def _struct_ends(data: bytes, position: int, size: int) -> list[int]:
+    """Where each of so many structures ends that begin at a position, one behind the other."""
+    if kernels := kernels_for(len(data)):
+        ends = np.empty(size, np.int64)
+        kernels.struct_ends(data, position, ends)
+        if ends[-1] >= 0:
+            return ends.tolist()
+    ends = []
+    for _ in range(size):
+        position = _skip_struct(data, position, 1)
+        ends.append(position)
+    return ends
 
 
 def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
@@ -293,8 +343,8 @@ def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
         return _binary_bounds(data, position)[1]
     if type_ in (TRUE, FALSE):
         return position
-    if depth > _MAX_DEPTH:
-        raise FormatError(f"a Thrift structure is nested deeper than {_MAX_DEPTH}")
+    if depth > MAX_DEPTH:
+        raise FormatError(f"a Thrift structure is nested deeper than {MAX_DEPTH}")
     if type_ == STRUCT:
         return _skip_struct(data, position, depth + 1)
     if type_ in (LIST, SET):
@@ -372,7 +422,10 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
         elif isinstance(value, list):
             out += _encode_list_header(len(value))
             for element in value:
-                _encode_struct(element, out)
+                if isinstance(element, Struct):
+                    _encode_struct(element, out)
+                else:
+                    out += element
         else:
             out += value
     out.append(0)

@@ -1,0 +1,331 @@
+"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift` also does.
+
+They answer -1 where they meet anything that is wrong, or too rare to be worth a line; then the
+walker in Python does the work, or says what is wrong. They never read beyond the bytes they are
+given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from secure_bloom.compiling import kernel, part_of_kernel
+from secure_bloom.parquet.thrift import (
+    BINARY,
+    BYTE,
+    DOUBLE,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    MAP,
+    MAX_DEPTH,
+    SET,
+    STRUCT,
+    TRUE,
+    UUID,
+)
+
+_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
+_INT = np.int64  # with uint64, numba would make numbers floats
+ROOM = 32  #: bytes that :func:`with_bloom_filter` may add
+
+
+@part_of_kernel
+def _varint(data, position):
+    """The value of a varint of up to 10 bytes, and the position after it; -1 where it is none."""
+    value = np.uint64(0)
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            return value, -1
+        byte = _INT(data[position])
+        position += 1
+        value |= np.uint64(byte & 0x7F) << np.uint64(shift)
+        if byte < 0x80:
+            return value, position
+    return value, -1
+
+
+@part_of_kernel
+def _after_bytes(data, position):
+    """The position after a length and so many bytes."""
+    size, position = _varint(data, position)
+    if position < 0 or size > np.uint64(len(data) - position):
+        return -1
+    return position + _INT(size)
+
+
+@part_of_kernel
+def _after_simple(data, position, type_):
+    """The position after a value that holds no others; -1 where it is cut off or unknown."""
+    if I16 <= type_ <= I64:
+        while position < len(data) and data[position] >= 0x80:
+            position += 1
+        position += 1
+    elif type_ == BINARY:
+        position = _after_bytes(data, position)
+    elif type_ == BYTE:
+        position += 1
+    elif type_ == DOUBLE:
+        position += 8
+    elif type_ == UUID:
+        position += 16
+    elif type_ not in (TRUE, FALSE):
+        return -1
+    return position if position <= len(data) else -1
+
+
+@part_of_kernel
+def _enter(data, position, type_):
+    """The start of a container: position, types of its elements (or STRUCT), how many there are."""
+    if type_ == STRUCT:
+        return position, STRUCT, STRUCT, -1
+    if position >= len(data):
+        return -1, 0, 0, 0
+    if type_ == MAP:
+        size, position = _varint(data, position)
+        kinds = 0
+        if position >= 0 and size > np.uint64(0):
+            if size > np.uint64(len(data) - position) or position >= len(data):
+                return -1, 0, 0, 0
+            kinds = _INT(data[position])
+            position += 1
+        return position, _element(kinds >> 4), _element(kinds & 15), 2 * _INT(size)
+    kind = _element(_INT(data[position]) & 15)
+    size = np.uint64(data[position] >> 4)
+    position += 1
+    if size == np.uint64(15):
+        size, position = _varint(data, position)
+    if position < 0 or size > np.uint64(len(data) - position):
+        return -1, 0, 0, 0
+    return position, kind, kind, _INT(size)
+
+
+@part_of_kernel
+def _element(type_):
+    """How a value of this type stands in a list: booleans take a byte there."""
+    return BYTE if type_ in (TRUE, FALSE) else type_
+
+
+@part_of_kernel
+def _field(data, position):
+    """A field header: id delta (0 where an id follows), type (0 at the end), position after it.
+
+    The position is -1 where there is none.
+    """
+    if position >= len(data):
+        return 0, 0, -1
+    header = _INT(data[position])
+    position += 1
+    if header != 0 and header & 15 == 0:
+        return 0, 0, -1
+    if 0 < header < 0x10:
+        _, position = _varint(data, position)
+    return header >> 4, header & 15, position
+
+
+@part_of_kernel
+def _skip(data, position, type_, first, second, left):
+    """The position after a value. The arrays hold the containers around the current value: the
+    types of their elements in turn, and how many are left; -1 for a structure.
+
+    What is common is spelled out: calling a function for it would take three times as long.
+    """
+    depth = 0
+    while True:
+        if type_ == STRUCT and depth <= MAX_DEPTH:
+            left[depth] = -1
+            depth += 1
+        elif type_ in (STRUCT, LIST, SET, MAP):
+            if depth > MAX_DEPTH:
+                return -1
+            position, first[depth], second[depth], left[depth] = _enter(data, position, type_)
+            depth += 1
+        elif type_ == BINARY and position < len(data) and data[position] < 0x80:
+            position += 1 + _INT(data[position])
+        else:
+            position = _after_simple(data, position, type_)
+        type_ = 0
+        while type_ == 0:
+            if not 0 <= position <= len(data):
+                return -1
+            if depth == 0:
+                return position
+            remaining = left[depth - 1]
+            if remaining == 0:
+                depth -= 1
+            elif remaining > 0:
+                type_ = _INT(second[depth - 1] if remaining & 1 else first[depth - 1])
+                left[depth - 1] = remaining - 1
+                if type_ == 0:
+                    return -1
+            else:
+                header = _INT(data[position]) if position < len(data) else 1
+                while header >= 0x10 and I16 <= header & 15 <= I64:
+                    position += 1
+                    while position < len(data) and data[position] >= 0x80:
+                        position += 1
+                    position += 1
+                    header = _INT(data[position]) if position < len(data) else 1
+                if header == 0:
+                    depth -= 1
+                    position += 1
+                elif header < 0x10 or header & 15 == 0:
+                    _, type_, position = _field(data, position)
+                else:
+                    position += 1
+                    type_ = header & 15
+
+
+@kernel
+def struct_ends(data, position, ends):
+    """Where each of ``ends.size`` structures ends that begin at a position, one behind the other.
+
+    Parameters
+    ----------
+    data : bytes
+    ends : int64 array
+        Gets the positions; the last one is -1 where anything is wrong.
+    """
+    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
+    left = np.empty(MAX_DEPTH + 1, np.int64)
+    for i in range(ends.size):
+        position = _skip(data, position, STRUCT, first, second, left)
+        if position < 0:
+            ends[-1] = -1
+            return
+        ends[i] = position
+
+
+@kernel
+def fields(data, table):
+    """The fields of one structure.
+
+    Parameters
+    ----------
+    data : bytes
+        Begins with the structure.
+    table : int64 array, shape (n, 4)
+        Gets id, type, start and end of each field.
+
+    Returns
+    -------
+    int, int
+        How many there are, and where the structure ends; -1, -1 where anything is wrong, there
+        are more than n, or they are not in the order of their ids.
+    """
+    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
+    left = np.empty(MAX_DEPTH + 1, np.int64)
+    position = number = 0
+    for i in range(table.shape[0]):
+        delta, type_, start = _field(data, position)
+        if type_ == 0 and start >= 0:
+            return i, start
+        if start < 0 or delta == 0:
+            break
+        number += delta
+        position = _skip(data, start, type_, first, second, left)
+        if position < 0:
+            break
+        table[i] = number, type_, start, position
+    return -1, -1
+
+
+@part_of_kernel
+def _copy(data, start, stop, out, at):
+    for i in range(start, stop):
+        out[at] = data[i]
+        at += 1
+    return at
+
+
+@part_of_kernel
+def _put(out, at, value):
+    """Write a positive integer as a zigzag varint."""
+    value = np.uint64(value) << np.uint64(1)
+    while value > np.uint64(0x7F):
+        out[at] = np.uint8(value & np.uint64(0x7F)) | np.uint8(0x80)
+        value >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(value)
+    return at + 1
+
+
+@part_of_kernel
+def _fields_around(data, position, first, second, left):
+    """What is before and behind the place of a Bloom filter in a ColumnMetaData.
+
+    Returns the end of the last field before it and its id, the start of the first field behind it,
+    its id and type (0 where there is none), and the end of the structure; -1 where anything is
+    wrong or fields are not in the order of their ids.
+    """
+    before, last, behind, following, kind, number = position, 0, -1, 0, 0, 0
+    while True:
+        delta, type_, start = _field(data, position)
+        if start < 0 or (delta == 0 and type_ != 0):
+            return -1, 0, 0, 0, 0, 0
+        number += delta
+        if behind < 0 and (type_ == 0 or number > _BLOOM_LENGTH):
+            behind, following, kind = position, number, type_
+        if type_ == 0:
+            return before, last, behind, following, kind, start
+        position = _skip(data, start, type_, first, second, left)
+        if position < 0:
+            return -1, 0, 0, 0, 0, 0
+        if number < _BLOOM_OFFSET:
+            before, last = position, number
+
+
+@kernel
+def with_bloom_filter(chunk, offset, length, out):
+    """A ColumnChunk that says where its Bloom filter is.
+
+    Parameters
+    ----------
+    chunk : bytes
+        Of a plaintext column: without crypto metadata.
+    offset, length : int
+    out : uint8 array
+        Gets the bytes, at most :data:`ROOM` more than those of the chunk.
+
+    Returns
+    -------
+    int
+        How many bytes they are; -1 where this is no such column chunk.
+    """
+    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
+    left = np.empty(MAX_DEPTH + 1, np.int64)
+    position = number = 0
+    before = last = behind = following = kind = -1
+    while True:
+        delta, type_, start = _field(chunk, position)
+        if start < 0 or (delta == 0 and type_ != 0):
+            return -1
+        if type_ == 0:
+            break
+        number += delta
+        if number in (_CRYPTO_META_DATA, _ENCRYPTED_META_DATA):
+            return -1
+        if number == _META_DATA and type_ == STRUCT:
+            before, last, behind, following, kind, position = _fields_around(
+                chunk, start, first, second, left)
+            if before < 0:
+                return -1
+        else:
+            position = _skip(chunk, start, type_, first, second, left)
+            if position < 0:
+                return -1
+    if before < 0 or start != len(chunk):
+        return -1
+    at = _copy(chunk, 0, before, out, 0)
+    out[at] = (_BLOOM_OFFSET - last) << 4 | I64
+    at = _put(out, at + 1, offset)
+    out[at] = 1 << 4 | I32
+    at = _put(out, at + 1, length)
+    if kind != 0:
+        out[at] = (following - _BLOOM_LENGTH) << 4 | kind
+        at += 1
+        behind += 1
+    return _copy(chunk, behind, len(chunk), out, at)

@@ -1,0 +1,145 @@
+"""The numba twins of the Thrift walker: the same answers, for good bytes and for bad ones."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thrift.Thrift import TType
+
+from secure_bloom.errors import FormatError
+from secure_bloom.parquet import footer_kernels, thrift
+from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode
+from tests.support import examples
+from tests.test_thrift import LAYOUTS, LEAVES, TREES, written
+
+META, CRYPTO, ENCRYPTED_META = 3, 8, 9  # fields of a ColumnChunk
+
+
+def outcome(data: bytes, layout, kernels=None):
+    try:
+        struct, end = decode(data, layout, kernels)
+    except FormatError:
+        return "refused"
+    return encode(struct), [field[0] for field in struct.fields], end
+
+
+@given(TREES, LAYOUTS, st.binary(max_size=20))
+@examples(150)
+def test_structures_are_decoded_alike(tree, layout, behind):
+    data = written(tree) + behind
+    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+
+
+@given(TREES, LAYOUTS)
+@examples(60)
+def test_a_structure_cut_off_anywhere_is_refused(tree, layout):
+    data = written(tree)
+    for size in range(len(data)):
+        assert outcome(data[:size], layout, footer_kernels) == "refused"
+
+
+@given(st.binary(max_size=60), LAYOUTS)
+@examples(500)
+def test_any_bytes_are_decoded_or_refused_alike(data, layout):
+    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+
+
+@given(TREES.filter(bool), st.data())
+@examples(150)
+def test_changed_bytes_are_decoded_or_refused_alike(tree, data):
+    changed = bytearray(written(tree))
+    changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    assert outcome(bytes(changed), {}, footer_kernels) == outcome(bytes(changed), {})
+
+
+@given(st.dictionaries(st.integers(1, 40), LEAVES, min_size=1).map(
+    lambda fields: dict(sorted(fields.items()))))
+@examples(100)
+def test_common_structures_do_not_need_the_walker(tree):
+    fits = len(tree) < 32 and all(b - a <= 15 for a, b in pairwise([0, *tree]))
+    count, end = footer_kernels.fields(written(tree), np.empty((32, 4), np.int64))
+    assert (count, end) == ((len(tree), len(written(tree))) if fits else (-1, -1))
+
+
+@given(st.lists(TREES, max_size=20), st.integers(0, 5))
+@examples(60)
+def test_the_ends_of_structures(trees, cut):
+    parts = [written(tree) for tree in trees]
+    data = b"".join(parts)
+    ends = np.zeros(len(parts), np.int64)
+    footer_kernels.struct_ends(data, 0, ends)
+    assert ends.tolist() == np.cumsum([len(part) for part in parts]).tolist()
+    if cut and len(data) >= cut:
+        footer_kernels.struct_ends(data[:-cut], 0, ends)
+        assert ends[-1] == -1
+
+
+@pytest.mark.parametrize("depth", [0, 60, thrift.MAX_DEPTH, thrift.MAX_DEPTH + 1, 100_000])
+@pytest.mark.parametrize("nested", [b"\x1c", b"\x19\x19", b"\x19\x1c", b"\x1b\x01\x5c\x02"])
+def test_deep_values_are_refused_before_they_overflow(depth, nested):
+    data = nested * depth + b"\0" * (depth + 8)
+    ends = np.zeros(1, np.int64)
+    footer_kernels.struct_ends(data, 0, ends)
+    assert outcome(data, {}, footer_kernels) == outcome(data, {})
+    assert ends[0] == -1 or depth <= thrift.MAX_DEPTH
+
+
+# --- where a Bloom filter is ---------------------------------------------------------------------
+
+PLACES = st.integers(0, 2**62), st.integers(0, 2**31 - 1)
+META_DATA = st.dictionaries(
+    st.integers(1, 20), TREES.map(lambda tree: (TType.STRUCT, tree)) | LEAVES, max_size=8).map(
+        lambda fields: dict(sorted(fields.items()))).filter(
+            lambda fields: all(b - a <= 15 for a, b in pairwise([0, *fields])))
+
+
+
+
+
+def patched(chunk: bytes, offset: int, length: int) -> bytes | None:
+    out = np.zeros(len(chunk) + footer_kernels.ROOM, np.uint8)
+    size = footer_kernels.with_bloom_filter(chunk, offset, length, out)
+    return None if size < 0 else out[:size].tobytes()
+
+
+def patched_by_walker(chunk: bytes, offset: int, length: int) -> bytes:
+    struct, _ = decode(chunk, {META: {}})
+    struct.get(META).set_int(14, I64, offset)
+    struct.get(META).set_int(15, I32, length)
+    return encode(struct)
+
+
+@given(META_DATA, st.dictionaries(st.sampled_from([1, 2, 4, 5, 6, 7, 10, 18]), LEAVES), *PLACES)
+@examples(200)
+def test_a_filter_is_set_as_the_walker_sets_it(meta, others, offset, length):
+    tree = dict(sorted({**others, META: (TType.STRUCT, meta)}.items()))
+    chunk = written(tree)
+    assert patched(chunk, offset, length) == patched_by_walker(chunk, offset, length)
+    assert patched(patched(chunk, 1, 2), offset, length) == patched(chunk, offset, length)
+
+
+@pytest.mark.parametrize("more", [CRYPTO, ENCRYPTED_META])
+def test_encrypted_columns_are_left_to_the_walker(more):
+    chunk = Struct([[META, STRUCT, Struct()], [more, I32, b"\2"]])
+    assert patched(encode(chunk), 4, 32) is None
+    chunk.remove(more)
+    assert patched(encode(chunk), 4, 32) is not None
+
+
+def test_what_is_no_column_chunk_is_left_to_the_walker():
+    good = encode(Struct([[META, STRUCT, Struct()]]))
+    assert patched(good, 4, 32) is not None
+    assert patched(encode(Struct()), 4, 32) is None  # without metadata
+    assert patched(good + b"\0", 4, 32) is None  # something behind it
+    assert all(patched(good[:size], 4, 32) is None for size in range(len(good)))
+    assert patched(b"\x0c\x06\0\0", 4, 32) is None  # a field id that is spelled out
+
+
+@given(st.binary(max_size=60), *PLACES)
+@examples(300)
+def test_any_bytes_are_patched_as_the_walker_does_or_left(data, offset, length):
+    result = patched(data, offset, length)
+    if result is not None:
+        assert result == patched_by_walker(data, offset, length)
