@@ -70,8 +70,12 @@ class KeyMaterial:
             If it is no such JSON, or only refers to an external file.
         """
         fields = _load(text)
-        if not _get(fields, "internalStorage", bool, True):
+        if _reference(fields) is not None:
             raise KeyRetrievalError("key material: it only names an entry of an external file")
+        return cls._of(fields)
+
+    @classmethod
+    def _of(cls, fields: dict) -> KeyMaterial:
         double = _get(fields, "doubleWrapping", bool)
         try:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
@@ -120,7 +124,10 @@ def key_reference(key_metadata: bytes) -> str | None:
     KeyRetrievalError
         If the key metadata is no key material.
     """
-    fields = _load(key_metadata)
+    return _reference(_load(key_metadata))
+
+
+def _reference(fields: dict) -> str | None:
     if _get(fields, "internalStorage", bool, True):
         return None
     return _get(fields, "keyReference", str)
@@ -141,9 +148,10 @@ def find_material(key_metadata: bytes,
     KeyRetrievalError
         If there is none.
     """
-    name = key_reference(key_metadata)
+    fields = _load(key_metadata)
+    name = _reference(fields)
     if name is None:
-        return KeyMaterial.parse(key_metadata)
+        return KeyMaterial._of(fields)
     entries = read_external()
     if name not in entries:
         raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")

@@ -54,7 +54,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
     opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
                      partition_columns=partition_schema.names)
     fragments, schemas = [], []
-    with ExitStack() as stack, ThreadPoolExecutor(pa.io_thread_count()) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool:
         for schema, fragment, file in pool.map(opened, paths, partitions):
             schemas.append(schema)
             fragments.append(fragment)
@@ -71,6 +71,12 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                 with pyarrow_errors(path, keys):
                     to_table([fragment] if fragment else [], schema, columns, alternatives)
             raise
+
+
+def _threads(filesystem: pa_fs.FileSystem) -> int:
+    """How many files to open at a time: local ones make little to wait for, and Python's lock is
+    passed on all the more often."""
+    return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
 
 
 def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,

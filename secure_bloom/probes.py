@@ -66,7 +66,7 @@ def check_values(filter_, values):
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
         column_type = filter_.column_type or column_type_of(_DEFAULTS[type(values)])
-        stored = _stored_bytes(values, column_type)
+        stored = stored_bytes(values, column_type)
         if stored is not None:
             return bool(filter_.check_hashes(xxh64_intdigest(stored))[0])
     answers = [_check(filter_, array) for array in as_arrays(values)]
@@ -75,8 +75,8 @@ def check_values(filter_, values):
     return np.concatenate([np.empty(0, bool), *answers])
 
 
-def _stored_bytes(value: int | float | str | bytes, column_type: ColumnType) -> bytes | None:
-    """The bytes of a value that its column can hold without any doubt, else None.
+def stored_bytes(value, column_type: ColumnType) -> bytes | None:
+    """The bytes of a plain Python value that its column can hold without any doubt, else None.
 
     pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
     """

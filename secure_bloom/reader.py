@@ -37,12 +37,14 @@ from secure_bloom.parquet.footer import (
     split_tail,
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
-from secure_bloom.probes import as_arrays
+from secure_bloom.probes import as_arrays, is_scalar
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
+
+_FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 
 class Pruned(NamedTuple):
@@ -197,15 +199,19 @@ class ParquetFile:
     def _might_contain(self, column: str, values, row_groups: Iterable[int]) -> np.ndarray:
         """The same; the filters of other row groups are not read."""
         leaf = self._column(column)
-        arrays = as_arrays(values)
-        answers = np.ones((self.num_row_groups, sum(map(len, arrays))), dtype=bool)
+        if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
+            arrays, count = values, len(values)
+        else:
+            arrays = as_arrays(values)
+            count = sum(map(len, arrays))
+        answers = np.ones((self.num_row_groups, count), dtype=bool)
         for row_group in row_groups:
             try:
                 filter_ = self._read_filter(row_group, leaf)
             except UnsupportedError:
                 continue
             if filter_ is not None and arrays:
-                answers[row_group] = np.concatenate([filter_.check(array) for array in arrays])
+                answers[row_group] = np.hstack([filter_.check(array) for array in arrays])
         return answers
 
     def prune(self, filters) -> list[int]:

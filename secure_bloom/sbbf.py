@@ -94,7 +94,8 @@ class SplitBlockBloomFilter:
     @classmethod
     def _over(cls, bitset: pa.Buffer, column_type: ColumnType | None) -> SplitBlockBloomFilter:
         """The same over a buffer that nobody else has, without a copy."""
-        filter_ = cls(column_type=column_type)
+        filter_ = cls.__new__(cls)
+        filter_.column_type = column_type
         filter_._words = np.frombuffer(bitset, dtype=_WORD).reshape(-1, WORDS_PER_BLOCK)
         return filter_
 

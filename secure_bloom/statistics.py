@@ -16,7 +16,7 @@ from secure_bloom.hashing import exact
 from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import ColumnType, LeafColumn
 from secure_bloom.predicates import Predicate
-from secure_bloom.probes import as_arrays
+from secure_bloom.probes import as_arrays, stored_bytes
 
 Ordered = int | float | bytes  #: a value in a form whose order is that of the column
 
@@ -67,6 +67,8 @@ def ordered(value, column_type: ColumnType) -> Ordered | None:
     t = column_type.arrow_type
     if t is None or column_type.physical_type == "INT96" or pa.types.is_float16(t):
         return None
+    if stored_bytes(value, column_type) is not None:
+        return value.encode() if isinstance(value, str) else value
     array = as_arrays([value])[0]
     if pa.types.is_null(array.type):
         return None

@@ -403,7 +403,7 @@ def test_filters_elsewhere_and_without_length():
     def drop_lengths(footer):
         for chunks in footer.row_groups:
             for chunk in chunks:
-                chunk._metadata().remove(15)
+                chunk._metadata_copies()[0].remove(15)
 
     file = changed(drop_lengths)
     assert {info.length for info in file.bloom_filters} == {None}

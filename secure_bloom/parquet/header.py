@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TException, TType
 from thrift.transport.TTransport import TMemoryBuffer
@@ -50,7 +52,12 @@ def decode_header(data: bytes) -> tuple[int, int]:
         If the header is valid but names an algorithm, hash or compression other than the ones
         above, or a bitset that is no whole number of blocks: such a filter tells nothing here.
     """
-    transport = TMemoryBuffer(bytes(data[:MAX_HEADER_SIZE]))
+    return _decode(bytes(data[:MAX_HEADER_SIZE]))
+
+
+@lru_cache(maxsize=64)  # most headers are like one before, once they are decrypted
+def _decode(data: bytes) -> tuple[int, int]:
+    transport = TMemoryBuffer(data)
     protocol = _Protocol(transport, string_length_limit=MAX_HEADER_SIZE,
                          container_length_limit=MAX_HEADER_SIZE)
     try:
