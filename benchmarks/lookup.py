@@ -1,8 +1,8 @@
 """A point lookup over a folder of encrypted files: one social security number among all rows.
 
-The number is in one file. ``warm`` is a process that has asked before, ``cold`` one that starts:
-Python with imports, or Spark with its session. Spark needs a KMS class written in Java, which is
-compiled here. All files are in the page cache.
+The number is in one file, another one in each round. ``warm`` is a process that has asked before,
+``cold`` one that starts: Python with imports, or Spark with its session. Spark needs a KMS class
+written in Java, which is compiled here. All files are in the page cache.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
-
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet.encryption as pe
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from benchmarks.compare import Comparison, compare, table
-from benchmarks.local_spark import NATIVE, session
-from benchmarks.people import FILTERS, ArrowKms, encryption, keyring, people
+from benchmarks.people import FILTERS, encryption, keyring, people
 from benchmarks.section import Plan, Section
 from secure_bloom import read_table, write_table
 from secure_bloom.keys import Keyring
+
+if TYPE_CHECKING:  # imported where they are needed: processes that start import this module
+    from pyspark.sql import SparkSession
 
 FILES, ROWS = 100, 1_000_000
 OURS, SPARK, SCAN = "secure_bloom", "Spark, native", "pyarrow, scan"
@@ -33,17 +32,18 @@ TARGETS = {SPARK: 5, SCAN: 50}
 
 def run(plan: Plan) -> Section:
     """Measure."""
+    from benchmarks.local_spark import session
     ring = keyring(plan.folder / "keyring.json")
     files, rows = plan.size(FILES, 2), plan.size(ROWS, 1000)
-    value = write_files(plan.folder / "files", files, rows, ring)
+    values = write_files(plan.folder / "files", files, rows, ring)
     work = f"{files} files x {rows:,} rows"
     spark = session(plan.folder)
     warm = compare(f"warm, {work}", {
-        name: _checked(function, plan.folder, value) for name, function in
+        name: partial(_ask, function, plan.folder, cycle(values)) for name, function in
         ((SCAN, scan), (SPARK, partial(_ask_spark, spark)), (OURS, lookup))}, plan.rounds)
     spark.stop()
     cold = compare(f"cold, {work}", {
-        name: partial(_process, function, plan.folder, value)
+        name: partial(_process, function, plan.folder, cycle(values))
         for name, function in ((SCAN, "scan"), (SPARK, "spark_lookup"), (OURS, "lookup"))},
         max(1, min(3, plan.rounds)))
     lines = [f"- {c.work}: {_times(c, peer):.1f} times as fast as {peer} (target {target})."
@@ -52,14 +52,16 @@ def run(plan: Plan) -> Section:
                    [warm.to_json(), cold.to_json()])
 
 
-def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> str:
-    """Write the files; returns a number that one of them holds."""
+def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> list[str]:
+    """Write the files; returns a number that each of them holds."""
     folder.mkdir()
+    values = []
     for number in range(files):
         part = people(rows, seed=number)
         write_table(part, folder / f"{number:05}.parquet", bloom_filters=FILTERS,
                     encryption=encryption(), kms=ring)
-    return part["ssn"][rows // 2].as_py()
+        values.append(part["ssn"][rows // 2].as_py())
+    return values
 
 
 def lookup(folder: Path, value: str) -> int:
@@ -70,6 +72,11 @@ def lookup(folder: Path, value: str) -> int:
 
 def scan(folder: Path, value: str) -> int:
     """The same by pyarrow, which cannot use the filters."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+    import pyarrow.parquet.encryption as pe
+
+    from benchmarks.people import ArrowKms
     ring = Keyring(folder / "keyring.json")
     factory = pe.CryptoFactory(lambda _: ArrowKms(ring))
     decryption = ds.ParquetDecryptionConfig(factory, pe.KmsConnectionConfig(),
@@ -82,6 +89,7 @@ def scan(folder: Path, value: str) -> int:
 
 def spark_lookup(folder: Path, value: str) -> int:
     """The same by Spark, from its start to its end."""
+    from benchmarks.local_spark import session
     spark = session(folder)
     found = _ask_spark(spark, folder, value)
     spark.stop()
@@ -89,18 +97,18 @@ def spark_lookup(folder: Path, value: str) -> int:
 
 
 def _ask_spark(spark: SparkSession, folder: Path, value: str) -> int:
+    from benchmarks.local_spark import NATIVE
     files = spark.read.options(**NATIVE).parquet(str(folder / "files"))
     return len(files.where(files.ssn == value).collect())
 
 
-def _checked(function: Callable[[Path, str], int], folder: Path, value: str) -> Callable[[], None]:
-    def ask() -> None:
-        if not function(folder, value):
-            raise AssertionError(f"{value} was not found")
-    return ask
+def _ask(function: Callable[[Path, str], int], folder: Path, values: Iterator[str]) -> None:
+    if not function(folder, next(values)):
+        raise AssertionError("the number was not found")
 
 
-def _process(function: str, folder: Path, value: str) -> None:
+def _process(function: str, folder: Path, values: Iterator[str]) -> None:
+    value = next(values)
     code = (f"from pathlib import Path; from benchmarks.lookup import {function}; "
             f"assert {function}(Path({str(folder)!r}), {value!r})")
     done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], text=True,
