@@ -126,5 +126,6 @@ def warm_up() -> tuple[int, str | None]:
     check_hashes(words, out, np.empty(0, bool))
     footer_kernels.struct_ends(b"", 0, np.empty(0, np.int64))
     footer_kernels.fields(b"", np.empty((0, 4), np.int64))
-    footer_kernels.with_bloom_filter(b"", 0, 0, data)
+    none = np.empty((0, 2), np.int64)
+    footer_kernels.with_bloom_filters(b"", none[:, 0].copy(), none, data, none[:, 0].copy())
     return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

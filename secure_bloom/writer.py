@@ -269,18 +269,20 @@ class ParquetWriter:
         self._output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0
-        for chunks, filters in zip(footer.row_groups, self._filters, strict=True):
+        for number, filters in enumerate(self._filters):
+            chunks, places = footer.row_groups[number], {}
             for ordinal in sorted(filters):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
                     self._output.write(part)
                 length = sum(len(part) for part in parts)
-                chunks[ordinal].set_bloom_filter(position, length)
+                places[ordinal] = position, length
                 position += length
                 if chunks[ordinal].cipher is None:
                     plain += 1
                 else:
                     encrypted += 1
+            footer.set_bloom_filters(number, places)
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)
         self._output.write(footer.to_bytes())

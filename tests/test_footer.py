@@ -135,6 +135,26 @@ def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("are_open", [False, True])
+def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):
+    file, keys = file_of(mode)
+    one_by_one, at_once = open_footer(file, keys), open_footer(file, keys)
+    for number, chunks in enumerate(at_once.row_groups):
+        places = {ordinal: (10**number, 2**ordinal) for ordinal in (0, 3, 1)}
+        if are_open:
+            assert not any(chunk.bloom_filter for chunk in chunks)
+        at_once.set_bloom_filters(number, places)
+        for ordinal, place in places.items():
+            assert chunks[ordinal].bloom_filter == place
+            one_by_one.row_groups[number][ordinal].set_bloom_filter(*place)
+    at_once, one_by_one = (open_footer(with_footer(file, footer), keys)
+                           for footer in (at_once, one_by_one))
+    for theirs, ours in zip(one_by_one.row_groups, at_once.row_groups, strict=True):
+        assert [[thrift.encode(meta) for meta in chunk._metadata_copies()] for chunk in theirs] \
+            == [[thrift.encode(meta) for meta in chunk._metadata_copies()] for chunk in ours]
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("column", ["s.x", "l.list.element"])
 def test_only_the_patched_column_changes(mode, column):
     file, keys = file_of(mode, column)

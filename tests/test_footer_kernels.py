@@ -71,7 +71,7 @@ def test_the_ends_of_structures(trees, cut):
     ends = np.zeros(len(parts), np.int64)
     footer_kernels.struct_ends(data, 0, ends)
     assert ends.tolist() == np.cumsum([len(part) for part in parts]).tolist()
-    if cut and len(data) >= cut:
+    if 0 < cut <= len(parts[-1] if parts else b""):
         footer_kernels.struct_ends(data[:-cut], 0, ends)
         assert ends[-1] == -1
 
@@ -99,9 +99,16 @@ META_DATA = st.dictionaries(
 
 
 def patched(chunk: bytes, offset: int, length: int) -> bytes | None:
-    out = np.zeros(len(chunk) + footer_kernels.ROOM, np.uint8)
-    size = footer_kernels.with_bloom_filter(chunk, offset, length, out)
-    return None if size < 0 else out[:size].tobytes()
+    """The same chunk between two others, which are changed, too."""
+    other = encode(Struct([[META, STRUCT, Struct()]]))
+    bounds = np.cumsum([0, len(other), len(chunk), len(other)])
+    out, ends = np.zeros(bounds[-1] + 3 * footer_kernels.ROOM, np.uint8), np.zeros(3, np.int64)
+    places = np.array([[offset, length]] * 3)
+    footer_kernels.with_bloom_filters(other + chunk + other, bounds, places, out, ends)
+    changed = patched_by_walker(other, offset, length)
+    start, end, last = ends.tolist()
+    assert out[:start].tobytes() == out[max(start, end):last].tobytes() == changed
+    return None if end < 0 else out[start:end].tobytes()
 
 
 def patched_by_walker(chunk: bytes, offset: int, length: int) -> bytes:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from secure_bloom.errors import FormatError, KeyNotFoundError, located
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
@@ -77,6 +75,17 @@ class ColumnChunk:
         self._ordinal = ordinal
         self._cipher = None
         self._meta = None  # the ColumnMetaData that was in a module, once opened
+
+    @property
+    def raw(self) -> bytes | None:
+        """The ColumnChunk as it stands in the footer; None once it was changed by a method."""
+        raw = self._siblings[self.column.ordinal]
+        return raw if isinstance(raw, bytes) else None
+
+    def replace(self, raw: bytes) -> None:
+        """Put another ColumnChunk of the same column in its place."""
+        self._siblings[self.column.ordinal] = raw
+        self._decoded = self._meta = None
 
     @property
     def _struct(self) -> Struct:
@@ -240,24 +249,9 @@ class ColumnChunk:
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
-        if self._patch(offset, length):
-            return
         for meta in self._metadata_copies():
             meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
             meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
-
-    def _patch(self, offset: int, length: int) -> bool:
-        """Do that in the bytes of a plaintext column; False where that cannot be done."""
-        chunk, kernels = self._siblings[self.column.ordinal], self._footer.kernels
-        if kernels is None or not isinstance(chunk, bytes):
-            return False
-        out = np.empty(len(chunk) + kernels.ROOM, np.uint8)
-        size = kernels.with_bloom_filter(chunk, offset, length, out)
-        if size < 0:
-            return False
-        self._siblings[self.column.ordinal] = out[:size].tobytes()
-        self._decoded = None
-        return True
 
     def remove_bloom_filter(self) -> None:
         """Record that this column chunk has no Bloom filter."""

@@ -11,8 +11,11 @@ Everything that is not changed is written back as it was, unknown fields include
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+import numpy as np
 
 from secure_bloom.errors import (
     AuthenticationError,
@@ -128,7 +131,8 @@ class Footer:
                               "or it is truncated")
         self.columns = self._columns()
         self._groups = thrift.structs(self._file_meta, _ROW_GROUPS)
-        self.row_groups = [self._chunks(*numbered) for numbered in enumerate(self._groups)]
+        with thrift.no_garbage_collection():
+            self.row_groups = [self._chunks(*numbered) for numbered in enumerate(self._groups)]
 
     @property
     def has_encrypted_footer(self) -> bool:
@@ -204,6 +208,37 @@ class Footer:
         if key not in self._ciphers:
             self._ciphers[key] = ModuleCipher(key)
         return self._ciphers[key]
+
+    def set_bloom_filters(self, row_group: int, places: Mapping[int, tuple[int, int]]) -> None:
+        """Record where the Bloom filters of a row group are, all at once, which is faster.
+
+        Parameters
+        ----------
+        row_group : int
+        places : mapping of int to (int, int)
+            By ordinal of the column: offset and length, as for
+            :meth:`ColumnChunk.set_bloom_filter`.
+        """
+        chunks = self.row_groups[row_group]
+        done = self._patch(chunks, places) if self.kernels else ()
+        for ordinal in places.keys() - done:
+            chunks[ordinal].set_bloom_filter(*places[ordinal])
+
+    def _patch(self, chunks: list[ColumnChunk], places: Mapping[int, tuple[int, int]]) -> set[int]:
+        """Do that by kernel, where it can; returns for which columns it could."""
+        raw = {ordinal: data for ordinal in places if (data := chunks[ordinal].raw)}
+        bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
+        wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
+        out = np.empty(bounds[-1] + len(raw) * self.kernels.ROOM, np.uint8)
+        ends = np.empty(len(raw), np.int64)
+        self.kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
+        start, done = 0, set()
+        for ordinal, end in zip(raw, ends.tolist(), strict=True):
+            if end >= 0:
+                chunks[ordinal].replace(out[start:end].tobytes())
+                start = end
+                done.add(ordinal)
+        return done
 
     def to_bytes(self) -> bytes:
         """The footer with its changes, up to the end of the file: encrypted or signed again."""

@@ -30,7 +30,7 @@ from secure_bloom.parquet.thrift import (
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
 _INT = np.int64  # with uint64, numba would make numbers floats
-ROOM = 32  #: bytes that :func:`with_bloom_filter` may add
+ROOM = 32  #: bytes that :func:`with_bloom_filters` may add to each column chunk
 
 
 @part_of_kernel
@@ -263,44 +263,35 @@ def _fields_around(data, position, first, second, left):
     """
     before, last, behind, following, kind, number = position, 0, -1, 0, 0, 0
     while True:
-        delta, type_, start = _field(data, position)
-        if start < 0 or (delta == 0 and type_ != 0):
+        header = _INT(data[position]) if position < len(data) else 1
+        type_ = header & 15
+        if header != 0 and (header < 0x10 or type_ == 0):
             return -1, 0, 0, 0, 0, 0
-        number += delta
-        if behind < 0 and (type_ == 0 or number > _BLOOM_LENGTH):
+        number += header >> 4
+        if behind < 0 and (header == 0 or number > _BLOOM_LENGTH):
             behind, following, kind = position, number, type_
-        if type_ == 0:
-            return before, last, behind, following, kind, start
-        position = _skip(data, start, type_, first, second, left)
-        if position < 0:
-            return -1, 0, 0, 0, 0, 0
+        position += 1
+        if header == 0:
+            return before, last, behind, following, kind, position
+        if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
+            while position < len(data) and data[position] >= 0x80:
+                position += 1
+            position += 1
+        else:
+            position = _skip(data, position, type_, first, second, left)
+            if position < 0:
+                return -1, 0, 0, 0, 0, 0
         if number < _BLOOM_OFFSET:
             before, last = position, number
 
 
-@kernel
-def with_bloom_filter(chunk, offset, length, out):
-    """A ColumnChunk that says where its Bloom filter is.
-
-    Parameters
-    ----------
-    chunk : bytes
-        Of a plaintext column: without crypto metadata.
-    offset, length : int
-    out : uint8 array
-        Gets the bytes, at most :data:`ROOM` more than those of the chunk.
-
-    Returns
-    -------
-    int
-        How many bytes they are; -1 where this is no such column chunk.
-    """
-    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
-    left = np.empty(MAX_DEPTH + 1, np.int64)
-    position = number = 0
+@part_of_kernel
+def _with_bloom_filter(data, position, end, offset, length, out, at, first, second, left):
+    """Copy the ColumnChunk between two positions; returns the position after the copy, or -1."""
+    begin, number = position, 0
     before = last = behind = following = kind = -1
     while True:
-        delta, type_, start = _field(chunk, position)
+        delta, type_, start = _field(data, position)
         if start < 0 or (delta == 0 and type_ != 0):
             return -1
         if type_ == 0:
@@ -310,16 +301,16 @@ def with_bloom_filter(chunk, offset, length, out):
             return -1
         if number == _META_DATA and type_ == STRUCT:
             before, last, behind, following, kind, position = _fields_around(
-                chunk, start, first, second, left)
+                data, start, first, second, left)
             if before < 0:
                 return -1
         else:
-            position = _skip(chunk, start, type_, first, second, left)
+            position = _skip(data, start, type_, first, second, left)
             if position < 0:
                 return -1
-    if before < 0 or start != len(chunk):
+    if before < 0 or start != end:
         return -1
-    at = _copy(chunk, 0, before, out, 0)
+    at = _copy(data, begin, before, out, at)
     out[at] = (_BLOOM_OFFSET - last) << 4 | I64
     at = _put(out, at + 1, offset)
     out[at] = 1 << 4 | I32
@@ -328,4 +319,31 @@ def with_bloom_filter(chunk, offset, length, out):
         out[at] = (following - _BLOOM_LENGTH) << 4 | kind
         at += 1
         behind += 1
-    return _copy(chunk, behind, len(chunk), out, at)
+    return _copy(data, behind, end, out, at)
+
+
+@kernel
+def with_bloom_filters(data, bounds, places, out, ends):
+    """Column chunks that say where their Bloom filters are.
+
+    Parameters
+    ----------
+    data : bytes
+        ColumnChunks of plaintext columns, without crypto metadata, one behind the other.
+    bounds : int64 array, shape (n + 1,)
+        Where each begins, and where the last one ends.
+    places : int64 array, shape (n, 2)
+        Offset and length of each filter.
+    out : uint8 array
+        Gets the new bytes, at most :data:`ROOM` more for each than the old ones.
+    ends : int64 array, shape (n,)
+        Gets where each of them ends; -1 for what is no such column chunk, of which no bytes are
+        written.
+    """
+    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
+    left = np.empty(MAX_DEPTH + 1, np.int64)
+    at = 0
+    for i in range(ends.size):
+        ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0], places[i, 1],
+                                     out, at, first, second, left)
+        at = max(at, ends[i])

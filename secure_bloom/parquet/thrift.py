@@ -138,7 +138,7 @@ def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
     FormatError
         If the bytes end too early or are no compact-protocol structure.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         try:
             data = bytes(data)
             found = kernels and _decode_by(kernels, data, layout)
@@ -164,7 +164,7 @@ def _decode_by(kernels, data: bytes, layout: Layout) -> tuple[Struct, int] | Non
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """The many small objects of a large footer would set it off again and again, for nothing.
 
     With several threads the first one that leaves turns it on again, which only costs time.
