@@ -350,4 +350,4 @@ def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
 def test_warmup_says_what_is_compiled_and_where():
     result = run("warmup")
     assert result.exit_code == 0, result.stderr
-    assert re.fullmatch(r"8 kernels in /\S+\n", result.stdout)
+    assert re.fullmatch(r"11 kernels in /\S+\n", result.stdout)
