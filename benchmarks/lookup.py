@@ -7,6 +7,7 @@ written in Java, which is compiled here. All files are in the page cache.
 
 from __future__ import annotations
 
+import random
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def run(plan: Plan) -> Section:
     ring = keyring(plan.folder / "keyring.json")
     files, rows = plan.size(FILES, 2), plan.size(ROWS, 1000)
     values = write_files(plan.folder / "files", files, rows, ring)
+    random.Random(1).shuffle(values)
     work = f"{files} files x {rows:,} rows"
     spark = session(plan.folder)
     warm = compare(f"warm, {work}", {

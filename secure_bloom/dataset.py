@@ -19,6 +19,8 @@ from secure_bloom.keys.cache import cached
 from secure_bloom.pages import pyarrow_errors, to_table
 from secure_bloom.reader import ParquetFile
 
+_AHEAD = 4  # files whose rows are read before the schema of all is known
+
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
                filesystem=None) -> pa.Table:
@@ -53,24 +55,40 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
                      partition_columns=partition_schema.names)
-    fragments, schemas = [], []
-    with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool:
+    fragments, schemas, first = [], [], []
+    with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
+            ThreadPoolExecutor(1) as reader:
         for schema, fragment, file in pool.map(opened, paths, partitions):
             schemas.append(schema)
             fragments.append(fragment)
             stack.enter_context(file or nullcontext())
-        own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
-                         schema.metadata)
-               for schema in schemas]  # where path and file disagree, the path wins
-        schema = pa.unify_schemas([*own, partition_schema])
+            if fragment is not None and alternatives is not None and len(first) < _AHEAD:
+                # Meanwhile the other files are looked at.
+                guess = _unified(schemas[:1], partition_schema)
+                first.append(reader.submit(to_table, [fragment], guess, columns, alternatives))
+        schema = _unified(schemas, partition_schema)
+        kept = list(filter(None, fragments))
         try:
             with pyarrow_errors(folder, keys):
-                return to_table(list(filter(None, fragments)), schema, columns, alternatives)
+                tables = [rows.result() for rows in first] \
+                    if first and guess.equals(schema, check_metadata=True) else []
+                rest = kept[len(tables):]
+                if rest or not tables:
+                    tables.append(to_table(rest, schema, columns, alternatives))
+                return pa.concat_tables(tables)
         except FileError:
             for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
                 with pyarrow_errors(path, keys):
                     to_table([fragment] if fragment else [], schema, columns, alternatives)
             raise
+
+
+def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
+    """The schema of the table; where path and file disagree about a column, the path wins."""
+    own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
+                     schema.metadata)
+           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly one
+    return pa.unify_schemas([*own, partition_schema])
 
 
 def _threads(filesystem: pa_fs.FileSystem) -> int:

@@ -4,8 +4,11 @@ import os
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
+import pytest
 
 import secure_bloom
+from secure_bloom import dataset
+from secure_bloom.errors import FormatError
 from secure_bloom.folder import data_files
 
 
@@ -42,3 +45,42 @@ def test_a_slash_at_the_end_of_a_path(tmp_path):
     for filesystem in (None, pa_fs.LocalFileSystem()):
         table = secure_bloom.read_table(f"{tmp_path}/", filesystem=filesystem)
         assert table.to_pydict() == {"y": [1], "x": [2]}
+
+
+def people(folder, name, **columns):
+    rows = pa.table({"id": range(100), **columns})
+    secure_bloom.write_table(rows, folder / name, bloom_filters={"id": True})
+
+
+@pytest.mark.parametrize("files", [1, 3, dataset._AHEAD, dataset._AHEAD + 1, 2 * dataset._AHEAD])
+def test_rows_come_in_the_order_of_the_files(tmp_path, files):
+    for number in range(files):
+        people(tmp_path, f"{number}.parquet", file=[number] * 100)
+    found = secure_bloom.read_table(tmp_path, filters=[("id", "in", [5, 7])])
+    assert found.to_pydict() == {"id": [5, 7] * files,
+                                 "file": [number for number in range(files) for _ in range(2)]}
+
+
+def test_rows_are_read_with_the_schema_of_all_files(tmp_path):
+    people(tmp_path, "0.parquet")
+    people(tmp_path, "1.parquet", more=["x"] * 100)
+    wanted = {"id": [5, 5], "more": [None, "x"]}
+    assert secure_bloom.read_table(tmp_path, filters=[("id", "=", 5)]).to_pydict() == wanted
+    assert secure_bloom.read_table(tmp_path, filters=[("id", "=", 5)],
+                                   columns=["more"]).to_pydict() == {"more": [None, "x"]}
+    found = secure_bloom.read_table(tmp_path, filters=[("more", "=", "x"), ("id", "<", 2)])
+    assert found.to_pydict() == {"id": [0, 1], "more": ["x", "x"]}
+
+
+def test_a_file_whose_rows_cannot_be_read_is_named(tmp_path):
+    for number in range(dataset._AHEAD + 2):
+        people(tmp_path, f"{number}.parquet")
+    for number in (1, dataset._AHEAD + 1):
+        path = tmp_path / f"{number}.parquet"
+        good = path.read_bytes()
+        path.write_bytes(good[:4] + bytes(100) + good[104:])
+        with pytest.raises(FormatError, match=f"{number}.parquet"):
+            secure_bloom.read_table(tmp_path, filters=[("id", "=", 5)])
+        path.write_bytes(good)
+    with pytest.raises(pa.ArrowInvalid, match="none"):
+        secure_bloom.read_table(tmp_path, filters=[("id", "=", 5)], columns=["none"])
