@@ -81,7 +81,9 @@ def stored_bytes(value, column_type: ColumnType) -> bytes | None:
     pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
     """
     physical_type, arrow_type = column_type.physical_type, column_type.arrow_type
-    if type(value) is int and arrow_type is not None and pa.types.is_integer(arrow_type):
+    if arrow_type is None:
+        return None
+    if type(value) is int and pa.types.is_integer(arrow_type):
         signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
         low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
         width = {"INT32": 4, "INT64": 8}.get(physical_type, column_type.length)

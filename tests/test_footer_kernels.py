@@ -46,6 +46,18 @@ def test_any_bytes_are_decoded_or_refused_alike(data, layout):
     assert outcome(data, layout, footer_kernels) == outcome(data, layout)
 
 
+@pytest.mark.parametrize("header", [b"\x02", b"\x05", b"\x07", b"\x08", b"\x09", b"\x0b", b"\x0c"])
+@pytest.mark.parametrize("number", [b"", b"\xff", b"\xff" * 9, b"\xff" * 10, b"\xff" * 11 + b"\1"])
+@pytest.mark.parametrize("before", [b"", b"\x1c", b"\x15\2"])
+def test_a_field_id_that_is_too_long(header, number, before):
+    data = before + header + number
+    assert outcome(data, {}, footer_kernels) == outcome(data, {}) == "refused"
+    ends = np.full(2, 7, np.int64)
+    footer_kernels.struct_ends(b"\0" + data, 0, ends)
+    assert ends.tolist() == [1, -1]
+    assert patched(b"\x3c" + data, 4, 32) is None
+
+
 @given(TREES.filter(bool), st.data())
 @examples(150)
 def test_changed_bytes_are_decoded_or_refused_alike(tree, data):

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.parquet.schema import PHYSICAL_TYPES, ColumnType
 from secure_bloom.probes import as_arrays, is_scalar, parse_value
 
 
@@ -78,3 +79,11 @@ def test_text_that_is_no_value_is_refused_and_not_repeated(arrow_type, text):
     with pytest.raises(ValueError, match="value") as caught:
         parse_value(text, ColumnType("INT32", 4, arrow_type))
     assert text not in str(caught.value)
+
+
+@pytest.mark.parametrize("physical_type", PHYSICAL_TYPES)
+@pytest.mark.parametrize("value", [1, 1.5, "a", b"a"])
+def test_a_column_of_an_unknown_logical_type_may_hold_everything(physical_type, value):
+    filter_ = SplitBlockBloomFilter(column_type=ColumnType(physical_type, 1, None))
+    assert filter_.check(value)
+    assert filter_.check([value]).all()

@@ -123,6 +123,8 @@ def _field(data, position):
         return 0, 0, -1
     if 0 < header < 0x10:
         _, position = _varint(data, position)
+        if position < 0:
+            return 0, 0, -1
     return header >> 4, header & 15, position
 
 
@@ -174,6 +176,8 @@ def _skip(data, position, type_, first, second, left):
                     position += 1
                 elif header < 0x10 or header & 15 == 0:
                     _, type_, position = _field(data, position)
+                    if position < 0:
+                        return -1
                 else:
                     position += 1
                     type_ = header & 15
