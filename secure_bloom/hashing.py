@@ -24,7 +24,6 @@ from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import ColumnType
 
 BULK = 200_000  #: after this many values, importing numba pays
-_PART = 1 << 16  # values whose hashes stay in the cache
 _worked = 0
 
 _WORD_TYPES = "INT32", "FLOAT", "INT64", "DOUBLE"
@@ -200,21 +199,12 @@ def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     ColumnError
         If a value cannot be converted, so that no filter would be complete.
     """
-    return hash_values(_stored_values(occurring(array), column_type), column_type)
-
-
-def insert_stored(words: np.ndarray, array: pa.Array, column_type: ColumnType) -> None:
-    """Insert such values into the words of a filter, so many at a time that they stay in the cache.
-
-    Raises
-    ------
-    ColumnError
-        As :func:`hash_stored`.
-    """
     array = occurring(array)
-    for start in range(0, len(array), _PART):
-        part = _stored_values(array.slice(start, _PART), column_type)
-        insert_values(words, part, column_type)
+    array = array.drop_null() if array.null_count else array
+    converted = exact(stored(array, column_type), column_type)
+    if converted.null_count:
+        raise ColumnError(f"values of type {array.type} cannot be hashed as {column_type}")
+    return hash_values(converted, column_type)
 
 
 def occurring(array: pa.Array) -> pa.Array:
@@ -225,14 +215,6 @@ def occurring(array: pa.Array) -> pa.Array:
         used[array.indices.drop_null().to_numpy()] = True
         array = storage_array(array.dictionary).filter(pa.array(used))
     return array
-
-
-def _stored_values(array: pa.Array, column_type: ColumnType) -> pa.Array:
-    array = array.drop_null() if array.null_count else array
-    converted = exact(stored(array, column_type), column_type)
-    if converted.null_count:
-        raise ColumnError(f"values of type {array.type} cannot be hashed as {column_type}")
-    return converted
 
 
 def _words(array: pa.Array, column_type: ColumnType) -> np.ndarray:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def arrow_schema(file: bytes) -> pa.Schema:
     """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
 

@@ -18,7 +18,7 @@ from operator import index
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.hashing import insert_stored, insert_values, kernels_for
+from secure_bloom.hashing import insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.sizing import (
     BYTES_PER_BLOCK,
@@ -130,16 +130,6 @@ class SplitBlockBloomFilter:
         from secure_bloom.probes import insertable
         for array in insertable(self, values):
             insert_values(self._words, array, self.column_type)
-
-    def insert_stored(self, array: pa.Array) -> None:
-        """Insert the values that Arrow's Parquet writer stores for this leaf array.
-
-        Raises
-        ------
-        ColumnError
-            If a value cannot be stored in a column of the filter's type, which must be known.
-        """
-        insert_stored(self._words, array, self.column_type)
 
     def check(self, values):
         """Whether values may have been inserted.

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
-from secure_bloom.hashing import leaf_arrays, leaf_count, occurring
+from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count, occurring
 from secure_bloom.keys import external
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
@@ -33,6 +33,7 @@ from secure_bloom.spill import FilterStore
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+_PART = 1 << 16  # values whose hashes stay in the cache
 
 _REFUSED_OPTIONS = {
     "bloom_filter_options": "use bloom_filters",
@@ -344,7 +345,8 @@ def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> Spl
     filter_ = SplitBlockBloomFilter(num_blocks_for(ndv, options.fpp, max_blocks=max_blocks),
                                     column_type=column.type)
     for array in arrays:
-        filter_.insert_stored(array)
+        for start in range(0, len(array), _PART):
+            filter_.insert_hashes(hash_stored(array.slice(start, _PART), column.type))
     return filter_ if options.ndv is not None else filter_.fold(fpp=options.fpp)
 
 

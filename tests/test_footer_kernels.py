@@ -107,16 +107,15 @@ META_DATA = st.dictionaries(
             lambda fields: all(b - a <= 15 for a, b in pairwise([0, *fields])))
 
 
-
-
-
 def patched(chunk: bytes, offset: int, length: int) -> bytes | None:
     """The same chunk between two others, which are changed, too."""
     other = encode(Struct([[META, STRUCT, Struct()]]))
     bounds = np.cumsum([0, len(other), len(chunk), len(other)])
-    out, ends = np.zeros(bounds[-1] + 3 * footer_kernels.ROOM, np.uint8), np.zeros(3, np.int64)
+    room = bounds[-1] + 3 * footer_kernels.ROOM
+    out, ends = np.zeros(room + 1000, np.uint8), np.zeros(3, np.int64)
     places = np.array([[offset, length]] * 3)
     footer_kernels.with_bloom_filters(other + chunk + other, bounds, places, out, ends)
+    assert not out[room:].any()
     changed = patched_by_walker(other, offset, length)
     start, end, last = ends.tolist()
     assert out[:start].tobytes() == out[max(start, end):last].tobytes() == changed

@@ -15,9 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table
+from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table, writer
 from secure_bloom.hashing import leaf_arrays
 from tests.support import MODES, encryptions, examples
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _several_parts():
+    """Filters are built part by part: here the parts are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_PART", 3)
+        yield
+
 
 # --- values of every type ------------------------------------------------------------------------
 

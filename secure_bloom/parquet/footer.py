@@ -57,7 +57,7 @@ _COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
 
-_MAX_REMEMBERED = 1 << 20  # bytes of a schema
+_MAX_REMEMBERED = 1 << 15  # bytes of a schema; a hostile one becomes a thousand times as large
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,7 @@ class Footer:
         return [ColumnChunk(self, chunks, row_group, ordinal, column) for column in self.columns]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
     """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
     schema, _ = thrift.decode(thrift.encode(Struct([[_SCHEMA, thrift.LIST, raw]])),

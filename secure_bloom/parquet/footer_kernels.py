@@ -137,6 +137,8 @@ def _skip(data, position, type_, first, second, left):
     """
     depth = 0
     while True:
+        if position < 0:
+            return -1
         if type_ == STRUCT and depth <= MAX_DEPTH:
             left[depth] = -1
             depth += 1
@@ -176,8 +178,6 @@ def _skip(data, position, type_, first, second, left):
                     position += 1
                 elif header < 0x10 or header & 15 == 0:
                     _, type_, position = _field(data, position)
-                    if position < 0:
-                        return -1
                 else:
                     position += 1
                     type_ = header & 15
@@ -196,11 +196,11 @@ def struct_ends(data, position, ends):
     first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
     left = np.empty(MAX_DEPTH + 1, np.int64)
     for i in range(ends.size):
-        position = _skip(data, position, STRUCT, first, second, left)
-        if position < 0:
+        end = _skip(data, position, STRUCT, first, second, left)
+        if end <= position:
             ends[-1] = -1
             return
-        ends[i] = position
+        position = ends[i] = end
 
 
 @kernel
@@ -312,8 +312,8 @@ def _with_bloom_filter(data, position, end, offset, length, out, at, first, seco
             position = _skip(data, start, type_, first, second, left)
             if position < 0:
                 return -1
-    if before < 0 or start != end:
-        return -1
+    if start != end or not begin <= before <= behind < end:
+        return -1  # and nothing is ever written beyond what was asked for
     at = _copy(data, begin, before, out, at)
     out[at] = (_BLOOM_OFFSET - last) << 4 | I64
     at = _put(out, at + 1, offset)

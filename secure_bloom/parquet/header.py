@@ -52,10 +52,12 @@ def decode_header(data: bytes) -> tuple[int, int]:
         If the header is valid but names an algorithm, hash or compression other than the ones
         above, or a bitset that is no whole number of blocks: such a filter tells nothing here.
     """
-    return _decode(bytes(data[:MAX_HEADER_SIZE]))
+    data = bytes(data[:MAX_HEADER_SIZE])
+    # Most decrypted headers are like one before; what is longer has a part of the bitset behind it.
+    return _decode(data) if len(data) <= 64 else _decode.__wrapped__(data)
 
 
-@lru_cache(maxsize=64)  # most headers are like one before, once they are decrypted
+@lru_cache(maxsize=64)
 def _decode(data: bytes) -> tuple[int, int]:
     transport = TMemoryBuffer(data)
     protocol = _Protocol(transport, string_length_limit=MAX_HEADER_SIZE,
