@@ -17,6 +17,16 @@ from tests.test_thrift import LAYOUTS, LEAVES, TREES, written
 META, CRYPTO, ENCRYPTED_META = 3, 8, 9  # fields of a ColumnChunk
 
 
+#: pieces of structures, right and wrong
+SOUP = st.lists(st.sampled_from([
+    b"\0", b"\x15\2", b"\x16\xff\xff\1", b"\x11", b"\x13\7", b"\x17" + bytes(8), b"\x18\3abc",
+    b"\x18\x50", b"\x18\xff\xff\xff\xff\x0f", b"\x1c", b"\x2c", b"\x3c", b"\x19\x35\2\4\6",
+    b"\x19\x28\1a\0", b"\x19\x2c", b"\x19\xfc\x20", b"\x1a\x31\1\2\1", b"\x1b\0", b"\x1b\1\x58\2",
+    b"\x1b\2\xcc", b"\x1d" + bytes(16), b"\x1e", b"\x10", b"\x08\2\1a", b"\x05\x10\2",
+    b"\x07" + b"\xff" * 11, b"\x08\xff", b"\x0c" + b"\xff" * 9 + b"\1", b"\xff" * 11, bytes(20)]),
+    max_size=40).map(b"".join)
+
+
 def outcome(data: bytes, layout, kernels=None):
     try:
         struct, end = decode(data, layout, kernels)
@@ -44,6 +54,18 @@ def test_a_structure_cut_off_anywhere_is_refused(tree, layout):
 @examples(500)
 def test_any_bytes_are_decoded_or_refused_alike(data, layout):
     assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+
+
+@given(SOUP, LAYOUTS)
+@examples(500)
+def test_pieces_of_structures_are_decoded_or_refused_alike(data, layout):
+    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+    in_a_list = {1: [None]}
+    several = b"\x19\x5c" + data
+    with pytest.MonkeyPatch.context() as patch:
+        by_walker = outcome(several, in_a_list)
+        patch.setattr(thrift, "_VERY_LARGE", 0)
+        assert outcome(several, in_a_list) == by_walker
 
 
 @pytest.mark.parametrize("header", [b"\x02", b"\x05", b"\x07", b"\x08", b"\x09", b"\x0b", b"\x0c"])
@@ -155,8 +177,8 @@ def test_what_is_no_column_chunk_is_left_to_the_walker():
     assert patched(b"\x0c\x06\0\0", 4, 32) is None  # a field id that is spelled out
 
 
-@given(st.binary(max_size=60), *PLACES)
-@examples(300)
+@given(st.binary(max_size=60) | SOUP | SOUP.map(lambda soup: b"\x3c" + soup), *PLACES)
+@examples(600)
 def test_any_bytes_are_patched_as_the_walker_does_or_left(data, offset, length):
     result = patched(data, offset, length)
     if result is not None:
