@@ -17,6 +17,7 @@ from secure_bloom.cli.shared import (
     kms_options,
     print_json,
     progress,
+    write_report,
 )
 
 
@@ -56,10 +57,10 @@ def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: in
                        scan=scan, files_at_once=jobs, advance=advance)
     if sarif:
         from secure_bloom.maintain.sarif import to_sarif
-        Path(sarif).write_text(json.dumps(to_sarif(result), indent=2))
+        write_report(sarif, json.dumps(to_sarif(result), indent=2))
     if html:
         from secure_bloom.maintain.page import render_page
-        Path(html).write_text(render_page(result), encoding="utf-8")
+        write_report(html, render_page(result))
     if as_json:
         print_json(result.to_dict())
     else:

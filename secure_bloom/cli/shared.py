@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -131,6 +133,15 @@ def line_from_stdin() -> str:
     if not line:
         raise click.UsageError("no value: give --value, or a line on standard input")
     return line.rstrip("\r\n")
+
+
+def write_report(path: str, text: str) -> None:
+    """Write a file for another program, of which nobody sees a part; or to a pipe or device."""
+    from secure_bloom.files import resolve, write_file
+    if os.path.exists(path) and not os.path.isfile(path):
+        Path(path).write_text(text, encoding="utf-8")
+    else:
+        write_file(*resolve(os.path.abspath(path)), text.encode())
 
 
 def print_json(result: dict) -> None:

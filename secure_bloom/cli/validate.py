@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress
+from secure_bloom.cli.shared import (
+    BAD,
+    echo,
+    json_option,
+    print_json,
+    progress,
+    write_report,
+)
 
 
 @click.command()
@@ -45,7 +52,7 @@ def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | N
     else:
         echo(vectors.render(results, program.name))
     if junit is not None:
-        Path(junit).write_text(vectors.junit(results, program.name), encoding="utf-8")
+        write_report(junit, vectors.junit(results, program.name))
     ctx.exit(BAD if any(result.result == vectors.FAILED for result in results) else 0)
 
 

@@ -1,6 +1,8 @@
 """The commands attach, strip, seal and audit: output and exit codes."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -90,6 +92,26 @@ def test_sarif(folder, tmp_path):
         assert uri.startswith("file:///") and uri.endswith("a%20b.parquet")
     notes = one["invocations"][0]["toolExecutionNotifications"]
     assert any("signature" in note["message"]["text"] for note in notes)
+
+
+def test_reports_appear_whole_and_keep_no_other_file(folder, tmp_path):
+    leaking(folder / "a.parquet")
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    (reports / "out.sarif").write_text("the last one")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("no space")))
+        run("audit", folder, "--sarif", reports / "out.sarif", code=3)
+    assert (reports / "out.sarif").read_text() == "the last one"
+    run("audit", folder, "--sarif", reports / "out.sarif", "--html", reports / "page.html", code=1)
+    assert sorted(os.listdir(reports)) == ["out.sarif", "page.html"]
+    pipe = reports / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        received = pool.submit(pipe.read_text)
+        run("audit", folder, "--sarif", pipe, code=1)
+        assert json.loads(received.result())["version"] == "2.1.0"
+    assert pipe.is_fifo()
 
 
 def test_a_folder_without_files_is_no_good_news(folder, tmp_path):
