@@ -79,9 +79,7 @@ def _after_simple(data, position, type_):
 
 @part_of_kernel
 def _enter(data, position, type_):
-    """The start of a container: position, types of its elements (or STRUCT), how many there are."""
-    if type_ == STRUCT:
-        return position, STRUCT, STRUCT, -1
+    """The start of a list, set or map: position, types of its elements in turn, how many."""
     if position >= len(data):
         return -1, 0, 0, 0
     if type_ == MAP:
@@ -137,14 +135,12 @@ def _skip(data, position, type_, first, second, left):
     """
     depth = 0
     while True:
-        if position < 0:
+        if position < 0 or (depth > MAX_DEPTH and type_ in (STRUCT, LIST, SET, MAP)):
             return -1
-        if type_ == STRUCT and depth <= MAX_DEPTH:
+        if type_ == STRUCT:
             left[depth] = -1
             depth += 1
-        elif type_ in (STRUCT, LIST, SET, MAP):
-            if depth > MAX_DEPTH:
-                return -1
+        elif type_ in (LIST, SET, MAP):
             position, first[depth], second[depth], left[depth] = _enter(data, position, type_)
             depth += 1
         elif type_ == BINARY and position < len(data) and data[position] < 0x80:
