@@ -62,7 +62,7 @@ class ColumnChunk:
     column : LeafColumn
     """
 
-    __slots__ = ("_cipher", "_decoded", "_footer", "_meta", "_ordinal", "_siblings", "column",
+    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_raw", "_siblings", "column",
                  "row_group")
 
     def __init__(self, footer: Footer, siblings: list[bytes | Struct], row_group: int,
@@ -70,36 +70,38 @@ class ColumnChunk:
         self.row_group = row_group
         self.column = column
         self._footer = footer
-        self._siblings = siblings  # of the row group; this one is bytes until it is changed
-        self._decoded = None
+        self._siblings = siblings  # of the row group; this one is bytes until it is decoded
+        self._raw = None  # those bytes, until it is changed
         self._ordinal = ordinal
         self._cipher = None
         self._meta = None  # the ColumnMetaData that was in a module, once opened
 
     @property
     def raw(self) -> bytes | None:
-        """The ColumnChunk as it stands in the footer; None once it was changed by a method."""
-        raw = self._siblings[self.column.ordinal]
-        return raw if isinstance(raw, bytes) else None
+        """The ColumnChunk as it stands in the footer; None once it was changed."""
+        held = self._siblings[self.column.ordinal]
+        return held if isinstance(held, bytes) else self._raw
 
     def replace(self, raw: bytes) -> None:
         """Put another ColumnChunk of the same column in its place."""
         self._siblings[self.column.ordinal] = raw
-        self._decoded = self._meta = None
+        self._raw = self._meta = None
 
     @property
     def _struct(self) -> Struct:
-        """The ColumnChunk, to be read; to change it see :meth:`_to_change`."""
-        if self._decoded is None:
-            with located(**self.place):
-                self._decoded = self._decode(self._siblings[self.column.ordinal],
-                                             _COLUMN_CHUNK_LAYOUT)
-        return self._decoded
+        """The ColumnChunk, decoded when it is first asked for."""
+        held = self._siblings[self.column.ordinal]
+        if isinstance(held, Struct):
+            return held
+        with located(**self.place):
+            struct = self._decode(held, _COLUMN_CHUNK_LAYOUT)
+        self._siblings[self.column.ordinal], self._raw = struct, held
+        return struct
 
     def _to_change(self) -> Struct:
-        """The ColumnChunk, of which changes are written."""
-        self._siblings[self.column.ordinal] = self._struct
-        return self._struct
+        struct = self._struct
+        self._raw = None
+        return struct
 
     def _decode(self, data: bytes, layout: dict) -> Struct:
         return thrift.decode(data, layout, self._footer.kernels)[0]
