@@ -232,10 +232,10 @@ class Footer:
         out = np.empty(bounds[-1] + len(raw) * self.kernels.ROOM, np.uint8)
         ends = np.empty(len(raw), np.int64)
         self.kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
-        start, done = 0, set()
+        new, start, done = out.tobytes(), 0, set()
         for ordinal, end in zip(raw, ends.tolist(), strict=True):
             if end >= 0:
-                chunks[ordinal].replace(out[start:end].tobytes())
+                chunks[ordinal].replace(new[start:end])
                 start = end
                 done.add(ordinal)
         return done
