@@ -1,4 +1,4 @@
-"""What the memory of this machine gives one core."""
+"""What one core of this machine can do: its memory, and XXH64 of integers without any."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import time
 
 import numpy as np
 from numba import njit
+
+from secure_bloom.hash_kernels import WIDE, load_wide
+from secure_bloom.lanes import store
+from secure_bloom.xxh64 import hash_word
 
 
 @njit(nogil=True)
@@ -23,6 +27,21 @@ def bandwidth(words: int, rounds: int) -> dict[str, float]:
     target = np.empty_like(source)
     return {"read": source.nbytes / _median(lambda: _sum(source), rounds) / 1e9,
             "copy": 2 * source.nbytes / _median(lambda: np.copyto(target, source), rounds) / 1e9}
+
+
+@njit(nogil=True)
+def _hash_again(words, times):
+    values = load_wide(words, np.uint64(0))
+    for _ in range(times):
+        values = hash_word(words, values)
+    store(words, np.uint64(0), values)
+
+
+def hashing_in_registers(values: int, rounds: int) -> float:
+    """XXH64 of so many int64 by the operations of the kernel, but of hashes: values per second."""
+    words = np.arange(WIDE, dtype=np.uint64)
+    times = max(values // words.size, 1)
+    return times * words.size / _median(lambda: _hash_again(words, times), rounds)
 
 
 def _median(work, rounds: int) -> float:
