@@ -124,8 +124,8 @@ def warm_up() -> tuple[int, str | None]:
     hash_fixed(data, 1, out)
     insert_hashes(words, out)
     check_hashes(words, out, np.empty(0, bool))
-    footer_kernels.struct_ends(b"", 0, np.empty(0, np.int64))
+    ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+    footer_kernels.struct_ends(b"", 0, ends)
     footer_kernels.fields(b"", np.empty((0, 4), np.int64))
-    none = np.empty((0, 2), np.int64)
-    footer_kernels.with_bloom_filters(b"", none[:, 0].copy(), none, data, none[:, 0].copy())
+    footer_kernels.with_bloom_filters(b"", ends, places, data, ends)
     return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

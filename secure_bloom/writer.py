@@ -382,21 +382,28 @@ class _Sink:
 
 # --- which columns -------------------------------------------------------------------------------
 
-def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
-    """For each top-level field with filters: (position among its leaves, leaf column, options)."""
+def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
+    """The filters that are asked for, by dotted path of the column."""
     if not isinstance(bloom_filters, Mapping):
         raise TypeError("bloom_filters must be a mapping of column paths to True or "
                         f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    owners = [(index, position) for index, field in enumerate(schema)
-              for position in range(leaf_count(field.type))]
-    plan: dict[int, list[tuple]] = {}
+    filters = {}
     for path, options in bloom_filters.items():
         if options is None or options is False:
             continue
-        options = BloomFilterOptions() if options is True else options
-        if not isinstance(options, BloomFilterOptions):
+        filters[path] = BloomFilterOptions() if options is True else options
+        if not isinstance(filters[path], BloomFilterOptions):
             raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
                             f"not {type(options).__name__}")
+    return filters
+
+
+def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
+    """For each top-level field with filters: (position among its leaves, leaf column, options)."""
+    owners = [(index, position) for index, field in enumerate(schema)
+              for position in range(leaf_count(field.type))]
+    plan: dict[int, list[tuple]] = {}
+    for path, options in asked_filters(bloom_filters).items():
         column = filter_column(leaves, path)
         index, position = owners[column.ordinal]
         plan.setdefault(index, []).append((position, column, options))

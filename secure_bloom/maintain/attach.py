@@ -11,7 +11,7 @@ from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_column
 from secure_bloom.reader import ParquetFile
-from secure_bloom.writer import BloomFilterOptions
+from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 
 def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=None, *,
@@ -60,7 +60,9 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
     KeyRetrievalError
         If the KMS does not answer or refuses.
     """
-    wanted = _wanted(bloom_filters)
+    wanted = asked_filters(bloom_filters)
+    if not wanted:
+        raise ValueError("bloom_filters names no column")
 
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
         columns = [(filter_column(file.columns, path), options)
@@ -73,21 +75,6 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
 
     return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)
-
-
-def _wanted(bloom_filters) -> dict[str, BloomFilterOptions]:
-    if not isinstance(bloom_filters, Mapping):
-        raise TypeError("bloom_filters must be a mapping of column paths to True or "
-                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    wanted = {path: BloomFilterOptions() if options is True else options
-              for path, options in bloom_filters.items() if options}
-    for path, options in wanted.items():
-        if not isinstance(options, BloomFilterOptions):
-            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
-                            f"not {type(options).__name__}")
-    if not wanted:
-        raise ValueError("bloom_filters names no column")
-    return wanted
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:

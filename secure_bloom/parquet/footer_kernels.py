@@ -127,6 +127,13 @@ def _field(data, position):
 
 
 @part_of_kernel
+def _containers():
+    """Room for the containers around a value, as :func:`_skip` keeps them."""
+    return (np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8),
+            np.empty(MAX_DEPTH + 1, np.int64))
+
+
+@part_of_kernel
 def _skip(data, position, type_, first, second, left):
     """The position after a value. The arrays hold the containers around the current value: the
     types of their elements in turn, and how many are left; -1 for a structure.
@@ -189,8 +196,7 @@ def struct_ends(data, position, ends):
     ends : int64 array
         Gets the positions; the last one is -1 where anything is wrong.
     """
-    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
-    left = np.empty(MAX_DEPTH + 1, np.int64)
+    first, second, left = _containers()
     for i in range(ends.size):
         end = _skip(data, position, STRUCT, first, second, left)
         if end <= position:
@@ -216,8 +222,7 @@ def fields(data, table):
         How many there are, and where the structure ends; -1, -1 where anything is wrong, there
         are more than n, or they are not in the order of their ids.
     """
-    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
-    left = np.empty(MAX_DEPTH + 1, np.int64)
+    first, second, left = _containers()
     position = number = 0
     for i in range(table.shape[0]):
         delta, type_, start = _field(data, position)
@@ -340,8 +345,7 @@ def with_bloom_filters(data, bounds, places, out, ends):
         Gets where each of them ends; -1 for what is no such column chunk, of which no bytes are
         written.
     """
-    first, second = np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8)
-    left = np.empty(MAX_DEPTH + 1, np.int64)
+    first, second, left = _containers()
     at = 0
     for i in range(ends.size):
         ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0], places[i, 1],

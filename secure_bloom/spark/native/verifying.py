@@ -27,9 +27,9 @@ from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, rea
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.modules import ModuleCipher
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.native.writing import asked_filters, checked_encryption
+from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options import without_file_scheme
-from secure_bloom.writer import BloomFilterOptions
+from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 _FILES_AT_ONCE = 8
 _SUMMARIES = ("_metadata", "_common_metadata")

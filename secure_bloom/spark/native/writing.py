@@ -21,7 +21,7 @@ from secure_bloom.spark.native.application import (
 )
 from secure_bloom.spark.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
-from secure_bloom.writer import BloomFilterOptions
+from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
@@ -92,22 +92,6 @@ def _from_pyarrow(encryption) -> EncryptionConfiguration:
              "double_wrapping", "data_key_length_bits", "internal_key_material")
     return EncryptionConfiguration(column_keys=column_keys, **{
         name: getattr(encryption, name) for name in names})
-
-
-def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
-    """The filters that are asked for, by dotted path of the column."""
-    if not isinstance(bloom_filters, Mapping):
-        raise TypeError("bloom_filters must be a mapping of column paths to True or "
-                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    filters = {}
-    for path, options in bloom_filters.items():
-        if options is None or options is False:
-            continue
-        filters[path] = BloomFilterOptions() if options is True else options
-        if not isinstance(filters[path], BloomFilterOptions):
-            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
-                            f"not {type(options).__name__}")
-    return filters
 
 
 def _plan(encryption, kms, filters: list[str]) -> dict:
