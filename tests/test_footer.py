@@ -154,6 +154,17 @@ def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):
             == [[thrift.encode(meta) for meta in chunk._metadata_copies()] for chunk in ours]
 
 
+def test_what_was_changed_before_is_kept():
+    file, keys = file_of("plain")
+    footer = open_footer(file, keys)
+    for meta in footer.row_groups[0][1]._metadata_copies():
+        meta.set_int(7, I64, 12345)  # total_compressed_size
+    footer.set_bloom_filters(0, {0: (100, 47), 1: (147, 47)})
+    again = open_footer(with_footer(file, footer), keys)
+    assert again.row_groups[0][1].bloom_filter == (147, 47)
+    assert again.row_groups[0][1].pages[1] == 12345
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("column", ["s.x", "l.list.element"])
 def test_only_the_patched_column_changes(mode, column):
