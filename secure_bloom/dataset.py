@@ -54,7 +54,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
     alternatives = None if filters is None else predicates.normalize(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
-                     partition_columns=partition_schema.names)
+                     partition_schema=partition_schema)
     fragments, schemas, first = [], [], []
     with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
             ThreadPoolExecutor(1) as reader:
@@ -98,13 +98,15 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
 
 
 def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,
-          partition_columns: list[str]
+          partition_schema: pa.Schema
           ) -> tuple[pa.Schema, ds.ParquetFileFragment | None, ParquetFile | None]:
     """The schema of a file, what is to be read of it, and the file where that needs it open."""
     file = ParquetFile(path, keys, filesystem=filesystem)
     is_needed = False
     try:
-        fragment = file.fragment_for(alternatives, partition, partition_columns)
+        values = {name: pa.scalar(value, partition_schema.field(name).type)
+                  for name, value in ds.get_partition_keys(partition).items()}
+        fragment = file.fragment_for(alternatives, partition, values)
         schema = file.schema
         is_needed = fragment is not None and fragment.filesystem is None  # else: by its path
         return schema, fragment, file if is_needed else None

@@ -103,7 +103,11 @@ class UnsupportedError(SecureBloomError):
 
 
 class ColumnError(SecureBloomError, ValueError):
-    """A column does not exist or cannot have a Bloom filter."""
+    """A column does not exist, or cannot have or do what is asked of it."""
+
+
+class PredicateError(ColumnError, TypeError):
+    """A row filter compares a column with a value of a type that it cannot be compared with."""
 
 
 class EncryptionMismatchError(SecureBloomError):

@@ -37,6 +37,11 @@ _BYTES_KINDS = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_
 _BYTE_KINDS = (*_TEXT_KINDS, *_BYTES_KINDS)
 
 
+def is_text_or_bytes(t: pa.DataType) -> bool:
+    """Whether this is any of Arrow's string and binary types of variable length."""
+    return any(kind(t) for kind in _BYTE_KINDS)
+
+
 def kernels_for(count: int):
     """The module to work ``count`` values with: numba kernels for bulk, their plain twin for less.
 
@@ -352,7 +357,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _cast_each(array.cast(pa.decimal128(20, 0)), target)
     if pa.types.is_decimal(target) and pa.types.is_decimal(source):
         return _cast_each(array, target)
-    if any(kind(source) for kind in _BYTE_KINDS) and pa.types.is_fixed_size_binary(target):
+    if is_text_or_bytes(source) and pa.types.is_fixed_size_binary(target):
         return _cast_each(array.cast(pa.large_binary()), target)
     if pa.types.is_date64(source) and pa.types.is_date32(target):
         return _convert_time(array, target, 1, _MILLIS_PER_DAY)
@@ -367,7 +372,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
 
 def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
     byte_target = pa.types.is_string(target) or pa.types.is_binary(target)
-    return byte_target and any(kind(source) for kind in _BYTE_KINDS)
+    return byte_target and is_text_or_bytes(source)
 
 
 def _is_number(t: pa.DataType) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom import predicates
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
@@ -24,10 +23,14 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
+from secure_bloom.views import filtered
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
+
+    from secure_bloom.predicates import Predicate
+    from secure_bloom.row_filter import RowFilter
 
 
 @lru_cache(maxsize=8)
@@ -75,16 +78,42 @@ def _let_arrow_finish_at_exit() -> None:
     atexit.register(time.sleep, 0.02)
 
 
-def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns,
-             alternatives) -> pa.Table:
+def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
+             alternatives: list[list[Predicate]] | None) -> pa.Table:
     """The rows of fragments for which a normalized filter holds."""
     import pyarrow.dataset as ds
+
+    from secure_bloom.row_filter import RowFilter
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
-    filter_ = None if alternatives is None else predicates.expression(alternatives, schema)
-    scanner = dataset.scanner(columns=columns, filter=filter_)  # here the caller's faults show
+    if alternatives is None:
+        scanner = dataset.scanner(columns)  # here the caller's faults show
+        with _page_errors():
+            return scanner.to_table()
+    row_filter = RowFilter(alternatives, schema)
+    columns = schema.names if columns is None else columns
+    scanner = dataset.scanner([*columns, *row_filter.columns])
+    batches = list(_filtered(scanner, len(columns), row_filter))
+    return pa.Table.from_batches(batches, dataset.scanner(columns).projected_schema)
+
+
+def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:
+    """The rows for which a filter holds, with the first columns; the others are the filter's."""
+    batches = scanner.to_batches()
+    while True:
+        with _page_errors():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        arrays = dict(zip(row_filter.columns, batch.columns[count:], strict=True))
+        rows = row_filter.holds(arrays)
+        yield filtered(batch.select(range(count)), rows)
+
+
+@contextmanager
+def _page_errors() -> Iterator[None]:
     try:
-        return scanner.to_table()
+        yield
     except pa.ArrowInvalid as error:
         raise FormatError("pyarrow cannot read the pages") from error
 

@@ -1,25 +1,48 @@
 """Row filters in pyarrow's disjunctive normal form, and what a Bloom filter can say about them.
 
-A filter is a list of predicates ``(column, op, value)`` that are all to hold, or a list of such
-lists of which one is to hold. To pyarrow's operators come ``<=>``, equality for which null equals
-null, and ``is null`` and ``is not null``, whose value is None. A Bloom filter answers ``=``,
-``==``, ``<=>`` and ``in``; every other predicate may hold anywhere, as far as it can tell.
+A filter is a list of predicates ``(column, op, value)`` that must all hold, or a list of such lists
+of which one must hold. The operators mean what they mean in Spark, DuckDB, Polars and PostgreSQL:
+
+==================  ===============================================================================
+operator            rows for which it holds
+==================  ===============================================================================
+``=``, ``==``       the value equals ``v``
+``<=>``             the same; with None as ``v``, the rows that are null
+``!=``              the value is not null and does not equal ``v``
+``<  <=  >  >=``    the value is less, less or equal, greater, greater or equal
+``in``              the value equals one of the list; no row for an empty list
+``not in``          the value is not null and equals none of the list; no row if the list holds
+                    None, every row (null too) if it is empty
+``is null``         the value is null; ``v`` must be None
+``is not null``     the value is not null; ``v`` must be None
+==================  ===============================================================================
+
+- Null equals nothing: with None as ``v`` no row is found, except by ``<=>``; None in a list finds
+  nothing.
+- -0.0 equals 0.0.
+- NaN equals NaN, whatever its bits, and is greater than every other number.
+- Numbers compare by their exact value, whatever their types: an int8 is always less than 300, and
+  no integer equals 5.5. A float32 never equals 0.1, which it cannot hold.
+- Text compares by its bytes in UTF-8. A date is the midnight at which it begins.
+- Values of other kinds cannot be compared: a number with text, a timestamp that has a time zone
+  with one that has none. They raise :class:`secure_bloom.errors.PredicateError`.
+
+A Bloom filter answers ``=``, ``==``, ``<=>`` and ``in``; every other predicate may hold anywhere,
+as far as it can tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import reduce
-from operator import and_, or_
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.probes import with_nanoseconds
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
+from secure_bloom.errors import ColumnError, located
+from secure_bloom.hashing import plain_type
+from secure_bloom.operands import operand
+from secure_bloom.scalars import plain_value
 
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
              "is not null")
@@ -35,9 +58,10 @@ class Predicate(NamedTuple):
     @property
     def probes(self) -> list | None:
         """The values of which one must be present for the predicate to hold; None if unknown."""
-        if self.op in ("=", "==") or (self.op == "<=>" and self.value is not None):
-            return [self.value]
-        return list(self.value) if self.op == "in" else None
+        if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
+            values = self.value if self.op == "in" else [self.value]
+            return [value for value in values if value is not None]
+        return None
 
 
 def normalize(filters) -> list[list[Predicate]]:
@@ -66,17 +90,62 @@ def _predicate(part) -> Predicate:
     if op in ("is null", "is not null") and value is not None:
         raise ValueError(f"the operator {op!r} takes None as its value")
     if op in ("in", "not in"):
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
-        return Predicate(column, op, [_comparable(element) for element in value])
-    return Predicate(column, op, _comparable(value))
+        return Predicate(column, op, [plain_value(element) for element in value])
+    return Predicate(column, op, plain_value(value))
 
 
-def _comparable(value):
-    """The value as pyarrow can compare it: some typed nulls crash pyarrow 26."""
-    if isinstance(value, pa.Scalar) and not value.is_valid:
-        return None
-    return with_nanoseconds(value)
+class Field(NamedTuple):
+    """A column without children: its path, not joined, and its type."""
+
+    parts: tuple[str, ...]
+    type: pa.DataType
+
+
+def find_field(schema: pa.Schema, path: str) -> Field:
+    """The column with a dotted path.
+
+    Raises
+    ------
+    ColumnError
+        If there is none, or several, or rows have several values of it.
+    """
+    found = list(_fields_at(schema, path, ()))
+    if len(found) != 1:
+        many = f"{len(found)} columns have this path"
+        raise ColumnError(many if found else "there is no such column", column=path)
+    if pa.types.is_nested(found[0].type):
+        raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
+                          "might_contain say where values of lists may be", column=path)
+    return found[0]
+
+
+def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) -> Iterator[Field]:
+    for field in fields:
+        t = plain_type(field.type)
+        parts = (*parents, field.name)
+        if path == field.name or (path.startswith(f"{field.name}.") and pa.types.is_nested(t)
+                                  and not pa.types.is_struct(t)):
+            yield Field(parts, t if pa.types.is_nested(t) else field.type)
+        elif path.startswith(f"{field.name}.") and pa.types.is_struct(t):
+            yield from _fields_at(t, path[len(field.name) + 1:], parts)
+
+
+def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataType]) -> None:
+    """Make sure that every value can be compared with its column, whose type is known by path.
+
+    Raises
+    ------
+    PredicateError
+    """
+    for predicate in (p for alternative in alternatives for p in alternative):
+        is_list = predicate.op in ("in", "not in")
+        arrow_type = type_of(predicate.column)
+        with located(column=predicate.column):
+            for value in predicate.value if is_list else [predicate.value]:
+                if value is not None:
+                    operand(value, arrow_type)
 
 
 def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
@@ -106,39 +175,3 @@ def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
                     holds[:] = False  # "in" nothing
         keep |= holds
     return [int(row_group) for row_group in np.flatnonzero(keep)]
-
-
-def expression(alternatives: list[list[Predicate]], schema: pa.Schema) -> pc.Expression:
-    """The same filter for pyarrow, which applies it to rows."""
-    return reduce(or_, (reduce(and_, (_comparison(p, schema) for p in alternative))
-                        for alternative in alternatives))
-
-
-def _comparison(predicate: Predicate, schema: pa.Schema) -> pc.Expression:
-    import pyarrow.compute as pc
-    column, op, value = predicate
-    field = pc.field(column) if column in schema.names or "." not in column \
-        else pc.field(*column.split("."))
-    match op:
-        case "=" | "==":
-            return field == value
-        case "!=":
-            return field != value
-        case "<":
-            return field < value
-        case ">":
-            return field > value
-        case "<=":
-            return field <= value
-        case ">=":
-            return field >= value
-        case "in":
-            return field.isin(value)
-        case "is null":
-            return field.is_null()
-        case "is not null":
-            return field.is_valid()
-        case "<=>":
-            return field.is_null() if value is None else (field == value) & field.is_valid()
-        case _:
-            return ~field.isin(value)

@@ -12,7 +12,6 @@ several hashes, or none can answer for it:
 
 from __future__ import annotations
 
-import datetime
 import re
 import struct
 import uuid
@@ -33,6 +32,7 @@ from secure_bloom.hashing import (
     storage_array,
 )
 from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.scalars import plain_value
 
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
@@ -148,11 +148,13 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
         return values.chunks
     if isinstance(values, pa.Array):
         return [values]
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.dtype != object:
         if (array := _infer(values)) is not None:
             return [array]
         values = values.tolist()  # of a kind that Arrow does not take, such as 0-d or big-endian
     values = [_plain(value) for value in ([values] if is_scalar(values) else values)]
+    if len({getattr(value, "dtype", type(value)) for value in values}) > 1:
+        values = [_without_numpy(value) for value in values]  # some mixtures crash pyarrow
     if (array := _infer(values)) is not None:
         return [array]
     if strict:
@@ -167,24 +169,22 @@ def _infer(values: list | np.ndarray) -> pa.Array | None:
         return None
 
 
+_UNKNOWN = object()  # a value without a counterpart in Arrow
+
+
 def _plain(value):
     if isinstance(value, uuid.UUID):
         return value.bytes
-    return bytes(value) if isinstance(value, bytearray | memoryview) else with_nanoseconds(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, np.generic | pa.Scalar):
+        return value
+    return plain_value(value) if is_scalar(value) else _UNKNOWN
 
 
-def with_nanoseconds(value):
-    """A pandas Timestamp or Timedelta as Arrow scalar where Arrow would cut its nanoseconds off.
-
-    NaT becomes None, which Arrow does only in company.
-    """
-    if isinstance(value, datetime.datetime) and value != value:
-        return None
-    if isinstance(value, datetime.datetime) and getattr(value, "nanosecond", 0):
-        return pa.scalar(value.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
-    if isinstance(value, datetime.timedelta) and getattr(value, "nanoseconds", 0):
-        return pa.scalar(value.value, pa.duration("ns"))
-    return value
+def _without_numpy(value):
+    value = plain_value(value)
+    return _UNKNOWN if isinstance(value, np.generic) else value
 
 
 def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:

@@ -5,7 +5,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
-    ColumnError,
     FormatError,
     KeyNotFoundError,
     UnsupportedError,
@@ -224,18 +223,20 @@ class ParquetFile:
         ----------
         filters : list of tuple, or list of list of tuple
             pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one is
-            to hold. The operators are those of :mod:`secure_bloom.predicates`.
+            to hold. :mod:`secure_bloom.predicates` says what the operators mean.
+
+        Raises
+        ------
+        PredicateError
+            If a value cannot be compared with its column.
         """
-        return self.pruned(predicates.normalize(filters)).kept
+        return self.pruned(self._normalize(filters, of_rows=False)).kept
 
     def pruned(self, alternatives: list[list[predicates.Predicate]],
-               row_groups: Iterable[int] | None = None, ignored: Collection[str] = ()) -> Pruned:
-        """What is left of some row groups for a normalized filter, step by step.
-
-        Predicates on the ``ignored`` columns rule nothing out.
-        """
+               row_groups: Iterable[int] | None = None) -> Pruned:
+        """What is left of some row groups for a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
-        leaves = {leaf.path: leaf for leaf in self.columns if leaf.path not in ignored}
+        leaves = {leaf.path: leaf for leaf in self.columns}
 
         def may_hold(predicate: predicates.Predicate, group: int) -> bool:
             leaf = leaves.get(predicate.column)
@@ -246,8 +247,6 @@ class ParquetFile:
             return statistics.may_hold(predicate, found, leaf)
 
         def ask(column: str, values: list) -> np.ndarray:
-            if column in ignored:
-                return np.ones((self.num_row_groups, len(values)), dtype=bool)
             return self._might_contain(column, values, by_statistics)
 
         by_statistics = [group for group in groups
@@ -265,15 +264,20 @@ class ParquetFile:
             Names of the columns to read. Default: all.
         filters : optional
             As for :meth:`prune`; only rows for which they hold are returned.
+
+        Raises
+        ------
+        PredicateError
+            If a value cannot be compared with its column; before any row is read.
         """
-        alternatives = self._alternatives(filters)
+        alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with pyarrow_errors(self.name, self._keys):
             fragment = self.fragment_for(alternatives)
             return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
-        alternatives = self._alternatives(filters)
+        alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with pyarrow_errors(self.name, self._keys):
             fragment = self.fragment_for(alternatives)
             for part in fragment.split_by_row_group() if fragment else ():
@@ -316,29 +320,36 @@ class ParquetFile:
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None,
-                     partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment | None:
+                     partition_values: Mapping[str, pa.Scalar] | None = None
+                     ) -> ds.ParquetFileFragment | None:
         """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
 
-        None where there are none: then pyarrow need not open the file. Columns that this file does
-        not have rule nothing out. Neither do partition columns, whose values come from the path
-        even where the file has a column of that name.
+        None where there are none: then pyarrow need not open the file. Partition columns have
+        their values even where the file has a column of that name. Columns that this file does
+        not have are null.
         """
         row_groups = None
         if alternatives is not None:
+            from secure_bloom.row_filter import remaining
             own = {leaf.path for leaf in self.columns}
             absent = {p.column for alternative in alternatives for p in alternative} - own
-            row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
+            constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
+            row_groups = self.pruned(remaining(alternatives, constants)).kept
             if not row_groups:
                 return None
         return new_fragment(*self._for_pyarrow, row_groups, partition)
 
-    def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
-        alternatives = None if filters is None else predicates.normalize(filters)
-        for predicate in (p for alternative in alternatives or () for p in alternative):
-            if self._column(predicate.column).is_repeated:
-                raise ColumnError("rows cannot be compared by a column of lists; prune and "
-                                  "might_contain say where its values may be",
-                                  file=self.name, column=predicate.column)
+    def _normalize(self, filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
+        """The alternatives of a filter, whose values can be compared with their columns."""
+        def type_of(path: str) -> pa.DataType:
+            leaf = self._column(path)
+            if leaf.is_repeated and not of_rows:
+                return leaf.type.arrow_type or pa.null()
+            return predicates.find_field(self.schema, path).type
+
+        alternatives = predicates.normalize(filters)
+        with located(file=self.name):
+            predicates.check(alternatives, type_of)
         return alternatives
 
     def read_at(self, nbytes: int, offset: int) -> bytes:

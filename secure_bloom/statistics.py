@@ -28,10 +28,9 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
     op, value = predicate.op, predicate.value
     if op == "is null" or (op == "<=>" and value is None):
         return column.is_repeated or nulls != 0
-    if op == "not in" or (op in ("=", "==", "in") and any(
-            probe is None for probe in predicate.probes or ())):
-        return True  # pyarrow lets null match these
-    if only_nulls:
+    if op == "not in":
+        return not value or (not only_nulls and None not in value)
+    if only_nulls or (value is None and op != "is not null"):
         return False
     if predicate.probes is not None:
         return any(_may_equal(probe, statistics, column.type) for probe in predicate.probes)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.predicates import OPERATORS, Predicate, expression, normalize, surviving
+from secure_bloom.predicates import OPERATORS, Predicate, normalize, surviving
+from secure_bloom.row_filter import RowFilter
 from tests.support import examples
 
 # --- form ----------------------------------------------------------------------------------------
@@ -69,9 +70,9 @@ def survivors(filters) -> tuple[list[int], list[str]]:
     ([("a", "==", 1)], [0]),
     ([("a", "=", 2)], [0, 1]),
     ([("a", "==", 9)], []),
-    ([("a", "==", None)], [0, 1, 2]),
+    ([("a", "==", None)], []),
     ([("a", "in", [1, 3])], [0, 1]),
-    ([("a", "in", [9, None])], [0, 1, 2]),
+    ([("a", "in", [9, None])], []),
     ([("a", "in", [])], []),
     ([("a", "not in", [1, 2])], [0, 1, 2]),
     ([("a", "==", 2), ("b", "==", "y")], [1]),
@@ -108,7 +109,7 @@ ROWS = st.lists(st.tuples(VALUES, VALUES), max_size=3)
        st.lists(st.lists(PREDICATES, min_size=1, max_size=3), min_size=1, max_size=3))
 @examples(100)
 def test_no_row_that_matches_is_skipped(groups, filters):
-    """Against pyarrow, which evaluates the same filter on the rows."""
+    """Against the same filter on the rows."""
     alternatives = normalize(filters)
 
     def might_contain(column, values):
@@ -120,11 +121,15 @@ def test_no_row_that_matches_is_skipped(groups, filters):
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     for number, rows in enumerate(groups):
         table = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]}, schema)
-        if table.filter(expression(alternatives, schema)).num_rows:
+        if RowFilter(alternatives, schema).holds(columns(table)).true_count:
             assert number in kept
 
 
-# --- pyarrow expressions -------------------------------------------------------------------------
+# --- rows ----------------------------------------------------------------------------------------
+
+def columns(table: pa.Table) -> dict[str, pa.Array]:
+    return {name: table[name].combine_chunks() for name in table.column_names}
+
 
 TABLE = pa.table({"a": [1, 2, 3, None], "s": [{"x": "u"}, {"x": "v"}, None, {"x": None}],
                   "d.t": [1, 1, 2, 2]})
@@ -134,15 +139,16 @@ TABLE = pa.table({"a": [1, 2, 3, None], "s": [{"x": "u"}, {"x": "v"}, None, {"x"
     ([("a", "=", 2)], [2]), ([("a", "==", 2)], [2]), ([("a", "!=", 2)], [1, 3]),
     ([("a", "<", 2)], [1]), ([("a", ">", 2)], [3]), ([("a", "<=", 2)], [1, 2]),
     ([("a", ">=", 2)], [2, 3]), ([("a", "in", [1, 3])], [1, 3]),
-    ([("a", "not in", [1, 3])], [2, None]), ([("a", "in", [])], []), ([("a", "==", None)], []),
+    ([("a", "not in", [1, 3])], [2]), ([("a", "in", [])], []), ([("a", "==", None)], []),
     ([("a", ">", 1), ("a", "<", 3)], [2]), ([[("a", "==", 1)], [("a", "==", 3)]], [1, 3]),
     ([("s.x", "==", "v")], [2]), ([("s.x", "==", pa.scalar(None, pa.large_string()))], []),
-    ([("s.x", "in", ["v", pa.scalar(None, pa.large_string())])], [2, 3, None]),
+    ([("s.x", "in", ["v", pa.scalar(None, pa.large_string())])], [2]),
     ([("d.t", "==", 2)], [3, None]), ([("a", "is null", None)], [None]),
     ([("a", "is not null", None)], [1, 2, 3]), ([("a", "<=>", None)], [None]),
     ([("a", "<=>", 2)], [2]), ([("s.x", "is null", None)], [3, None]),
 ])
-def test_expressions_select_rows(filters, rows):
+def test_rows_are_selected(filters, rows):
     """Typed nulls of another width than the column's crash pyarrow 26 if they reach it."""
-    selected = TABLE.filter(expression(normalize(filters), TABLE.schema))
+    row_filter = RowFilter(normalize(filters), TABLE.schema)
+    selected = TABLE.filter(row_filter.holds(columns(TABLE)))
     assert selected["a"].to_pylist() == rows

@@ -138,7 +138,7 @@ PRUNED = [
     ([("a", "=", 500)], []),
     ([("a", "in", [5, 118, 700])], [0, 3]),
     ([("a", "in", [])], []),
-    ([("a", "==", None)], [0, 1, 2, 3]),
+    ([("a", "==", None)], []),
     ([("a", ">", 100)], [3]),
     ([("a", "<", 30)], [0]),
     ([("city", "==", "city 4"), ("real", "==", 22.0)], [1]),
@@ -158,8 +158,10 @@ PRUNED = [
 @pytest.mark.parametrize(("filters", "row_groups"), PRUNED, ids=str)
 def test_pruning_and_reading(opened, filters, row_groups):
     assert opened.prune(filters) == row_groups
-    expected = pq.read_table(io.BytesIO(PLAIN), filters=filters) if filters[0][0] != "s.x" \
-        else TABLE.filter(pc.field("s", "x") == 41)
+    own = {"[('s.x', '==', 41)]": pc.field("s", "x") == 41,
+           "[('a', 'not in', [5])]": pc.field("a") != 5}  # pyarrow lets null match
+    expected = TABLE.filter(own[str(filters)]) if str(filters) in own \
+        else pq.read_table(io.BytesIO(PLAIN), filters=filters)
     assert opened.read(filters=filters).equals(expected)
     assert opened.read(["city"], filters=filters).equals(expected.select(["city"]))
     parts = list(opened.iter_tables(filters=filters))

@@ -1,0 +1,69 @@
+"""Values of NumPy, pandas and Arrow as plain Python values, one by one.
+
+pyarrow 26 crashes on some lists that mix them (``[numpy.datetime64(1, "s"), numpy.int64(1)]``).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+
+_DAYS = {"D": 1, "W": 7}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 7 * 86_400}
+
+
+def plain_value(value):
+    """The same value as Python has it; null, NaT and NA become None.
+
+    Dates, times and durations of Arrow and NumPy become Arrow scalars, and so do those of pandas
+    that have nanoseconds, for Python would cut these off. Other types stay as they are.
+    """
+    if isinstance(value, pa.Scalar):
+        return _from_arrow(value)
+    if isinstance(value, np.generic):
+        is_time = isinstance(value, np.datetime64 | np.timedelta64)
+        return _from_numpy_time(value) if is_time else value.item()
+    if type(value).__name__ in ("NaTType", "NAType") and _is_of_pandas(value):
+        return None
+    if isinstance(value, datetime.datetime) and getattr(value, "nanosecond", 0):
+        return pa.scalar(value.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
+    if isinstance(value, datetime.timedelta) and getattr(value, "nanoseconds", 0):
+        return pa.scalar(value.value, pa.duration("ns"))
+    return value
+
+
+def _is_of_pandas(value) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas"
+
+
+def _from_arrow(value: pa.Scalar):
+    if not value.is_valid:
+        return None
+    if isinstance(value.type, pa.BaseExtensionType):
+        return _from_arrow(value.value)
+    if pa.types.is_dictionary(value.type):
+        return _from_arrow(value.value)
+    return value if pa.types.is_temporal(value.type) else plain_value(value.as_py())
+
+
+def _from_numpy_time(value: np.datetime64 | np.timedelta64):
+    if np.isnat(value):
+        return None
+    with suppress(pa.ArrowException, OverflowError):  # too large for Arrow
+        is_moment = isinstance(value, np.datetime64)
+        if is_moment and np.datetime_data(value.dtype)[0] in ("Y", "M"):
+            value = value.astype("datetime64[D]")
+        unit, step = np.datetime_data(value.dtype)
+        count = int(value.astype(np.int64)) * step
+        if is_moment and unit in _DAYS:
+            return pa.scalar(count * _DAYS[unit], pa.date32())
+        arrow_type: Callable[[str], pa.DataType] = pa.timestamp if is_moment else pa.duration
+        if unit in _SECONDS:
+            return pa.scalar(count * _SECONDS[unit], arrow_type("s"))
+        if unit in ("ms", "us", "ns"):
+            return pa.scalar(count, arrow_type(unit))
+    return value

@@ -1,0 +1,53 @@
+"""Rows of batches that have string or binary views, which Arrow 26 cannot filter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+
+def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
+    """The rows of a batch for which a mask without nulls is true; the schema stays."""
+    if rows.true_count == len(rows):
+        return batch
+    schema = batch.schema
+    plain = pa.schema([field.with_type(without_views(field.type)) for field in schema])
+    try:
+        if plain.equals(schema):
+            return batch.filter(rows)
+        return batch.cast(plain).filter(rows).cast(schema)
+    except pa.ArrowNotImplementedError:
+        # Views in list views cannot be cast either. Slices keep the memory of all rows.
+        return pa.concat_batches([batch.slice(0, 0), *_runs(batch, rows)])
+
+
+def _runs(batch: pa.RecordBatch, rows: pa.BooleanArray) -> list[pa.RecordBatch]:
+    """Slices of adjacent rows for which a mask is true."""
+    mask = rows.to_numpy(zero_copy_only=False)
+    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
+    return [batch.slice(start, end - start)
+            for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def without_views(t: pa.DataType) -> pa.DataType:
+    """The type with large strings and binaries in place of views, at every depth."""
+    if pa.types.is_string_view(t):
+        return pa.large_string()
+    if pa.types.is_binary_view(t):
+        return pa.large_binary()
+    if pa.types.is_struct(t):
+        return pa.struct([_field(field) for field in t])
+    if pa.types.is_map(t):
+        return pa.map_(_field(t.key_field), _field(t.item_field), t.keys_sorted)
+    if pa.types.is_fixed_size_list(t):
+        return pa.list_(_field(t.value_field), t.list_size)
+    for is_kind, make in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list),
+                          (pa.types.is_list_view, pa.list_view),
+                          (pa.types.is_large_list_view, pa.large_list_view)):
+        if is_kind(t):
+            return make(_field(t.value_field))
+    return t
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(without_views(field.type))
