@@ -46,7 +46,7 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
         if pa.types.is_null(array.type):
             continue
         if filter_.column_type is None:
-            filter_.column_type = column_type_of(array.type)
+            filter_.column_type = _first_type(filter_, array.type)
         column_type = filter_.column_type
         array = storage_array(array)
         if pa.types.is_dictionary(array.type):
@@ -62,10 +62,19 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
+def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
+    """The type of a filter that knows none, by the first values it is given."""
+    if not filter_.is_empty:
+        raise ColumnError("the filter holds values of an unknown type, and equal values of two "
+                          "types have different hashes: give column_type to the constructor or "
+                          "from_bitset, or use hashes")
+    return column_type_of(arrow_type)
+
+
 def check_values(filter_, values):
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
-        column_type = filter_.column_type or column_type_of(_DEFAULTS[type(values)])
+        column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
         stored = stored_bytes(values, column_type)
         if stored is not None:
             return bool(filter_.check_hashes(xxh64_intdigest(stored))[0])
@@ -99,7 +108,7 @@ def stored_bytes(value, column_type: ColumnType) -> bytes | None:
 def _check(filter_, array: pa.Array) -> np.ndarray:
     column_type = filter_.column_type
     if column_type is None and not pa.types.is_null(array.type):
-        column_type = column_type_of(array.type)
+        column_type = _first_type(filter_, array.type)
     answers = np.ones(len(array), dtype=bool)
     if column_type is None or not column_type.can_have_filter:
         return answers

@@ -18,7 +18,7 @@ from operator import index
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.hashing import insert_values, kernels_for
+from secure_bloom.hashing import column_type_of, insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.sizing import (
     BYTES_PER_BLOCK,
@@ -41,19 +41,21 @@ class SplitBlockBloomFilter:
     num_blocks : int
         Number of 32-byte blocks, 1 to 4,194,304 (128 MiB). The specification allows any; Arrow
         C++ reads powers of two only.
-    column_type : ColumnType, optional
-        How values are stored. Without it, the first Arrow array or value that is inserted or
-        checked decides.
+    column_type : ColumnType or pyarrow.DataType, optional
+        How values are stored: the type of a column of a file, or an Arrow type as it is stored by
+        default. Without it, the first Arrow array or value that is inserted decides.
     """
 
-    def __init__(self, num_blocks: int = 1, *, column_type: ColumnType | None = None):
+    def __init__(self, num_blocks: int = 1, *,
+                 column_type: ColumnType | pa.DataType | None = None):
         check_num_blocks(num_blocks)
         self._words = _no_bits(num_blocks)
-        self.column_type = column_type
+        self.column_type: ColumnType | None = column_type_of(column_type) \
+            if isinstance(column_type, pa.DataType) else column_type
 
     @classmethod
     def sized(cls, *, ndv: int, fpp: float = 0.01, power_of_two: bool = True,
-              column_type: ColumnType | None = None) -> SplitBlockBloomFilter:
+              column_type: ColumnType | pa.DataType | None = None) -> SplitBlockBloomFilter:
         """An empty filter for ``ndv`` distinct values at false-positive probability ``fpp``.
 
         Parameters
@@ -64,19 +66,22 @@ class SplitBlockBloomFilter:
             Wanted false-positive probability, between 0 and 1, both excluded.
         power_of_two : bool
             Round the number of blocks up to a power of two (default), which every reader accepts.
-        column_type : ColumnType, optional
+        column_type : ColumnType or pyarrow.DataType, optional
             As for the constructor.
         """
         return cls(num_blocks_for(ndv, fpp, power_of_two=power_of_two), column_type=column_type)
 
     @classmethod
-    def from_bitset(cls, bitset, *, column_type: ColumnType | None = None) -> SplitBlockBloomFilter:
+    def from_bitset(cls, bitset, *, column_type: ColumnType | pa.DataType | None = None
+                    ) -> SplitBlockBloomFilter:
         """A filter over a copy of a bitset.
 
         Parameters
         ----------
         bitset : bytes-like
             A multiple of 32 bytes, 32 bytes to 128 MiB: little-endian words, block by block.
+        column_type : ColumnType or pyarrow.DataType, optional
+            How the values in it are stored. Without it, only hashes can be inserted and checked.
 
         Raises
         ------
@@ -110,6 +115,11 @@ class SplitBlockBloomFilter:
         return self._words.nbytes
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been inserted."""
+        return not self._words.any()
+
+    @property
     def bitset(self) -> memoryview:
         """The bits as bytes, as Parquet stores them: little-endian words; read-only, not copied."""
         return memoryview(self._words).cast("B").toreadonly()
@@ -125,7 +135,8 @@ class SplitBlockBloomFilter:
         Raises
         ------
         ColumnError
-            If a value cannot be stored in a column of the filter's type.
+            If a value cannot be stored in a column of the filter's type, or the filter holds
+            hashes of values whose type it does not know.
         """
         from secure_bloom.probes import insertable
         for array in insertable(self, values):
@@ -143,6 +154,11 @@ class SplitBlockBloomFilter:
         bool for a scalar, else bool array of the same length
             False: certainly not inserted. True: perhaps inserted, or the filter cannot know, as
             for None, NaN and values whose type does not fit.
+
+        Raises
+        ------
+        ColumnError
+            If the filter holds hashes of values whose type it does not know.
         """
         from secure_bloom.probes import check_values
         return check_values(self, values)
@@ -165,15 +181,16 @@ class SplitBlockBloomFilter:
         Raises
         ------
         ValueError
-            If the filters differ in size or type; :meth:`fold` the larger one first.
+            If the filters differ in size, :meth:`fold` the larger one first; or in type, also
+            where only one of them knows the type of the values that it holds.
         """
         if other.num_blocks != self.num_blocks:
             raise ValueError(f"cannot merge a filter of {other.num_blocks} blocks into one of "
                              f"{self.num_blocks}; fold the larger one first")
-        if None not in (self.column_type, other.column_type) \
-                and self.column_type != other.column_type:
-            raise ValueError(f"cannot merge a filter of {other.column_type} values into one of "
-                             f"{self.column_type} values")
+        differ = self.column_type != other.column_type
+        if differ and not any(one.column_type is None and one.is_empty for one in (self, other)):
+            raise ValueError(f"cannot merge a filter of {other.column_type or 'unknown'} values "
+                             f"into one of {self.column_type or 'unknown'} values")
         self.column_type = self.column_type or other.column_type
         np.bitwise_or(self._words, other._words, out=self._words)
 

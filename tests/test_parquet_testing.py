@@ -141,7 +141,7 @@ def test_a_filter_of_xxh64():
     data = (FOLDER / "bloom_filter.xxhash.bin").read_bytes()
     num_bytes, header_size = decode_header(data)
     assert header_size + num_bytes == len(data)
-    filter_ = SplitBlockBloomFilter.from_bitset(data[header_size:])
+    filter_ = SplitBlockBloomFilter.from_bitset(data[header_size:], column_type=pa.string())
     rebuilt = SplitBlockBloomFilter(num_bytes // 32)
     rebuilt.insert(INSERTED)
     assert filter_ == rebuilt
@@ -155,6 +155,6 @@ def test_a_filter_of_the_time_before_the_standard():
     assert data[:12] == (1024).to_bytes(4, "little") + bytes(8)
     with pytest.raises(FormatError):
         decode_header(data)
-    filter_ = SplitBlockBloomFilter.from_bitset(data[12:])
+    filter_ = SplitBlockBloomFilter.from_bitset(data[12:], column_type=pa.string())
     assert bytes(filter_.bitset) == data[12:]
     assert not filter_.check(INSERTED).any()  # XXH64 finds nothing there

@@ -343,6 +343,52 @@ def test_both_zeros_and_nan(arrow_type):
     assert empty.check([0.0, -0.0, float("nan")]).tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("value", [5, 5.0, "Rome", b"Rome", [5, 6], np.int32(5), pa.array([5]),
+                                   datetime.date(2020, 1, 1), [None, 5]], ids=range(9))
+def test_a_filter_of_values_of_an_unknown_type_answers_only_hashes(value):
+    """5 as INT32 is there, and no check for 5 may say that it is not."""
+    filter_ = SplitBlockBloomFilter.from_bitset(typed(pa.int32(), 5).bitset)
+    for use in (filter_.check, filter_.insert):
+        with pytest.raises(ColumnError, match="column_type"):
+            use(value)
+    assert filter_ == typed(pa.int32(), 5) and filter_.column_type is None
+    assert filter_.check_hashes(xxh64_intdigest((5).to_bytes(4, "little"))).all()
+    assert filter_.check(None) is True
+
+
+@pytest.mark.parametrize("column_type", [pa.int32(), column_type_of(pa.int32())], ids=str)
+def test_the_type_of_a_bitset_is_given_by_column_or_arrow_type(column_type):
+    bitset = typed(pa.int32(), 5).bitset
+    filter_ = SplitBlockBloomFilter.from_bitset(bitset, column_type=column_type)
+    assert filter_.check([5, 6]).tolist() == [True, False]
+    for empty in (SplitBlockBloomFilter(64, column_type=column_type),
+                  SplitBlockBloomFilter.sized(ndv=9, column_type=column_type)):
+        assert empty.column_type == column_type_of(pa.int32())
+
+
+def test_a_filter_whose_hashes_came_without_type_takes_no_values():
+    filter_ = filter_of([1], 64)
+    for use in (filter_.check, filter_.insert):
+        with pytest.raises(ColumnError, match="unknown type"):
+            use(5)
+
+
+def test_filters_of_known_and_of_unknown_values_are_not_merged():
+    """The merged filter would answer for the known type, and deny what the other one holds."""
+    known, unknown = typed(pa.int64(), 7), SplitBlockBloomFilter.from_bitset(
+        typed(pa.int32(), 5).bitset)
+    for one, other in ((known, unknown), (unknown, known),
+                       (SplitBlockBloomFilter(64, column_type=pa.int64()), unknown)):
+        before = bytes(one.bitset)
+        with pytest.raises(ValueError, match="unknown"):
+            one.merge(other)
+        assert bytes(one.bitset) == before
+    known.merge(SplitBlockBloomFilter(64))  # empty
+    assert known.check([7, 8]).tolist() == [True, False]
+    unknown.merge(filter_of([1], 64))
+    assert unknown.check_hashes([1]).all() and unknown.column_type is None
+
+
 def test_an_empty_filter_without_type_denies_what_it_can():
     assert SplitBlockBloomFilter().check(5) is False
     assert SplitBlockBloomFilter().check(None) is True
