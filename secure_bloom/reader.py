@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, with_key_material
 from secure_bloom.errors import (
+    NO_KEY,
     ColumnError,
     FormatError,
-    KeyNotFoundError,
+    KeyRetrievalError,
     UnsupportedError,
     located,
 )
@@ -154,16 +155,26 @@ class ParquetFile:
         return [info for chunks in self._footer.row_groups for chunk in chunks
                 if (info := self._info(chunk)) is not None]
 
-    @cached_property
+    @property
     def hidden_columns(self) -> list[str]:
-        """Paths of the columns whose metadata is encrypted with a key that is not at hand."""
-        hidden = []
-        for chunk in self._footer.row_groups[0] if self._footer.row_groups else ():
+        """Paths of the columns whose metadata is encrypted with a key that this reader lacks.
+
+        The key is missing, or the KMS denies access to it.
+        """
+        return list(self.hidden_reasons)
+
+    @cached_property
+    def hidden_reasons(self) -> dict[str, KeyRetrievalError]:
+        """For each of the :attr:`hidden_columns` what happened when its key was asked for."""
+        hidden = {}
+        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
             try:
-                _ = chunk.bloom_filter
-            except KeyNotFoundError:
-                hidden.append(chunk.column.path)
-        return hidden
+                with located(file=self.name):
+                    _ = chunk.bloom_filter
+            except NO_KEY as error:
+                hidden.setdefault(chunk.column.path, error)
+        order = [leaf.path for leaf in self.columns if leaf.path in hidden]
+        return {path: hidden[path] for path in order}
 
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """The filter of a column chunk; None where it has none.
@@ -394,13 +405,13 @@ class ParquetFile:
         with located(file=self._source.name):
             try:
                 where = chunk.bloom_filter
-            except KeyNotFoundError:
+            except NO_KEY:
                 return None
             if where is None:
                 return None
             try:
                 num_bytes = read_header(self._source, chunk, self._footer.start)
-            except (KeyNotFoundError, UnsupportedError):
+            except (*NO_KEY, UnsupportedError):
                 num_bytes = None
             return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
                                    chunk.encryption is not None)

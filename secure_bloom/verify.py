@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from secure_bloom.errors import (
+    KMS_FAULTS,
     AuthenticationError,
     ColumnError,
     FileError,
@@ -58,6 +59,8 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         If the file cannot be opened.
     ColumnError
         If there is no such column.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
@@ -67,6 +70,8 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
         message = f"{error.message}; nothing else could be checked. Take a good copy of the file"
         return VerifyResult(error.file, (Finding(kind, message, error.file),))
+    except KMS_FAULTS:
+        raise
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file, not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
@@ -153,6 +158,8 @@ class _Verification:
         try:
             _ = chunk.encryption
             where = chunk.bloom_filter
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys |= self._is_wanted(chunk)
             self._note(chunk, f"whether there is a filter is encrypted: {error.message}")
@@ -232,6 +239,8 @@ class _Verification:
             -> SplitBlockBloomFilter | None:
         try:
             return read_filter(self._file, chunk, self._footer.start)
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys = True
             reason = error.message
@@ -290,6 +299,8 @@ class _Verification:
             return compare(portions, filter_, advance), None
         except (ColumnError, UnsupportedError) as error:
             return None, error.message
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys = True
             return None, error.message

@@ -12,6 +12,7 @@ from threading import Lock
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
+    KMS_FAULTS,
     AuthenticationError,
     FileError,
     KeyRetrievalError,
@@ -60,6 +61,8 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
         If there is no such file or folder.
     FormatError
         If the policy is none.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
     """
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.read(policy)
@@ -104,12 +107,16 @@ class _Auditing:
             magic = self._note_id(path)
             try:
                 return self._open(path, self._keys)
+            except KMS_FAULTS:
+                raise
             except KeyRetrievalError as error:
                 if magic == MAGIC_ENCRYPTED:
                     return self._closed(path, error)
                 result, findings = self._open(path, None)  # only its signature needs the key
                 result.not_checked.append(f"what needs keys: {error.message}")
                 return result, findings
+        except KMS_FAULTS:
+            raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, not_checked=["everything: the file cannot be read"]), \

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from secure_bloom.errors import FormatError, KeyNotFoundError, located
+from secure_bloom.errors import NO_KEY, FormatError, located
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
 from secure_bloom.parquet.schema import PHYSICAL_TYPES, LeafColumn
@@ -216,7 +216,7 @@ class ColumnChunk:
         """
         try:
             meta = self._metadata()
-        except KeyNotFoundError:
+        except NO_KEY:
             return RawStatistics()
         with located(**self.place):
             raw = meta.get(_STATISTICS)
@@ -290,7 +290,7 @@ class ColumnChunk:
         """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
         try:
             return self._metadata()
-        except KeyNotFoundError:
+        except NO_KEY:
             redacted = self._written_metadata()
             if redacted is None:
                 raise
