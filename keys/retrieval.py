@@ -134,9 +134,10 @@ class KmsKeys:
         KeyRetrievalError
             If there is none.
         """
-        return find_material(key_metadata, self._entries)
+        return find_material(key_metadata, self.entries)
 
-    def _entries(self) -> Mapping[str, str]:
+    def entries(self) -> Mapping[str, str]:
+        """The key material beside the file, by name; read once."""
         if self._external is None:
             self._external = self._read_external()
         return self._external

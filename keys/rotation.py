@@ -92,8 +92,8 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     ------
     KeyRetrievalError
         If the old or the new master key is missing or denied, or does not open what it has
-        wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is a
-        RotationResult: what was done before.
+        wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is
+        a RotationResult: what was done before.
     FileNotFoundError
         If there is no such file or folder.
     """

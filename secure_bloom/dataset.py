@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom import predicates
-from secure_bloom.errors import FileError
+from secure_bloom.errors import FileError, KeyRetrievalError
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
@@ -76,7 +76,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                 if rest or not tables:
                     tables.append(to_table(rest, schema, columns, alternatives))
                 return pa.concat_tables(tables)
-        except FileError:
+        except (FileError, KeyRetrievalError):
             for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
                 with pyarrow_errors(path, keys):
                     to_table([fragment] if fragment else [], schema, columns, alternatives)

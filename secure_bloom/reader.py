@@ -6,6 +6,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,10 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
-from secure_bloom.decryption import decryption_properties, with_key_material
+from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
 from secure_bloom.errors import (
+    KMS_FAULTS,
     NO_KEY,
     ColumnError,
+    FileError,
     FormatError,
     KeyRetrievalError,
     UnsupportedError,
@@ -278,14 +281,14 @@ class ParquetFile:
             As for :meth:`prune`; only rows for which they hold are returned.
         """
         alternatives = self._alternatives(filters)
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
         alternatives = self._alternatives(filters)
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             for part in fragment.split_by_row_group() if fragment else ():
                 yield to_table([part], self.schema, columns, alternatives)
@@ -311,10 +314,10 @@ class ParquetFile:
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
             return
-        place, properties = self._for_pyarrow
+        place, properties = self._for_pyarrow(groups)
         source = place["file"] if "filesystem" not in place \
             else place["filesystem"].open_input_file(place["file"])
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns):
             try:
                 file = pq.ParquetFile(source, decryption_properties=properties,
                                       coerce_int96_timestamp_unit="us")
@@ -341,7 +344,7 @@ class ParquetFile:
             row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
             if not row_groups:
                 return None
-        return new_fragment(*self._for_pyarrow, row_groups, partition)
+        return new_fragment(*self._for_pyarrow(row_groups), row_groups, partition)
 
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
@@ -364,7 +367,7 @@ class ParquetFile:
         **options
             Those of :class:`pyarrow.parquet.ParquetFile`.
         """
-        place, properties = self._for_pyarrow
+        place, properties = self._for_pyarrow()
         file = self._source.file if "filesystem" in place else place["file"]
         return pq.ParquetFile(file, decryption_properties=properties, **options)
 
@@ -379,18 +382,42 @@ class ParquetFile:
     def __exit__(self, *_) -> None:
         self.close()
 
-    @cached_property
-    def _for_pyarrow(self) -> tuple[dict, object]:
-        """The file as pyarrow is to open it, and the decryption properties for it."""
+    @contextmanager
+    def _page_errors(self, columns: Iterable[str] | None, alternatives=None) -> Iterator[None]:
+        """pyarrow's errors as ours; if the key of a column cannot be had, with its place."""
+        with pyarrow_errors(self.name, self._keys):
+            try:
+                yield
+            except (KeyRetrievalError, FileError, OSError) as error:
+                if not isinstance(error, KMS_FAULTS):
+                    self._check_keys(columns, alternatives)
+                raise
+
+    def _check_keys(self, columns: Iterable[str] | None, alternatives) -> None:
+        """Raise the error of the first key that cannot be had, of columns that are read."""
+        names = None if columns is None else {
+            *columns, *(p.column for alternative in alternatives or () for p in alternative)}
+        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+            path = chunk.column.path
+            if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
+                _ = chunk.cipher
+
+    def _for_pyarrow(self, row_groups: Iterable[int] | None = None) -> tuple[dict, object]:
+        """The file as pyarrow is to open it to read row groups, and the decryption properties."""
         source = self._source
         place = {"file": source.path, "filesystem": source.filesystem} if source.path \
             else {"file": source.file}
         if not self._footer.is_encrypted or self._keys is None:
             return place, None
-        if isinstance(self._keys, KmsKeys):
+        groups = range(self.num_row_groups) if row_groups is None else row_groups
+        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, self._keys, groups):
             return place, decryption_properties(self._keys.kms, source.path, source.filesystem)
-        file, properties = with_key_material(source, self._content, self._magic, self._keys)
+        file, properties = self._with_key_material
         return {"file": file}, properties
+
+    @cached_property
+    def _with_key_material(self) -> tuple[pa.NativeFile, object]:
+        return with_key_material(self._source, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):

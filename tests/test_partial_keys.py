@@ -158,7 +158,8 @@ def test_a_column_whose_key_is_denied_cannot_be_read(plaintext_footer, error):
                 lambda file: list(file.iter_batches())):
         with pytest.raises(error, match="says no") as raised:
             ask(ParquetFile(data, Failing(error)))
-        assert (raised.value.file, raised.value.column) == ("<buffer>", "ssn")
+        assert raised.value.file == "<buffer>"
+        assert error is KmsUnavailableError or raised.value.column == "ssn"
 
 
 @both_footers
