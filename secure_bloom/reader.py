@@ -5,7 +5,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,6 +17,11 @@ import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
+from secure_bloom.encryption_requirement import (
+    Requirement,
+    check_encryption,
+    encryption_requirement,
+)
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -97,14 +102,23 @@ class ParquetFile:
         For encrypted files. Without keys, what is in plaintext can be read.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``source`` is a path; default: local, or by URI.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
+        dotted path, where a group means all leaves below it: these. A mapping: these, each under
+        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
 
     Raises
     ------
     FormatError, AuthenticationError, KeyRetrievalError
         With the name of the file, and row group and column where one is concerned.
+    ColumnError
+        If there is no such column as ``require_encryption`` names.
     """
 
-    def __init__(self, source, keys=None, *, filesystem=None):
+    def __init__(self, source, keys=None, *, filesystem=None,
+                 require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
+                 | None = None):
+        requirement = encryption_requirement(require_encryption)
         self._source = Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
             keys, partial(read_material, self._source.filesystem, self._source.path))
@@ -112,6 +126,7 @@ class ParquetFile:
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
+            check_encryption(self._footer, self._keys, requirement)
 
     @property
     def name(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from secure_bloom.encryption_requirement import Requirement, encryption_requirement
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -32,7 +33,9 @@ _REWRITE = "write the file again"
 
 
 def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, filesystem=None,
-                advance: Callable[[float], None] | None = None) -> VerifyResult:
+                advance: Callable[[float], None] | None = None,
+                require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
+                | None = None) -> VerifyResult:
     """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
 
     Checked are place, length, encryption and authenticity of each filter, that it misses no value
@@ -52,18 +55,21 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         Where ``source`` is a path; default: local, or by URI.
     advance : callable, optional
         Told the fraction that is done, 0 to 1.
+    require_encryption : optional
+        As for :class:`ParquetFile`; what is not met becomes a finding.
 
     Raises
     ------
     OSError
         If the file cannot be opened.
     ColumnError
-        If there is no such column.
+        If there is no such column, also among those whose encryption is required.
     KmsUnavailableError, KeyringError
         If the KMS does not answer, or the keyring cannot be read.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
+    requirement = encryption_requirement(require_encryption)
     try:
         file = ParquetFile(source, keys, filesystem=filesystem)
     except FileError as error:
@@ -76,7 +82,12 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         return VerifyResult(error.file, not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
     with file, located(file=file.name):
-        return _Verification(file, keys, columns, advance or (lambda fraction: None)).run()
+        verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
+        try:
+            verification.check(requirement)
+        except KeyRetrievalError as error:
+            return VerifyResult(file.name, not_checked=error.message, missing_keys=True)
+        return verification.run()
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,17 @@ class _Verification:
         self._missing_keys = False
         self._columns = {column.ordinal for column in file.columns} if columns is None \
             else {find_column(file.columns, path).ordinal for path in columns}
+
+    def check(self, requirement: Requirement | None) -> None:
+        """Note what is not encrypted as it is required."""
+        try:
+            if requirement is not None:
+                requirement.check(self._footer)
+        except AuthenticationError as error:
+            self._findings.append(Finding("policy", error.message, self._file.name,
+                                          error.row_group, error.column))
+        except FormatError:
+            pass  # said where the filter was to be found
 
     def run(self) -> VerifyResult:
         """Find all filters, then check them one by one."""

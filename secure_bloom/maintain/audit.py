@@ -104,9 +104,9 @@ class _Auditing:
 
     def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         try:
-            magic = self._note_id(path)
-            try:
-                return self._open(path, self._keys)
+            magic, is_encrypted = self._note_id(path)
+            try:  # without encryption no keys are needed, and explicit ones would refuse the file
+                return self._open(path, self._keys if is_encrypted else None)
             except KMS_FAULTS:
                 raise
             except KeyRetrievalError as error:
@@ -130,8 +130,8 @@ class _Auditing:
             audit.run()
             return audit.result, audit.findings
 
-    def _note_id(self, path: str) -> bytes:
-        """Remember the id of a file, if it has one; gives its magic."""
+    def _note_id(self, path: str) -> tuple[bytes, bool]:
+        """Remember the id of a file, if it has one; gives its magic, and whether it has one."""
         source = Source(path, self._filesystem)
         try:
             content, magic = read_footer(source)
@@ -141,7 +141,7 @@ class _Auditing:
         if algorithm is not None:
             with self._lock:
                 self._ids[algorithm.aad_file_unique][path] = sha256(content).digest()
-        return magic
+        return magic, algorithm is not None
 
     def _closed(self, path: str, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:

@@ -118,6 +118,15 @@ class ColumnChunk:
         return "footer key" if union.fields[0][0] == 1 else "column key"
 
     @property
+    def is_metadata_encrypted(self) -> bool:
+        """Whether the metadata of an encrypted column cannot be changed without its key.
+
+        Without a key of its own it has that of the footer, where the metadata is.
+        """
+        return self.encryption == "footer key" \
+            or self._struct.get_binary(_ENCRYPTED_META_DATA) is not None
+
+    @property
     def key_metadata(self) -> bytes | None:
         """What the file says about the column's own key."""
         own = self._column_key_struct()

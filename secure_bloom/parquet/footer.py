@@ -214,6 +214,10 @@ class Footer:
             self._without_key[path, key_metadata] = copy.copy(error)  # each row group adds its own
             raise
 
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """The name of the master key that key metadata names; None where it names none."""
+        return None if self._keys is None else self._keys.master_key(key_metadata)
+
     def _cipher(self, key: bytes) -> ModuleCipher:
         # One for each key, because it counts what the key encrypts.
         if key not in self._ciphers:
