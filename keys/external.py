@@ -129,13 +129,19 @@ def _read(file, where: str) -> dict[str, str]:
 
 def _parse(data: bytes, where: str) -> dict[str, str]:
     try:
-        materials = json.loads(data)
+        materials = json.loads(data.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         materials = None
     if not isinstance(materials, dict) or not all(map(_is_text, materials.values())):
         raise KeyRetrievalError("this is no key material: it is no JSON object of texts",
                                 file=where)
     return materials
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):  # one parser takes the first, another one the last
+        raise ValueError("a name stands twice")
+    return dict(pairs)
 
 
 def _is_text(value) -> bool:

@@ -12,13 +12,7 @@ from functools import cache, partial
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import (
-    KeyAccessError,
-    KeyNotFoundError,
-    KeyRetrievalError,
-    SecureBloomError,
-    located,
-)
+from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, located
 from secure_bloom.files import Source, resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys import external
@@ -198,7 +192,7 @@ class _Counting:
             return None
         try:
             return Footer(content, magic, key_retriever(self._keys, beside))
-        except (KeyNotFoundError, KeyAccessError):
+        except NO_KEY:
             return None
         except KeyRetrievalError as error:
             if type(error) is KeyRetrievalError:  # the key metadata is none for a KMS

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
 
 MATERIAL_TYPE = "PKMT1"
+_MAX_SIZE = 1 << 16  # bytes of the material of one key, which takes some 400
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
 
 
@@ -110,10 +111,7 @@ class KeyMaterial:
 
 def is_key_material(key_metadata: bytes | None) -> bool:
     """Whether key metadata is key material, or refers to some."""
-    try:
-        return key_metadata is not None and bool(_load(key_metadata))
-    except KeyRetrievalError:
-        return False
+    return key_metadata is not None and _fields(key_metadata) is not None
 
 
 def key_reference(key_metadata: bytes) -> str | None:
@@ -148,14 +146,41 @@ def find_material(key_metadata: bytes,
     KeyRetrievalError
         If there is none.
     """
-    fields = _load(key_metadata)
-    name = _reference(fields)
-    if name is None:
-        return KeyMaterial._of(fields)
-    entries = read_external()
+    name = key_reference(key_metadata)
+    return KeyMaterial.parse(key_metadata if name is None else _entry(name, read_external()))
+
+
+def is_standard(key_metadata: bytes, read_external: Callable[[], Mapping[str, str]],
+                is_footer_key: bool) -> bool:
+    """Whether key material has all fields that other implementations write, and no others.
+
+    Then pyarrow's parser finds in it what this one does.
+
+    Parameters
+    ----------
+    key_metadata : bytes
+    read_external : callable
+        As for :func:`find_material`.
+    is_footer_key : bool
+        Whether it is for a footer.
+
+    Raises
+    ------
+    KeyRetrievalError
+        If there is no key material, or it is malformed.
+    """
+    name = key_reference(key_metadata)
+    text = key_metadata if name is None else _entry(name, read_external())
+    material = KeyMaterial.parse(text)
+    return material.is_footer_key == is_footer_key \
+        and _load(text) == _load(material.serialize(external=name is not None)) \
+        and (name is None or _load(key_metadata) == _load(refer_to(name)))
+
+
+def _entry(name: str, entries: Mapping[str, str]) -> str:
     if name not in entries:
         raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
-    return KeyMaterial.parse(entries[name])
+    return entries[name]
 
 
 def refer_to(name: str) -> bytes:
@@ -169,15 +194,32 @@ def _dump(fields: dict) -> bytes:
 
 
 def _load(text: bytes | str) -> dict:
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict) or fields.get("keyMaterialType") != MATERIAL_TYPE:
+    fields = _fields(text)
+    if fields is None:
         raise KeyRetrievalError(
-            f"the key metadata is no {MATERIAL_TYPE} key material, so a KMS cannot open it; the "
+            f"the key metadata is not {MATERIAL_TYPE} key material, so a KMS cannot open it; the "
             "file was written with explicit keys: pass ExplicitKeys")
-    return fields
+    names = [name for name, _ in fields]
+    if len(set(names)) < len(names):  # one parser takes the first, another one the last
+        raise KeyRetrievalError("key material: it has a field twice")
+    return dict(fields)
+
+
+def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
+    """Names and values of the fields; None if it is not key material."""
+    if len(text) > _MAX_SIZE:
+        return None
+    try:
+        fields = json.loads(text if isinstance(text, str) else text.decode(),
+                            object_pairs_hook=_Object)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, _Object) \
+        and ("keyMaterialType", MATERIAL_TYPE) in fields else None
+
+
+class _Object(list):
+    """A JSON object as pairs of name and value, in which a name may stand twice."""
 
 
 def _get(fields: dict, name: str, type_: type, default=None):

@@ -23,6 +23,9 @@ class KeyRetriever(Protocol):
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """The key of the column with this dotted path."""
 
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """The name of the master key that the key metadata names; None where it names none."""
+
 
 class ExplicitKeys:
     """Data keys given outright. Whoever pickles this object writes the keys down.
@@ -38,12 +41,15 @@ class ExplicitKeys:
         the first two say nothing.
     aad_prefix : bytes, optional
         The AAD prefix, for files that do not store it. Where a file stores one, it must be equal.
+    plaintext_files_allowed : bool
+        Whether files without encryption may be read. By default they are refused, since somebody
+        may have put them in the place of encrypted ones.
     """
 
     def __init__(self, footer_key: bytes | None = None,
                  column_keys: Mapping[str, bytes] | None = None,
                  key_ids: Mapping[str, bytes] | None = None,
-                 aad_prefix: bytes | None = None):
+                 aad_prefix: bytes | None = None, *, plaintext_files_allowed: bool = False):
         if footer_key is not None:
             check_key(footer_key, "footer_key")
         for name, key in {**(column_keys or {}), **(key_ids or {})}.items():
@@ -52,6 +58,7 @@ class ExplicitKeys:
         self._column_keys = dict(column_keys or {})
         self._key_ids = dict(key_ids or {})
         self.aad_prefix = aad_prefix
+        self.plaintext_files_allowed = plaintext_files_allowed
 
     @property
     def has_footer_key(self) -> bool:
@@ -72,6 +79,13 @@ class ExplicitKeys:
             raise KeyNotFoundError(f"no key was given for this column{_hint(key_metadata)}",
                                    column=path)
         return key
+
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """See :class:`KeyRetriever`."""
+        try:
+            return None if key_metadata is None else KeyMaterial.parse(key_metadata).master_key_id
+        except KeyRetrievalError:
+            return None
 
     def _by_id(self, key_metadata: bytes | None) -> bytes | None:
         if key_metadata is None:
@@ -126,6 +140,10 @@ class KmsKeys:
         """See :class:`KeyRetriever`."""
         return self._data_key(key_metadata)
 
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """See :class:`KeyRetriever`."""
+        return None if key_metadata is None else self.material(key_metadata).master_key_id
+
     def material(self, key_metadata: bytes) -> KeyMaterial:
         """The key material that key metadata holds or refers to.
 
@@ -134,9 +152,10 @@ class KmsKeys:
         KeyRetrievalError
             If there is none.
         """
-        return find_material(key_metadata, self._entries)
+        return find_material(key_metadata, self.entries)
 
-    def _entries(self) -> Mapping[str, str]:
+    def entries(self) -> Mapping[str, str]:
+        """The key material beside the file, by name; read once."""
         if self._external is None:
             self._external = self._read_external()
         return self._external

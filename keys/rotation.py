@@ -16,11 +16,9 @@ from threading import Lock
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
-    KeyAccessError,
-    KeyNotFoundError,
-    KeyringError,
+    KMS_FAULTS,
+    NO_KEY,
     KeyUnwrapError,
-    KmsUnavailableError,
     MissingExtraError,
     SecureBloomError,
     located,
@@ -35,7 +33,7 @@ from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.reader import read_footer
 from secure_bloom.rewrite import Rewrite, remove_leftovers_of
 
-_NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
+_NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _FILES_AT_ONCE = 4
 
 
@@ -93,9 +91,9 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     Raises
     ------
     KeyRetrievalError
-        If the old or the new master key is missing, or does not open what it has wrapped, or the
-        KMS does not answer or refuses. The attribute ``result`` of whatever ends a rotation is a
-        RotationResult: what was done before.
+        If the old or the new master key is missing or denied, or does not open what it has
+        wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is
+        a RotationResult: what was done before.
     FileNotFoundError
         If there is no such file or folder.
     """
@@ -119,7 +117,7 @@ class _Stop(Exception):
 
 
 class _FooterKeys(KmsKeys):
-    """Opens footers; one whose master key is missing stops all where it is one of the two."""
+    """Opens footers; a key that is missing or denied stops all where it is one of the two."""
 
     def __init__(self, kms, read_external, old: str, new: str):
         super().__init__(kms, read_external)
@@ -129,7 +127,7 @@ class _FooterKeys(KmsKeys):
         """See :class:`KmsKeys`."""
         try:
             return super().footer_key(key_metadata)
-        except KeyNotFoundError as error:
+        except NO_KEY as error:
             if self.material(key_metadata).master_key_id in self._needed:
                 raise _Stop from error
             raise
@@ -144,6 +142,7 @@ class _Rotation:
         self._outcomes: dict[str, bool | str] = {}  # whether it had the old key, or what failed
         self._found: set[str] = set()
         self._wrapped: dict[str, str] = {}
+        self._is_stopped = False
         self._lock = Lock()
 
     def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
@@ -169,15 +168,20 @@ class _Rotation:
             master_keys=sorted(self._found), dry_run=self._dry_run)
 
     def _try_file(self, path: str) -> None:
+        if self._is_stopped:
+            return
         try:
             with located(file=path):
                 self._outcomes[path] = self._file(path)
-        except _NO_FAULT_OF_A_FILE:
+        except (SecureBloomError, OSError) as error:
+            if isinstance(error, _NO_FAULT_OF_A_FILE):
+                self._is_stopped = True
+                raise
+            self._outcomes[path] = error.message if isinstance(error, SecureBloomError) \
+                else str(error)
+        except BaseException:
+            self._is_stopped = True
             raise
-        except SecureBloomError as error:
-            self._outcomes[path] = error.message
-        except OSError as error:
-            self._outcomes[path] = str(error)
 
     def _file(self, path: str) -> bool:
         with Rewrite(self._filesystem, path) as rewrite:

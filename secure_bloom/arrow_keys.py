@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
 import pyarrow.parquet.encryption as pe
-
-from secure_bloom.errors import KeyRetrievalError
 
 
 def crypto_factory(kms) -> pe.CryptoFactory:
@@ -32,16 +31,14 @@ class KeysByNumber:
     """The data keys of one file, for pyarrow: a wrapped key is a number."""
 
     def __init__(self):
-        self._keys: list[bytes | KeyRetrievalError] = []
+        self._keys: list[bytes | Callable[[], bytes]] = []
 
-    def add(self, key: bytes | KeyRetrievalError) -> str:
-        """The number of a key, or of the error that it stands for."""
+    def add(self, key: bytes | Callable[[], bytes]) -> str:
+        """The number of a key, or of a function that returns it when it is needed."""
         self._keys.append(key)
         return base64.b64encode(b"%d" % (len(self._keys) - 1)).decode("ascii")
 
     def unwrap_key(self, wrapped_key: str, _: str = "") -> bytes:
         """The key with this number."""
         key = self._keys[int(base64.b64decode(wrapped_key))]
-        if isinstance(key, KeyRetrievalError):
-            raise key
-        return key
+        return key if isinstance(key, bytes) else key()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import AuthenticationError, ColumnError, UnsupportedError
 from secure_bloom.reader import ParquetFile
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 
@@ -19,7 +19,7 @@ MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whateve
 def convert_file(source: str, target: str, *, row_group_size: int | None = None,
                  text_columns: Iterable[str] = (), allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None,
-                 kms=None, encryption=None, **writer) -> None:
+                 kms=None, encryption=None, require_encryption=None, **writer) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters
@@ -37,18 +37,23 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
         Told the fraction that is done, 0 to 1.
     kms : KmsClient, optional
         For the target and, where it is encrypted, for the source.
+    require_encryption : optional
+        As for :class:`secure_bloom.ParquetFile`, of the source.
     encryption, **writer
         For :class:`secure_bloom.ParquetWriter`.
     """
     writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
     if _is_parquet(source):
-        with ParquetFile(source, kms) as file:
+        with ParquetFile(source, kms, require_encryption=require_encryption) as file:
             if file.footer.is_encrypted and encryption is None and not allow_plaintext:
                 raise UnsupportedError("the source is encrypted, the target would not be; ask for "
                                        "encryption, or for plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
             _write(target, file.schema, tables, row_group_size, writer)
         return
+    if require_encryption:
+        raise AuthenticationError("a CSV file is not encrypted, but encryption is required",
+                                  file=source)
     with open(source, "rb") as raw:
         size = max(1, os.path.getsize(source))
         options = pa_csv.ConvertOptions(column_types={name: pa.string() for name in text_columns})

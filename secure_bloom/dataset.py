@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -12,7 +13,12 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom import predicates
-from secure_bloom.errors import FileError
+from secure_bloom.encryption_requirement import (
+    FolderChecks,
+    Requirement,
+    encryption_requirement,
+)
+from secure_bloom.errors import FileError, KeyRetrievalError, located
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
@@ -23,7 +29,8 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
-               filesystem=None) -> pa.Table:
+               filesystem=None, require_encryption: bool | Iterable[str] | Mapping[str, str]
+               | Requirement | None = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters
@@ -36,25 +43,31 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         As for :class:`ParquetFile`.
     columns, filters
         As for :meth:`ParquetFile.read`.
+    require_encryption
+        As for :class:`ParquetFile`, of every file. In a folder a file may lack a column that
+        another one has.
     """
+    requirement = encryption_requirement(require_encryption)
     if not is_path(source):
-        return ParquetFile(source, keys).read(columns, filters)
+        return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
-        return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
-    return _read_folder(filesystem, path, keys, columns, filters)
+        return ParquetFile(path, keys, filesystem=filesystem,
+                           require_encryption=requirement).read(columns, filters)
+    return _read_folder(filesystem, path, keys, columns, filters, requirement)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
+def _read_folder(filesystem, folder: str, keys, columns, filters, requirement) -> pa.Table:
     paths = data_files(filesystem, folder)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
+    checks = FolderChecks(requirement, partition_schema.names)
     opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
-                     partition_schema=partition_schema)
+                     partition_schema=partition_schema, checks=checks)
     fragments, schemas, first = [], [], []
     with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
             ThreadPoolExecutor(1) as reader:
@@ -66,6 +79,8 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                 # Meanwhile the other files are looked at.
                 guess = _unified(schemas[:1], partition_schema)
                 first.append(reader.submit(to_table, [fragment], guess, columns, alternatives))
+        with located(file=folder):
+            checks.finish()
         schema = _unified(schemas, partition_schema)
         kept = list(filter(None, fragments))
         try:
@@ -76,7 +91,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                 if rest or not tables:
                     tables.append(to_table(rest, schema, columns, alternatives))
                 return pa.concat_tables(tables)
-        except FileError:
+        except (FileError, KeyRetrievalError):
             for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
                 with pyarrow_errors(path, keys):
                     to_table([fragment] if fragment else [], schema, columns, alternatives)
@@ -98,10 +113,10 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
 
 
 def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,
-          partition_schema: pa.Schema
+          partition_schema: pa.Schema, checks: FolderChecks
           ) -> tuple[pa.Schema, ds.ParquetFileFragment | None, ParquetFile | None]:
     """The schema of a file, what is to be read of it, and the file where that needs it open."""
-    file = ParquetFile(path, keys, filesystem=filesystem)
+    file = ParquetFile(path, keys, filesystem=filesystem, require_encryption=checks)
     is_needed = False
     try:
         values = {name: pa.scalar(value, partition_schema.field(name).type)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
-from secure_bloom.errors import KeyRetrievalError
+from secure_bloom.errors import KeyRetrievalError, located
 from secure_bloom.files import Source
-from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.keys.retrieval import KeyRetriever
+from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, is_standard
+from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.parquet.modules import ModuleCipher
 
@@ -22,17 +25,38 @@ def decryption_properties(kms, path: str | None = None, filesystem=None) \
 
     Path and filesystem are for files whose key material stands beside them.
     """
+    # The instance is given, so that pyarrow does not look for it in the file.
+    connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
+                                        kms_instance_url=DEFAULT_INSTANCE)
     return crypto_factory(kms).file_decryption_properties(
-        pe.KmsConnectionConfig(), pe.DecryptionConfiguration(), path, filesystem)
+        connection, pe.DecryptionConfiguration(), path, filesystem)
+
+
+def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> bool:
+    """Whether pyarrow finds the same keys in the key material of some row groups as we do.
+
+    If not, :func:`with_key_material` gives it our keys. Material is not always authenticated; it
+    may be malformed, or mean one thing to one parser and something else to another.
+    """
+    own = {(chunk.encryption, chunk.key_metadata)
+           for number in row_groups for chunk in footer.row_groups[number]}
+    columns = [metadata for encryption, metadata in own if encryption == "column key"]
+    try:
+        return None not in columns \
+            and is_standard(footer.footer_key_metadata, keys.entries, is_footer_key=True) \
+            and all(is_standard(one, keys.entries, is_footer_key=False) for one in columns)
+    except KeyRetrievalError:
+        return False
 
 
 def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRetriever) \
         -> tuple[pa.NativeFile, pe.FileDecryptionProperties]:
-    """The file as pyarrow can read it with explicit column keys, for which it has no interface.
+    """The file as pyarrow can read it with keys from elsewhere, for which it has no interface.
 
     pyarrow accepts column keys only by way of key material in the file. So it is shown the same
     bytes with another footer, made in memory: key material in which a key is a number, and the
-    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys.
+    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys, and
+    asks for the key of a column when the column is read.
     """
     footer = Footer(content, magic, keys)
     by_number = KeysByNumber()
@@ -49,15 +73,16 @@ def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRet
     for chunks in footer.row_groups:
         for chunk in chunks:
             if chunk.encryption == "column key":
-                try:
-                    key = keys.column_key(chunk.column.path, chunk.key_metadata)
-                except KeyRetrievalError as error:
-                    key = error
-                chunk.set_key_metadata(material(key))
+                chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
     start = source.size - len(content) - TAIL_SIZE
     file = pa.PythonFile(_Spliced(source, start, footer.to_bytes()), mode="r")
     return file, decryption_properties(by_number)
+
+
+def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:
+    with located(**chunk.place):
+        return keys.column_key(chunk.column.path, key_metadata)
 
 
 class _Spliced:

@@ -275,6 +275,11 @@ class _KmsEncryption(FileEncryption):
         """See :class:`KeyRetriever`."""
         return self.footer_key(key_metadata)
 
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """See :class:`KeyRetriever`."""
+        return None if key_metadata is None \
+            else self._name(KeyMaterial.parse(key_metadata).master_key_id)
+
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
         final: dict[bytes, bytes] = {}  # the chunks of a column have the same

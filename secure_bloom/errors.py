@@ -94,6 +94,12 @@ class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
 
 
+#: The reader does not have this key: the rest of the file can be read without it.
+NO_KEY = (KeyNotFoundError, KeyAccessError)
+#: The KMS itself fails: this says nothing about the file, and the next file fails in the same way.
+KMS_FAULTS = (KmsUnavailableError, KeyringError)
+
+
 class KeyExhaustedError(SecureBloomError):
     """A key has encrypted as much as it safely may (NIST SP 800-38D, section 8.3)."""
 

@@ -6,6 +6,7 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,10 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
-from secure_bloom.decryption import decryption_properties, with_key_material
+from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
+from secure_bloom.encryption_requirement import (
+    Requirement,
+    check_encryption,
+    encryption_requirement,
+)
 from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    FileError,
     FormatError,
-    KeyNotFoundError,
+    KeyRetrievalError,
     UnsupportedError,
     located,
 )
@@ -92,14 +101,23 @@ class ParquetFile:
         For encrypted files. Without keys, what is in plaintext can be read.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``source`` is a path; default: local, or by URI.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
+        dotted path, where a group means all leaves below it: these. A mapping: these, each under
+        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
 
     Raises
     ------
     FormatError, AuthenticationError, KeyRetrievalError
         With the name of the file, and row group and column where one is concerned.
+    ColumnError
+        If there is no such column as ``require_encryption`` names.
     """
 
-    def __init__(self, source, keys=None, *, filesystem=None):
+    def __init__(self, source, keys=None, *, filesystem=None,
+                 require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
+                 | None = None):
+        requirement = encryption_requirement(require_encryption)
         self._source = Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
             keys, partial(read_material, self._source.filesystem, self._source.path))
@@ -107,6 +125,7 @@ class ParquetFile:
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
+            check_encryption(self._footer, self._keys, requirement)
 
     @property
     def name(self) -> str:
@@ -153,16 +172,26 @@ class ParquetFile:
         return [info for chunks in self._footer.row_groups for chunk in chunks
                 if (info := self._info(chunk)) is not None]
 
-    @cached_property
+    @property
     def hidden_columns(self) -> list[str]:
-        """Paths of the columns whose metadata is encrypted with a key that is not at hand."""
-        hidden = []
-        for chunk in self._footer.row_groups[0] if self._footer.row_groups else ():
+        """Paths of the columns whose metadata is encrypted with a key that this reader lacks.
+
+        The key is missing, or the KMS denies access to it.
+        """
+        return list(self.hidden_reasons)
+
+    @cached_property
+    def hidden_reasons(self) -> dict[str, KeyRetrievalError]:
+        """For each of the :attr:`hidden_columns` what happened when its key was asked for."""
+        hidden = {}
+        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
             try:
-                _ = chunk.bloom_filter
-            except KeyNotFoundError:
-                hidden.append(chunk.column.path)
-        return hidden
+                with located(file=self.name):
+                    _ = chunk.bloom_filter
+            except NO_KEY as error:
+                hidden.setdefault(chunk.column.path, error)
+        order = [leaf.path for leaf in self.columns if leaf.path in hidden]
+        return {path: hidden[path] for path in order}
 
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """The filter of a column chunk; None where it has none.
@@ -271,14 +300,14 @@ class ParquetFile:
             If a value cannot be compared with its column; before any row is read.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read."""
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             for part in fragment.split_by_row_group() if fragment else ():
                 yield to_table([part], self.schema, columns, alternatives)
@@ -304,10 +333,10 @@ class ParquetFile:
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
             return
-        place, properties = self._for_pyarrow
+        place, properties = self._for_pyarrow(groups)
         source = place["file"] if "filesystem" not in place \
             else place["filesystem"].open_input_file(place["file"])
-        with pyarrow_errors(self.name, self._keys):
+        with self._page_errors(columns):
             try:
                 file = pq.ParquetFile(source, decryption_properties=properties,
                                       coerce_int96_timestamp_unit="us")
@@ -337,7 +366,7 @@ class ParquetFile:
             row_groups = self.pruned(remaining(alternatives, constants)).kept
             if not row_groups:
                 return None
-        return new_fragment(*self._for_pyarrow, row_groups, partition)
+        return new_fragment(*self._for_pyarrow(row_groups), row_groups, partition)
 
     def _normalize(self, filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
         """The alternatives of a filter, whose values can be compared with their columns."""
@@ -364,7 +393,7 @@ class ParquetFile:
         **options
             Those of :class:`pyarrow.parquet.ParquetFile`.
         """
-        place, properties = self._for_pyarrow
+        place, properties = self._for_pyarrow()
         file = self._source.file if "filesystem" in place else place["file"]
         return pq.ParquetFile(file, decryption_properties=properties, **options)
 
@@ -379,18 +408,42 @@ class ParquetFile:
     def __exit__(self, *_) -> None:
         self.close()
 
-    @cached_property
-    def _for_pyarrow(self) -> tuple[dict, object]:
-        """The file as pyarrow is to open it, and the decryption properties for it."""
+    @contextmanager
+    def _page_errors(self, columns: Iterable[str] | None, alternatives=None) -> Iterator[None]:
+        """pyarrow's errors as ours; if the key of a column cannot be had, with its place."""
+        with pyarrow_errors(self.name, self._keys):
+            try:
+                yield
+            except (KeyRetrievalError, FileError, OSError) as error:
+                if not isinstance(error, KMS_FAULTS):
+                    self._check_keys(columns, alternatives)
+                raise
+
+    def _check_keys(self, columns: Iterable[str] | None, alternatives) -> None:
+        """Raise the error of the first key that cannot be had, of columns that are read."""
+        names = None if columns is None else {
+            *columns, *(p.column for alternative in alternatives or () for p in alternative)}
+        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+            path = chunk.column.path
+            if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
+                _ = chunk.cipher
+
+    def _for_pyarrow(self, row_groups: Iterable[int] | None = None) -> tuple[dict, object]:
+        """The file as pyarrow is to open it to read row groups, and the decryption properties."""
         source = self._source
         place = {"file": source.path, "filesystem": source.filesystem} if source.path \
             else {"file": source.file}
         if not self._footer.is_encrypted or self._keys is None:
             return place, None
-        if isinstance(self._keys, KmsKeys):
+        groups = range(self.num_row_groups) if row_groups is None else row_groups
+        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, self._keys, groups):
             return place, decryption_properties(self._keys.kms, source.path, source.filesystem)
-        file, properties = with_key_material(source, self._content, self._magic, self._keys)
+        file, properties = self._with_key_material
         return {"file": file}, properties
+
+    @cached_property
+    def _with_key_material(self) -> tuple[pa.NativeFile, object]:
+        return with_key_material(self._source, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):
@@ -405,13 +458,13 @@ class ParquetFile:
         with located(file=self._source.name):
             try:
                 where = chunk.bloom_filter
-            except KeyNotFoundError:
+            except NO_KEY:
                 return None
             if where is None:
                 return None
             try:
                 num_bytes = read_header(self._source, chunk, self._footer.start)
-            except (KeyNotFoundError, UnsupportedError):
+            except (*NO_KEY, UnsupportedError):
                 num_bytes = None
             return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
                                    chunk.encryption is not None)

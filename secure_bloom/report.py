@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import NO_KEY, KeyAccessError, KeyRetrievalError, UnsupportedError
 from secure_bloom.findings import FilterCheck, VerifyResult
 from secure_bloom.keys.inventory import Inventory
 from secure_bloom.keys.material import KeyMaterial
@@ -62,11 +62,20 @@ def _column(file: ParquetFile, column) -> dict:
         "type": str(column.type.arrow_type or column.type.physical_type),
         "encryption": chunks[0].encryption if chunks else None,
         "key": _key_name(chunks[0].key_metadata) if chunks else None,
+        "hidden": _hidden(file, column.path),
         "filters": None if column.path in file.hidden_columns else len(filters),
         "filters_encrypted": sum(info.encrypted for info in filters),
         "filter_bytes": sum(sizes),
         "expected_fpp": _expected_fpp(file, column.path, filters),
     }
+
+
+def _hidden(file: ParquetFile, column: str) -> str | None:
+    """Why it cannot be known what filters a column has; None where it is known."""
+    error = file.hidden_reasons.get(column)
+    if error is None:
+        return None
+    return "access denied" if isinstance(error, KeyAccessError) else "no key"
 
 
 def _expected_fpp(file: ParquetFile, column: str, filters) -> float | None:
@@ -75,7 +84,7 @@ def _expected_fpp(file: ParquetFile, column: str, filters) -> float | None:
     for info in filters:
         try:
             values.append(file.read_bloom_filter(info.row_group, column).expected_fpp())
-        except (KeyRetrievalError, UnsupportedError):
+        except (*NO_KEY, UnsupportedError):
             continue
     return float(np.mean(values)) if values else None
 
@@ -106,7 +115,7 @@ def _protection(column: dict) -> str:
 
 def _filter_cells(column: dict) -> list[str]:
     if not column["filters"]:
-        return ["-" if column["filters"] == 0 else "unknown: no key", "", ""]
+        return ["-" if column["filters"] == 0 else f"unknown: {column['hidden']}", "", ""]
     kind = "encrypted" if column["filters_encrypted"] else "plain"
     fpp = column["expected_fpp"]
     return [f"{column['filters']} {kind}", f"{column['filter_bytes']:,}",

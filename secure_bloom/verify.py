@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from secure_bloom.encryption_requirement import Requirement, encryption_requirement
 from secure_bloom.errors import (
+    KMS_FAULTS,
     AuthenticationError,
     ColumnError,
     FileError,
@@ -31,7 +33,9 @@ _REWRITE = "write the file again"
 
 
 def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, filesystem=None,
-                advance: Callable[[float], None] | None = None) -> VerifyResult:
+                advance: Callable[[float], None] | None = None,
+                require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
+                | None = None) -> VerifyResult:
     """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
 
     Checked are place, length, encryption and authenticity of each filter, that it misses no value
@@ -51,27 +55,39 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         Where ``source`` is a path; default: local, or by URI.
     advance : callable, optional
         Told the fraction that is done, 0 to 1.
+    require_encryption : optional
+        As for :class:`ParquetFile`; what is not met becomes a finding.
 
     Raises
     ------
     OSError
         If the file cannot be opened.
     ColumnError
-        If there is no such column.
+        If there is no such column, also among those whose encryption is required.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
+    requirement = encryption_requirement(require_encryption)
     try:
         file = ParquetFile(source, keys, filesystem=filesystem)
     except FileError as error:
         kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
         message = f"{error.message}; nothing else could be checked. Take a good copy of the file"
         return VerifyResult(error.file, (Finding(kind, message, error.file),))
+    except KMS_FAULTS:
+        raise
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file, not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
     with file, located(file=file.name):
-        return _Verification(file, keys, columns, advance or (lambda fraction: None)).run()
+        verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
+        try:
+            verification.check(requirement)
+        except KeyRetrievalError as error:
+            return VerifyResult(file.name, not_checked=error.message, missing_keys=True)
+        return verification.run()
 
 
 @dataclass(frozen=True)
@@ -116,6 +132,17 @@ class _Verification:
         self._columns = {column.ordinal for column in file.columns} if columns is None \
             else {find_column(file.columns, path).ordinal for path in columns}
 
+    def check(self, requirement: Requirement | None) -> None:
+        """Note what is not encrypted as it is required."""
+        try:
+            if requirement is not None:
+                requirement.check(self._footer)
+        except AuthenticationError as error:
+            self._findings.append(Finding("policy", error.message, self._file.name,
+                                          error.row_group, error.column))
+        except FormatError:
+            pass  # said where the filter was to be found
+
     def run(self) -> VerifyResult:
         """Find all filters, then check them one by one."""
         chunks = [chunk for chunks in self._footer.row_groups for chunk in chunks]
@@ -153,6 +180,8 @@ class _Verification:
         try:
             _ = chunk.encryption
             where = chunk.bloom_filter
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys |= self._is_wanted(chunk)
             self._note(chunk, f"whether there is a filter is encrypted: {error.message}")
@@ -232,6 +261,8 @@ class _Verification:
             -> SplitBlockBloomFilter | None:
         try:
             return read_filter(self._file, chunk, self._footer.start)
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys = True
             reason = error.message
@@ -290,6 +321,8 @@ class _Verification:
             return compare(portions, filter_, advance), None
         except (ColumnError, UnsupportedError) as error:
             return None, error.message
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError as error:
             self._missing_keys = True
             return None, error.message

@@ -11,17 +11,19 @@ from secure_bloom.cli.shared import (
     kms_options,
     line_from_stdin,
     print_json,
+    requirement_option,
 )
 
 
 @click.command()
 @click.argument("file", type=click.Path())
 @kms_options
+@requirement_option
 @json_option
-def inspect(file: str, kms, as_json: bool) -> None:
+def inspect(file: str, kms, require_encryption, as_json: bool) -> None:
     """Show columns, encryption and Bloom filters of a Parquet file."""
     from secure_bloom import ParquetFile, report
-    with ParquetFile(file, kms) as parquet_file:
+    with ParquetFile(file, kms, require_encryption=require_encryption) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
         print_json(result)
@@ -35,9 +37,11 @@ def inspect(file: str, kms, as_json: bool) -> None:
 @click.option("--value", metavar="V", help="Value to look for; read from standard input if absent, "
               "which keeps it out of the list of processes.")
 @kms_options
+@requirement_option
 @json_option
 @click.pass_context
-def probe(ctx, file: str, column: str, value: str | None, kms, as_json: bool) -> None:
+def probe(ctx, file: str, column: str, value: str | None, kms, require_encryption,
+          as_json: bool) -> None:
     """Ask the Bloom filters whether a column may contain a value.
 
     Exit code 0: it may; 1: it certainly does not; 2 and up: errors.
@@ -46,7 +50,7 @@ def probe(ctx, file: str, column: str, value: str | None, kms, as_json: bool) ->
     from secure_bloom.parquet.schema import find_column
     from secure_bloom.probes import parse_value
     text = line_from_stdin() if value is None else value
-    with ParquetFile(file, kms) as parquet_file:
+    with ParquetFile(file, kms, require_encryption=require_encryption) as parquet_file:
         column_type = find_column(parquet_file.columns, column).type
         result = report.probe_file(parquet_file, column, parse_value(text, column_type))
     if as_json:

@@ -85,6 +85,28 @@ def open_keyring(path: str):
     return Keyring(path, lambda: ask_passphrase(path))
 
 
+def requirement_option(command):
+    """Add ``--require-encryption``; the command gets what it means, or None."""
+    @functools.wraps(command)
+    def with_requirement(*args, require_encryption: str | None, **options):
+        required = None if require_encryption is None else _required(require_encryption)
+        return command(*args, require_encryption=required, **options)
+
+    return click.option(
+        "--require-encryption", metavar="WHAT",
+        help='Refuse files in which something is not encrypted: "true" (anything), "ssn, address" '
+             '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(
+                 with_requirement)
+
+
+def _required(text: str):
+    from secure_bloom.encryption_requirement import encryption_requirement, parse_required
+    try:
+        return encryption_requirement(parse_required(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--require-encryption") from None
+
+
 def json_option(command):
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)

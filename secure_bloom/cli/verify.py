@@ -15,17 +15,19 @@ from secure_bloom.cli.shared import (
     kms_options,
     print_json,
     progress,
+    requirement_option,
 )
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @kms_options
+@requirement_option
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Dotted path of a leaf column to check; may be repeated. Default: all.")
 @json_option
 @click.pass_context
-def verify(ctx, files: tuple[str, ...], kms, columns: tuple[str, ...],
+def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[str, ...],
            as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
 
@@ -41,7 +43,8 @@ def verify(ctx, files: tuple[str, ...], kms, columns: tuple[str, ...],
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:
             try:
-                result = verify_file(file, kms, columns=columns or None, advance=advance)
+                result = verify_file(file, kms, columns=columns or None, advance=advance,
+                                     require_encryption=require_encryption)
             except OSError as error:  # the other files are verified all the same
                 result = VerifyResult(file, not_checked=str(error))
             results.append(result)

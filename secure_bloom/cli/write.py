@@ -13,6 +13,7 @@ from secure_bloom.cli.shared import (
     names,
     print_json,
     progress,
+    requirement_option,
 )
 
 
@@ -30,6 +31,7 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.argument("source", metavar="IN", type=click.Path(exists=True, dir_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @kms_options
+@requirement_option
 @click.option("--footer-key", metavar="NAME", help="Master key of the footer.")
 @click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
               help="Master key of sensitive columns; may be repeated.")
@@ -45,14 +47,14 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--plaintext", is_flag=True,
               help="OUT may be without encryption, though IN is encrypted or a KMS given.")
 @json_option
-def write(source: str, target: str, kms, footer_key: str | None,
+def write(source: str, target: str, kms, require_encryption, footer_key: str | None,
           column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
           row_group_size: int | None, compression: str, text: str | None, plaintext: bool,
           as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
-    the whole file is encrypted with that key.
+    the whole file is encrypted with that key. --require-encryption is about IN.
     """
     from secure_bloom import BloomFilterOptions, ParquetFile, convert, report
     encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
@@ -61,7 +63,8 @@ def write(source: str, target: str, kms, footer_key: str | None,
     with progress(f"writing {Path(target).name}") as advance:
         convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
                              kms=kms, row_group_size=row_group_size, text_columns=names(text),
-                             allow_plaintext=plaintext, compression=compression, advance=advance)
+                             allow_plaintext=plaintext, compression=compression, advance=advance,
+                             require_encryption=require_encryption)
     with ParquetFile(target, kms if encryption else None) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:

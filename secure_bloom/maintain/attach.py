@@ -49,7 +49,7 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
     -------
     MaintainResult
         A file that could not be changed is among its ``failed``, for instance because it has no
-        such column, or because its key is missing.
+        such column, or because its key is missing or denied.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
     UnsupportedError
         If the files belong to a table that keeps their sizes elsewhere.
     KeyRetrievalError
-        If the KMS does not answer or refuses.
+        If the KMS does not answer.
     """
     wanted = asked_filters(bloom_filters)
     if not wanted:

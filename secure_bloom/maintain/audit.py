@@ -12,6 +12,7 @@ from threading import Lock
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
+    KMS_FAULTS,
     AuthenticationError,
     FileError,
     KeyRetrievalError,
@@ -60,6 +61,8 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
         If there is no such file or folder.
     FormatError
         If the policy is none.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
     """
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.read(policy)
@@ -101,15 +104,19 @@ class _Auditing:
 
     def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         try:
-            magic = self._note_id(path)
-            try:
-                return self._open(path, self._keys)
+            magic, is_encrypted = self._note_id(path)
+            try:  # without encryption no keys are needed, and explicit ones would refuse the file
+                return self._open(path, self._keys if is_encrypted else None)
+            except KMS_FAULTS:
+                raise
             except KeyRetrievalError as error:
                 if magic == MAGIC_ENCRYPTED:
                     return self._closed(path, error)
                 result, findings = self._open(path, None)  # only its signature needs the key
                 result.not_checked.append(f"what needs keys: {error.message}")
                 return result, findings
+        except KMS_FAULTS:
+            raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, not_checked=["everything: the file cannot be read"]), \
@@ -123,8 +130,8 @@ class _Auditing:
             audit.run()
             return audit.result, audit.findings
 
-    def _note_id(self, path: str) -> bytes:
-        """Remember the id of a file, if it has one; gives its magic."""
+    def _note_id(self, path: str) -> tuple[bytes, bool]:
+        """Remember the id of a file, if it has one; gives its magic, and whether it has one."""
         source = Source(path, self._filesystem)
         try:
             content, magic = read_footer(source)
@@ -134,7 +141,7 @@ class _Auditing:
         if algorithm is not None:
             with self._lock:
                 self._ids[algorithm.aad_file_unique][path] = sha256(content).digest()
-        return magic
+        return magic, algorithm is not None
 
     def _closed(self, path: str, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
     AuthenticationError,
     FileError,
     FormatError,
@@ -114,7 +116,7 @@ class _ColumnAudit:
         self._rates: list[float] = []
         self._leaking: list[ColumnChunk] = []
         self._layouts: dict[int, Layout] = {}  # by row group, of those with a filter
-        self._hidden = False
+        self._hidden: KeyRetrievalError | None = None
         self._errors = False
         self.result = ColumnAudit(column.path)
 
@@ -156,8 +158,10 @@ class _ColumnAudit:
         for chunk in self._chunks:
             try:
                 layout = layout_of(self._file, chunk)
-            except KeyRetrievalError:
-                self._hidden = True
+            except KMS_FAULTS:
+                raise
+            except KeyRetrievalError as error:
+                self._hidden = error
                 continue
             except (FileError, UnsupportedError) as error:
                 kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
@@ -168,8 +172,10 @@ class _ColumnAudit:
                 self._layouts[chunk.row_group] = layout
                 self.result.bytes += chunk.bloom_filter[1] or layout.length or 0
         if self._hidden:
+            reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
+                else f"a key that cannot be had: {self._hidden.message}"
             self._audit._not_checked(f"column {self._leaf.path}: whether it has filters is "
-                                     "encrypted with a key that is not at hand")
+                                     f"encrypted with {reason}")
 
     def _look_at(self, chunk: ColumnChunk) -> None:
         layout = self._layouts[chunk.row_group]
@@ -182,6 +188,8 @@ class _ColumnAudit:
             return
         try:
             filter_ = read_filter(self._file, chunk, self._audit._footer.start)
+        except KMS_FAULTS:
+            raise
         except KeyRetrievalError:
             what = f"column {self._leaf.path}: whether its filters authenticate, without its key"
             if what not in self._audit.result.not_checked:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from secure_bloom.errors import FormatError, KeyAccessError, KeyNotFoundError
+from secure_bloom.errors import NO_KEY, FormatError
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.measure import ColumnHashes
 from secure_bloom.parquet.bloom_filter import UNKNOWN, Layout, encode_filter, find_layout
@@ -204,7 +204,7 @@ def _that_stay(gone: set[int], file: ParquetFile) \
             if id(chunk) not in gone and chunk.bloom_filter:
                 offset, length = chunk.bloom_filter
                 ranges["filter"] = offset, length or (layout_of(file, chunk).length or 1)
-        except (KeyNotFoundError, KeyAccessError):
+        except NO_KEY:
             pass  # as it is encrypted, nobody but the key's owner can have made it point there
         for what, range_ in ranges.items():
             if range_ is not None:

@@ -15,9 +15,7 @@ from threading import Lock
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import (
-    KeyAccessError,
-    KeyringError,
-    KmsUnavailableError,
+    KMS_FAULTS,
     MissingExtraError,
     SecureBloomError,
     located,
@@ -30,7 +28,7 @@ from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reader import ParquetFile, read_footer
 from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
 
-_NO_FAULT_OF_A_FILE = (KmsUnavailableError, KeyAccessError, KeyringError, MissingExtraError)
+_NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
 
 
@@ -88,7 +86,7 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
     UnsupportedError
         If the files belong to a table that keeps their sizes elsewhere.
     KeyRetrievalError
-        If the KMS does not answer or refuses. The attribute ``result`` of whatever ends an
+        If the KMS does not answer. The attribute ``result`` of whatever ends an
         operation is a MaintainResult: what was done before.
     """
     filesystem, path = resolve(path, filesystem)

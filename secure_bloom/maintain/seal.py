@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from secure_bloom.errors import KeyAccessError, KeyNotFoundError, UnsupportedError
+from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
 from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
@@ -49,7 +49,7 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
     for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
-        except (KeyNotFoundError, KeyAccessError):
+        except NO_KEY:
             hidden.add(chunk.column.path)
             continue
         if leaks and chunk.column.type.can_have_filter:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from secure_bloom.errors import FormatError, KeyNotFoundError, located
+from secure_bloom.errors import NO_KEY, FormatError, located
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
 from secure_bloom.parquet.schema import PHYSICAL_TYPES, LeafColumn
@@ -118,6 +118,15 @@ class ColumnChunk:
         return "footer key" if union.fields[0][0] == 1 else "column key"
 
     @property
+    def is_metadata_encrypted(self) -> bool:
+        """Whether the metadata of an encrypted column cannot be changed without its key.
+
+        Without a key of its own it has that of the footer, where the metadata is.
+        """
+        return self.encryption == "footer key" \
+            or self._struct.get_binary(_ENCRYPTED_META_DATA) is not None
+
+    @property
     def key_metadata(self) -> bytes | None:
         """What the file says about the column's own key."""
         own = self._column_key_struct()
@@ -216,7 +225,7 @@ class ColumnChunk:
         """
         try:
             meta = self._metadata()
-        except KeyNotFoundError:
+        except NO_KEY:
             return RawStatistics()
         with located(**self.place):
             raw = meta.get(_STATISTICS)
@@ -290,7 +299,7 @@ class ColumnChunk:
         """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
         try:
             return self._metadata()
-        except KeyNotFoundError:
+        except NO_KEY:
             redacted = self._written_metadata()
             if redacted is None:
                 raise

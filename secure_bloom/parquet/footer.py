@@ -11,6 +11,7 @@ Everything that is not changed is written back as it was, unknown fields include
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,9 +19,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from secure_bloom.errors import (
+    NO_KEY,
     AuthenticationError,
     FormatError,
     KeyNotFoundError,
+    KeyRetrievalError,
     UnsupportedError,
 )
 from secure_bloom.parquet import thrift
@@ -120,6 +123,7 @@ class Footer:
         self.kernels = thrift.kernels_for(len(content))
         self._keys = keys
         self._ciphers: dict[bytes, ModuleCipher] = {}
+        self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
         self._crypto: Struct | None = None
         self.signature_verified = False
         if magic == MAGIC_ENCRYPTED:
@@ -198,10 +202,21 @@ class Footer:
         return self._cipher(self._keys.footer_key(self.footer_key_metadata))
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
-        """The cipher of a column's own key."""
+        """The cipher of a column's own key. One that is missing or denied is asked for once."""
         if self._keys is None:
             raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
-        return self._cipher(self._keys.column_key(path, key_metadata))
+        known = self._without_key.get((path, key_metadata))
+        if known is not None:
+            raise copy.copy(known) from known.__cause__
+        try:
+            return self._cipher(self._keys.column_key(path, key_metadata))
+        except NO_KEY as error:
+            self._without_key[path, key_metadata] = copy.copy(error)  # each row group adds its own
+            raise
+
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """The name of the master key that key metadata names; None where it names none."""
+        return None if self._keys is None else self._keys.master_key(key_metadata)
 
     def _cipher(self, key: bytes) -> ModuleCipher:
         # One for each key, because it counts what the key encrypts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from secure_bloom.errors import KeyNotFoundError
+from secure_bloom.errors import NO_KEY
 from secure_bloom.parquet import modules
 from secure_bloom.parquet.footer import Footer
 
@@ -28,6 +28,6 @@ def count_invocations(footer: Footer) -> None:
         return  # it cannot be, whatever the pages are like
     for chunks in footer.row_groups:
         for chunk in chunks:
-            with contextlib.suppress(KeyNotFoundError):
+            with contextlib.suppress(*NO_KEY):
                 if chunk.cipher is not None:
                     chunk.cipher.count(_PER_PAGE * chunk.num_pages + _PER_CHUNK)

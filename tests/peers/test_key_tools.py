@@ -303,3 +303,31 @@ def test_missing_external_key_material(tmp_path):
     side_file(path).unlink()
     with pytest.raises(KeyNotFoundError, match="must stand beside it"):
         ParquetFile(path, Kms(MASTER_KEYS))
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("internal", [True, False])
+@pytest.mark.parametrize("writer", ["java", "pyarrow", "secure_bloom"])
+def test_pyarrow_opens_files_itself_whoever_wrote_them(tmp_path, parquet_java: ParquetJava, writer,
+                                                       double, internal):
+    """Through a Python file object, with keys from us, it would read more slowly."""
+    path, keys = tmp_path / "a.parquet", {"kf": b"f" * 16, "kc": b"c" * 16}
+    table, kms = pa.table({"id": [1], "b": [2]}), InMemoryKms(keys)
+    if writer == "java":
+        parquet_java.write(path, "message m { required int64 id; required int64 b; }",
+                           table.to_pylist(), keys=KeyTools(keys, {
+                               "footer.key": "kf", "column.keys": "kc:id",
+                               "double.wrapping": str(double).lower(),
+                               "key.material.store.internally": str(internal).lower()}))
+    elif writer == "pyarrow":
+        factory = pe.CryptoFactory(lambda _: ArrowKms(kms))
+        pq.write_table(table, path, encryption_properties=factory.file_encryption_properties(
+            pe.KmsConnectionConfig(), pe.EncryptionConfiguration(
+                "kf", column_keys={"kc": ["id"]}, double_wrapping=double,
+                internal_key_material=internal), path, pa_fs.LocalFileSystem()))
+    else:
+        write_table(table, path, bloom_filters={}, kms=kms, encryption=EncryptionConfiguration(
+            "kf", {"kc": ["id"]}, double_wrapping=double, internal_key_material=internal))
+    file = ParquetFile(path, kms)
+    assert file.fragment_for(None).path == str(path)
+    assert file.read().to_pylist() == table.to_pylist()

@@ -8,9 +8,9 @@ from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from secure_bloom.errors import (
+    NO_KEY,
     AuthenticationError,
     FormatError,
-    KeyAccessError,
     KeyNotFoundError,
     KeyRetrievalError,
     located,
@@ -114,7 +114,7 @@ class _Keys:
         try:
             with located(file=file):
                 return self._kms.unwrap_key(wrapped, master_key)
-        except (KeyNotFoundError, KeyAccessError) as error:
+        except NO_KEY as error:
             if is_needed:
                 raise
             _log.warning("columns with master key %r cannot be read: %s", master_key, error)

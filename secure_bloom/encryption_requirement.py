@@ -1,0 +1,292 @@
+"""What a reader demands to be encrypted, so that nobody can put plaintext in its place.
+
+Whoever reads with a KMS also reads files without encryption. So somebody who has no key at all, but
+may write files, can replace an encrypted file, and reader and Bloom filters then answer what he
+wants. A demand is checked when a file is opened, before it gives any answer, against a footer that
+the footer key has authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.parquet.schema import LeafColumn
+
+
+class Requirement(Protocol):
+    """What is checked of every file that is opened."""
+
+    def check(self, footer: Footer) -> None:
+        """Raise AuthenticationError where an open footer is not as it has to be."""
+
+
+@dataclass(frozen=True)
+class EncryptionRequirement:
+    """Columns that must be encrypted in every file that is read.
+
+    Attributes
+    ----------
+    every_column : bool
+        Whether all columns must be.
+    columns : mapping of str to (str or None)
+        Dotted paths of columns, or of groups with all leaves below them; and the names of their
+        master keys, where these must be certain ones.
+    columns_may_lack : bool
+        Whether a file may lack some of these columns: it is one of several.
+    ignore_case : bool
+        Whether names that differ in case only mean the same column, as in Spark.
+    """
+
+    every_column: bool = False
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    columns_may_lack: bool = False
+    ignore_case: bool = False
+
+    def check(self, footer: Footer) -> None:
+        """Check a file.
+
+        Raises
+        ------
+        AuthenticationError
+            If the file or a column is not encrypted, or the column under another master key.
+        KeyNotFoundError
+            If the signature of a plaintext footer was not verified for lack of its key.
+        ColumnError
+            If the file lacks one of the columns.
+        """
+        if not footer.is_encrypted:
+            raise AuthenticationError("the file is not encrypted, but encryption is required")
+        if not footer.has_encrypted_footer and not footer.signature_verified:
+            raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
+                                   "verified; give the footer key")
+        demanded = self._demanded(footer.columns)
+        for chunks in footer.row_groups:
+            for ordinal, master_key in demanded.items():
+                with located(**chunks[ordinal].place):
+                    _check_chunk(footer, chunks[ordinal], master_key)
+
+    def names_in(self, columns: Iterable[LeafColumn]) -> set[str]:
+        """Which of the names mean some of these columns."""
+        leaves = list(columns)
+        return {name for name in self.columns if self._at_or_below(name, leaves)}
+
+    def check_names(self, found: Iterable[str]) -> None:
+        """Raise ColumnError for a name that means no column of any file: it may be misspelt."""
+        for name in self.columns.keys() - set(found):
+            raise ColumnError("it must be encrypted, and no file has such a column", column=name)
+
+    def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
+        """Check the columns whose values come from the path of a file, which nobody authenticates.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Of these columns.
+        columns : iterable of LeafColumn
+            Those of the file.
+
+        Raises
+        ------
+        AuthenticationError
+            If one of them must be encrypted, or stands for an encrypted one of the file.
+        """
+        own = {self._folded(leaf.parts[0]) for leaf in columns}
+        demanded = {self._folded(name) for name in self.columns}
+        for name in names:
+            folded = self._folded(name)
+            if (self.every_column and folded in own) \
+                    or any(_is_at_or_below(one, folded) for one in demanded):
+                raise AuthenticationError("it must be encrypted, and its values come from the path "
+                                          "of the file, which is not", column=name)
+
+    def _demanded(self, columns: list[LeafColumn]) -> dict[int, str | None]:
+        """The ordinals of the leaf columns that must be encrypted, with their master keys."""
+        demanded = {leaf.ordinal: None for leaf in columns} if self.every_column else {}
+        for name, master_key in self.columns.items():
+            found = self._at_or_below(name, columns)
+            if not found and not self.columns_may_lack:
+                raise ColumnError("it must be encrypted, and the file has no such column; there "
+                                  f"are: {_listed(columns)}", column=name)
+            for leaf in found or self._instead(name, columns):
+                demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
+        return demanded
+
+    def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:
+        folded = self._folded(name)
+        return [leaf for leaf in columns if _is_at_or_below(self._folded(leaf.path), folded)]
+
+    def _instead(self, name: str, columns: list[LeafColumn]) -> list[LeafColumn]:
+        """What may hold the values of a column that a file does not have under this name.
+
+        Writers name the groups within lists and maps in different ways.
+        """
+        while "." in name:
+            name = name.rpartition(".")[0]
+            found = self._at_or_below(name, columns)
+            if found:
+                return [leaf for leaf in found
+                        if leaf.is_repeated or self._folded(leaf.path) == self._folded(name)]
+        return []
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self.ignore_case else name
+
+
+class FolderChecks:
+    """A demand on all files of a folder, of which some may lack columns that others have.
+
+    Parameters
+    ----------
+    requirement : Requirement or None
+    path_columns : iterable of str
+        The columns whose values come from the paths of the files.
+    """
+
+    def __init__(self, requirement: Requirement | None, path_columns: Iterable[str] = ()):
+        self._path_columns = list(path_columns)
+        self._found: set[str] = set()
+        self._own = requirement if isinstance(requirement, EncryptionRequirement) else None
+        self._of_file = requirement if self._own is None \
+            else replace(self._own, columns_may_lack=True)
+
+    def check(self, footer: Footer) -> None:
+        """Check one of the files; see :meth:`EncryptionRequirement.check`."""
+        if self._of_file is not None:
+            self._of_file.check(footer)
+        if self._own is not None:
+            self._own.check_path_columns(self._path_columns, footer.columns)
+            self._found.update(self._own.names_in(footer.columns))
+
+    def finish(self) -> None:
+        """Raise ColumnError where a column is demanded that none of the files has."""
+        if self._own is not None:
+            self._own.check_names(self._found)
+
+
+def encryption_requirement(required, *, ignore_case: bool = False) -> Requirement | None:
+    """What the argument ``require_encryption`` of a reader means.
+
+    Parameters
+    ----------
+    required : bool, iterable of str, mapping of str to (str or None), Requirement, or None
+        True: the footer and every column. Columns: these, by dotted path, where a group means all
+        leaves below it. A mapping: these, each under this master key, or under any (None).
+    ignore_case : bool
+        Whether names that differ in case only mean the same column.
+
+    Returns
+    -------
+    Requirement or None
+        None where nothing is demanded.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is something else, or names no column, or two master keys for one.
+    """
+    if required is None or isinstance(required, bool):
+        return EncryptionRequirement(every_column=True, ignore_case=ignore_case) if required \
+            else None
+    if hasattr(required, "check"):
+        return required
+    if isinstance(required, str | bytes) or not isinstance(required, Iterable):
+        raise TypeError("require_encryption must be True, a list of columns, or a mapping from "
+                        f"columns to master keys, not {type(required).__name__}")
+    columns = dict(required) if isinstance(required, Mapping) else dict.fromkeys(required)
+    for text in (*columns, *(key for key in columns.values() if key is not None)):
+        if not isinstance(text, str) or not text:
+            raise ValueError("require_encryption names columns and master keys: text that is not "
+                             "empty")
+    if not columns:
+        raise ValueError("require_encryption names no column; to require encryption of all, True")
+    _check_no_conflict(columns)
+    return EncryptionRequirement(columns=columns, ignore_case=ignore_case)
+
+
+def parse_required(text: str) -> bool | list[str] | dict[str, str]:
+    """What an option says: ``true``, ``column, column``, or ``key1: column, column; key2: column``.
+
+    Raises
+    ------
+    ValueError
+        If it has another form.
+    """
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    if not {":", ";"} & set(text):
+        return _names(text)
+    columns: dict[str, str] = {}
+    for part in filter(str.strip, text.split(";")):
+        key, _, names = part.rpartition(":")  # names of keys may have ":"
+        for name in _names(names):
+            if not key.strip() or columns.setdefault(name, key.strip()) != key.strip():
+                raise ValueError(_FORM)
+    return columns
+
+
+def check_encryption(footer: Footer, keys, requirement: Requirement | None) -> None:
+    """Check a file that is opened, against a demand and against what the keys allow.
+
+    Raises
+    ------
+    AuthenticationError, KeyNotFoundError, ColumnError
+        See :meth:`EncryptionRequirement.check`.
+    """
+    if not footer.is_encrypted and not getattr(keys, "plaintext_files_allowed", True):
+        raise AuthenticationError("the file is not encrypted, but explicit keys were given for it; "
+                                  "to read such files as well, give plaintext_files_allowed=True "
+                                  "to ExplicitKeys")
+    if requirement is not None:
+        requirement.check(footer)
+
+
+_FORM = 'its form is "true", "column, column", or "key1: column, column; key2: column", in which ' \
+        "each column has one key"
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(_FORM)
+    return names
+
+
+def _check_no_conflict(columns: Mapping[str, str | None]) -> None:
+    for name, key in columns.items():
+        for other, its_key in columns.items():
+            if None not in (key, its_key) and key != its_key and _is_at_or_below(name, other):
+                raise ValueError(f"require_encryption demands two master keys for {name!r}: "
+                                 f"{key!r}, and {its_key!r} as a part of {other!r}")
+
+
+def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> None:
+    if chunk.encryption is None:
+        raise AuthenticationError("the column is not encrypted, but encryption is required")
+    if not chunk.is_metadata_encrypted:
+        raise AuthenticationError("the column is encrypted, but its metadata is not encrypted with "
+                                  "its key, though encryption is required")
+    if master_key is None:
+        return
+    key_metadata = chunk.key_metadata if chunk.encryption == "column key" \
+        else footer.footer_key_metadata
+    found = footer.master_key(key_metadata)
+    if found is None:
+        raise AuthenticationError(f"master key {master_key!r} is required, and the file does not "
+                                  "say which one the column has; files with explicit keys name "
+                                  "none: require the column without a master key")
+    if found != master_key:
+        raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
+                                  f"{master_key!r} is required")
+
+
+def _is_at_or_below(path: str, group: str) -> bool:
+    return path == group or path.startswith(f"{group}.")
+
+
+def _listed(columns: list[LeafColumn]) -> str:
+    return ", ".join(leaf.path for leaf in columns[:20]) + (", ..." if columns[20:] else "")
