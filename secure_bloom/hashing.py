@@ -15,8 +15,6 @@ no certain counterpart in the column into a null, so that nobody concludes anyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 
@@ -121,47 +119,6 @@ def storage_array(array: pa.Array) -> pa.Array:
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
         return array.cast(pa.large_binary())
     return array
-
-
-# --- leaves of nested arrays ---------------------------------------------------------------------
-
-def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """The leaf arrays below an array, depth first, which is the order of Parquet's leaf columns.
-
-    Values under a null parent come as nulls or not at all.
-    """
-    t = array.type
-    if isinstance(t, pa.BaseExtensionType):
-        yield from leaf_arrays(array.storage)
-    elif pa.types.is_struct(t):
-        for child in array.flatten():
-            yield from leaf_arrays(child)
-    elif pa.types.is_map(t):
-        entries = pa.list_(pa.struct([t.key_field, t.item_field]))
-        yield from leaf_arrays(array.cast(entries).flatten())
-    elif is_list(t):
-        yield from leaf_arrays(array.flatten())
-    else:
-        yield array
-
-
-def leaf_count(t: pa.DataType) -> int:
-    """How many leaf columns a value of this type has."""
-    if isinstance(t, pa.BaseExtensionType):
-        return leaf_count(t.storage_type)
-    if pa.types.is_struct(t):
-        return sum(leaf_count(field.type) for field in t)
-    if pa.types.is_map(t):
-        return leaf_count(t.key_type) + leaf_count(t.item_type)
-    if is_list(t):
-        return leaf_count(t.value_type)
-    return 1
-
-
-def is_list(t: pa.DataType) -> bool:
-    """Whether this is any of Arrow's list types."""
-    return (pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t)
-            or pa.types.is_list_view(t) or pa.types.is_large_list_view(t))
 
 
 # --- hashing -------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.hashing import hash_stored, int96_bytes, kernels_for, leaf_arrays
+from secure_bloom.hashing import hash_stored, int96_bytes, kernels_for
+from secure_bloom.leaves import leaf_arrays
 from secure_bloom.pages import pyarrow_errors
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile

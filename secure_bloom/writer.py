@@ -21,8 +21,14 @@ import pyarrow.parquet as pq
 from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
-from secure_bloom.hashing import hash_stored, leaf_arrays, leaf_count, occurring
+from secure_bloom.hashing import hash_stored, occurring
 from secure_bloom.keys import external
+from secure_bloom.leaves import (
+    decode_half_dictionaries,
+    leaf_arrays,
+    leaf_count,
+    without_half_dictionaries,
+)
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
@@ -158,7 +164,8 @@ class ParquetWriter:
         self._output = open_output(where, filesystem)
         self._sink = _Sink(self._output.write)
         try:
-            self._writer = pq.ParquetWriter(self._sink, schema, **writer_options,
+            self._writer = pq.ParquetWriter(self._sink, without_half_dictionaries(schema),
+                                            **writer_options,
                                             encryption_properties=self._encryption.properties)
         except BaseException:
             self._abort()
@@ -179,6 +186,7 @@ class ParquetWriter:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
         try:
+            table = decode_half_dictionaries(table)
             for start in range(0, max(table.num_rows, 1), rows):
                 self._write_row_group(table.slice(start, rows))
         except BaseException:

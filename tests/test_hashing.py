@@ -22,9 +22,8 @@ from secure_bloom.hashing import (
     exact,
     hash_stored,
     hash_values,
-    leaf_arrays,
-    leaf_count,
 )
+from secure_bloom.leaves import leaf_arrays, leaf_count
 from secure_bloom.parquet.schema import ColumnType
 from tests.support import (
     IMPLEMENTATIONS,

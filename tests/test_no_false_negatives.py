@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table, writer
-from secure_bloom.hashing import leaf_arrays
+from secure_bloom.leaves import leaf_arrays
 from tests.support import MODES, encryptions, examples
 
 

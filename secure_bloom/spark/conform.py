@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.hashing import is_list, plain_type
+from secure_bloom.hashing import plain_type
+from secure_bloom.leaves import is_list
 from secure_bloom.spark.names import find_name
 from secure_bloom.spark.nested import unsliced
 from secure_bloom.spark.values import can_be_read_as

@@ -24,7 +24,8 @@ from pyspark.sql.types import (
 )
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.hashing import is_list, plain_type
+from secure_bloom.hashing import plain_type
+from secure_bloom.leaves import is_list
 from secure_bloom.parquet.schema import LeafColumn
 
 # Spark's own writer leaves both in its files. The first tells Spark's reader the types that

@@ -1,0 +1,152 @@
+"""Leaf arrays of nested Arrow arrays, and nested arrays with other leaves.
+
+Below lists with nulls Arrow joins the entries of the others. It cannot do so for every leaf:
+extension types may fail, and half floats in dictionaries become other numbers. So leaves are made
+plain first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+
+def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
+    """The leaf arrays below an array, depth first, which is the order of Parquet's leaf columns.
+
+    Values under a null parent come as nulls or not at all. Extension types come as their storage.
+    """
+    dictionaries: list[pa.Array | None] = []
+
+    def plain(leaf: pa.Array) -> pa.Array:
+        is_dictionary = pa.types.is_dictionary(leaf.type)
+        dictionaries.append(leaf.dictionary if is_dictionary else None)
+        return leaf.indices if is_dictionary else leaf
+
+    leaves = list(_flattened(_with_leaves(array, plain)))
+    for leaf, dictionary in zip(leaves, dictionaries, strict=True):
+        yield leaf if dictionary is None else \
+            pa.DictionaryArray.from_arrays(leaf, dictionary, safe=False)
+
+
+def leaf_count(t: pa.DataType) -> int:
+    """How many leaf columns a value of this type has."""
+    if isinstance(t, pa.BaseExtensionType):
+        return leaf_count(t.storage_type)
+    return sum(leaf_count(child) for child in _children(t)) if _is_nested(t) else 1
+
+
+def is_list(t: pa.DataType) -> bool:
+    """Whether this is any of Arrow's list types."""
+    return (pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t)
+            or pa.types.is_list_view(t) or pa.types.is_large_list_view(t))
+
+
+def _is_nested(t: pa.DataType) -> bool:
+    return pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)
+
+
+def _children(t: pa.DataType) -> list[pa.DataType]:
+    """Types of the fields of a struct, of the values of a list, of the entries of a map."""
+    return [t.field(i).type for i in range(t.num_fields)]
+
+
+def _with_children(t: pa.DataType, children: list[pa.DataType]) -> pa.DataType:
+    """The same kind of nested type, and the same names, over other types."""
+    if pa.types.is_map(t):
+        return pa.map_(children[0].field(0), children[0].field(1), keys_sorted=t.keys_sorted)
+    fields = [t.field(i).with_type(child) for i, child in enumerate(children)]
+    if pa.types.is_struct(t):
+        return pa.struct(fields)
+    if pa.types.is_fixed_size_list(t):
+        return pa.list_(fields[0], t.list_size)
+    make = {"list": pa.list_, "large_list": pa.large_list, "list_view": pa.list_view,
+            "large_list_view": pa.large_list_view}
+    return make[str(t).partition("<")[0]](fields[0])
+
+
+def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
+                 concerns: Callable[[pa.DataType], bool] = lambda t: True) -> pa.Array:
+    """The same nesting over other leaves of the same lengths, without extension types.
+
+    Parts that it does not concern, told by their type, stay as they are.
+    """
+    t = array.type
+    if not concerns(t):
+        return array
+    if isinstance(t, pa.BaseExtensionType):
+        return _with_leaves(array.storage, replace, concerns)
+    if not _is_nested(t):
+        return replace(array)
+    is_struct = pa.types.is_struct(t)
+    children = [_with_leaves(child, replace, concerns) for child in (
+        map(array.field, range(t.num_fields)) if is_struct else [array.values])]
+    new = _with_children(t, [child.type for child in children])
+    if is_struct and array.offset:  # the fields come without it
+        return pa.StructArray.from_arrays(children, fields=list(new),
+                                          mask=array.is_null() if array.null_count else None)
+    return pa.Array.from_buffers(new, len(array), array.buffers()[:t.num_buffers],
+                                 offset=array.offset, children=children)
+
+
+def _flattened(array: pa.Array) -> Iterator[pa.Array]:
+    t = array.type
+    if pa.types.is_map(t):  # Arrow flattens lists only
+        yield from _flattened(pa.Array.from_buffers(
+            pa.list_(t.field(0)), len(array), array.buffers()[:t.num_buffers],
+            offset=array.offset, children=[array.values]))
+    elif pa.types.is_struct(t):
+        for child in array.flatten():
+            yield from _flattened(child)
+    elif is_list(t):
+        yield from _flattened(array.flatten())
+    else:
+        yield array
+
+
+# --- half floats in dictionaries -----------------------------------------------------------------
+
+def without_half_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """The schema with half floats in place of dictionaries of half floats.
+
+    As such pyarrow reads them from a file whatever they were.
+    """
+    return pa.schema([field.with_type(_decoded_type(field.type)) for field in schema],
+                     schema.metadata)
+
+
+def decode_half_dictionaries(table: pa.Table) -> pa.Table:
+    """The table with the schema that :func:`without_half_dictionaries` makes of its own.
+
+    Where pyarrow joins pieces of such an array while it writes, and the dictionary has a NaN, it
+    would write the bits of each half float as a number: 15872.0 instead of 1.5.
+    """
+    if not any(_has_half_dictionary(field.type) for field in table.schema):
+        return table
+    schema = without_half_dictionaries(table.schema)
+    return pa.table([pa.chunked_array([_decoded(chunk) for chunk in column.chunks], field.type)
+                     for column, field in zip(table.columns, schema, strict=True)], schema=schema)
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    return _with_leaves(array, lambda leaf: leaf.dictionary.take(leaf.indices),
+                        _has_half_dictionary)
+
+
+def _decoded_type(t: pa.DataType) -> pa.DataType:
+    if not _has_half_dictionary(t):
+        return t
+    if isinstance(t, pa.BaseExtensionType):
+        return _decoded_type(t.storage_type)
+    if pa.types.is_dictionary(t):
+        return t.value_type
+    return _with_children(t, [_decoded_type(child) for child in _children(t)])
+
+
+def _has_half_dictionary(t: pa.DataType) -> bool:
+    if isinstance(t, pa.BaseExtensionType):
+        return _has_half_dictionary(t.storage_type)
+    if pa.types.is_dictionary(t):
+        return pa.types.is_float16(t.value_type)
+    return _is_nested(t) and any(_has_half_dictionary(child) for child in _children(t))
