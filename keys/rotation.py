@@ -7,6 +7,7 @@ opens with the new master key, any other with the old one, so readers need both 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +36,7 @@ from secure_bloom.rewrite import Rewrite, remove_leftovers_of
 
 _NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _FILES_AT_ONCE = 4
+_KEY_SIZE = 16
 
 
 @dataclass
@@ -70,6 +72,9 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
                        advance: Callable[[float], None] | None = None) -> RotationResult:
     """Wrap everything that a master key wraps with another one.
 
+    First the new master key wraps and unwraps a random key, also in a dry run, which tries the old
+    one too. So what stands in the way is known before anything changes.
+
     Can be repeated after a crash: files that are done are left alone. Each file changes in one
     step, and not before the new master key has opened what it wrapped. Files that a running job
     writes meanwhile are not seen: rotate again when it is done.
@@ -84,12 +89,17 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     old, new : str
         Names of master keys. Where they are equal, for a KMS that has a new version of the key,
         every file is written again.
+    dry_run : bool
+        Only say what would be done.
     filesystem : pyarrow.fs.FileSystem, optional
     advance : callable, optional
         Is called with the fraction that is done.
 
     Raises
     ------
+    KeyNotFoundError
+        If the old or the new master key is missing, or no file has either of them and all could be
+        read.
     KeyRetrievalError
         If the old or the new master key is missing or denied, or does not open what it has
         wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is
@@ -99,12 +109,15 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    if filesystem.type_name == "local" and not dry_run:
-        # What rotations that were killed have left.
-        remove_leftovers_of(file for path in paths for file in (path, external.material_path(path)))
     rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
     try:
+        rotation.try_new_key()
+        if filesystem.type_name == "local" and not dry_run:
+            # What rotations that were killed have left.
+            remove_leftovers_of(file for path in paths
+                                for file in (path, external.material_path(path)))
         rotation.run(paths, advance or (lambda _: None))
+        rotation.check_found(path)
     except BaseException as error:
         reason = error.__cause__ if isinstance(error, _Stop) else error
         reason.result = rotation.result(paths)
@@ -143,7 +156,21 @@ class _Rotation:
         self._found: set[str] = set()
         self._wrapped: dict[str, str] = {}
         self._is_stopped = False
+        self._old_has_opened = False
         self._lock = Lock()
+
+    def try_new_key(self) -> None:
+        """Raise _Stop unless the new master key can be used."""
+        self._wrap(os.urandom(_KEY_SIZE))
+
+    def check_found(self, path: str) -> None:
+        """Raise KeyNotFoundError if there was nothing to do, and never has been."""
+        has_failed = any(isinstance(outcome, str) for outcome in self._outcomes.values())
+        if has_failed or {self._old, self._new} & self._found:
+            return
+        found = f"the files use: {', '.join(sorted(self._found))}" if self._found \
+            else "no file is encrypted with master keys"
+        raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
     def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
         """Rotate the files, several at once."""
@@ -236,12 +263,20 @@ class _Rotation:
         if material.master_key_id != self._old:
             return None
         if self._dry_run:
+            self._try_old_key(material)
             return replace(material, master_key_id=self._new, wrapped_dek="", wrapped_kek="")
         if material.kek_id is None:
             return replace(material, master_key_id=self._new,
                            wrapped_dek=self._wrapped_again(material.wrapped_dek))
         return replace(material, master_key_id=self._new,
                        wrapped_kek=self._wrapped_again(material.wrapped_kek))
+
+    def _try_old_key(self, material: KeyMaterial) -> None:
+        with self._lock:
+            if not self._old_has_opened:
+                self._unwrap(material.wrapped_dek if material.kek_id is None
+                             else material.wrapped_kek)
+                self._old_has_opened = True
 
     def _wrapped_again(self, wrapped: str) -> str:
         with self._lock:

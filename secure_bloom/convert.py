@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
+import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import AuthenticationError, ColumnError, UnsupportedError
+from secure_bloom.csv_file import CsvFile
+from secure_bloom.errors import AuthenticationError, UnsupportedError
+from secure_bloom.files import check_absent, open_output, resolve
 from secure_bloom.reader import ParquetFile
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
 
 
-def convert_file(source: str, target: str, *, row_group_size: int | None = None,
-                 text_columns: Iterable[str] = (), allow_plaintext: bool = False,
+def convert_file(source: str, target: str, *, overwrite: bool = False,
+                 row_group_size: int | None = None, text_columns: Iterable[str] = (),
+                 delimiter: str = ",", allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None,
                  kms=None, encryption=None, require_encryption=None, **writer) -> None:
     """Copy the rows of a file into a Parquet file.
@@ -27,21 +29,32 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
     source : str
         A Parquet file (told by its first bytes) or a CSV file with a header line.
     target : str
+        May be the source itself. It is replaced when all rows are written.
+    overwrite : bool
+        Whether a target that exists is replaced.
     row_group_size : int, optional
         Rows in a row group; by default as in a Parquet source, else 1,048,576.
-    text_columns : iterable of str
-        Columns of a CSV file that stay text, whatever they look like.
+    text_columns, delimiter
+        For a CSV file, see :class:`secure_bloom.csv_file.CsvFile`.
     allow_plaintext : bool
         Whether an encrypted source may become a target without encryption.
     advance : callable
-        Told the fraction that is done, 0 to 1.
+        Is called with the fraction that is done, 0 to 1.
     kms : KmsClient, optional
         For the target and, where it is encrypted, for the source.
     require_encryption : optional
         As for :class:`secure_bloom.ParquetFile`, of the source.
     encryption, **writer
         For :class:`secure_bloom.ParquetWriter`.
+
+    Raises
+    ------
+    FileExistsError
+        If the target exists, or comes to exist meanwhile, and is not to be overwritten.
     """
+    check_target = None if overwrite else lambda: check_new(target)
+    if check_target is not None:
+        check_target()
     writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
     if _is_parquet(source):
         with ParquetFile(source, kms, require_encryption=require_encryption) as file:
@@ -49,39 +62,28 @@ def convert_file(source: str, target: str, *, row_group_size: int | None = None,
                 raise UnsupportedError("the source is encrypted, the target would not be; ask for "
                                        "encryption, or for plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
-            _write(target, file.schema, tables, row_group_size, writer)
+            _write(target, file.schema, tables, row_group_size, writer, check_target)
         return
     if require_encryption:
         raise AuthenticationError("a CSV file is not encrypted, but encryption is required",
                                   file=source)
-    with open(source, "rb") as raw:
-        size = max(1, os.path.getsize(source))
-        options = pa_csv.ConvertOptions(column_types={name: pa.string() for name in text_columns})
-        batches = pa_csv.open_csv(raw, convert_options=options)
-
-        def told() -> Iterator[pa.RecordBatch]:
-            try:
-                for batch in batches:
-                    advance(raw.tell() / size)
-                    yield batch
-            except pa.ArrowInvalid as error:
-                raise _csv_error(error, batches.schema) from None
-
-        tables = row_groups(told(), batches.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
-        _write(target, batches.schema, tables, None, writer)
+    csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, advance=advance)
+    tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
+    _write(target, csv.schema, tables, None, writer, check_target)
 
 
-def _csv_error(error: pa.ArrowInvalid, schema: pa.Schema) -> ColumnError:
-    """pyarrow's error without the value that it quotes, which may be sensitive."""
-    match = re.search(r"CSV column #(\d+)", str(error))
-    if match is None:
-        return ColumnError("the CSV file has a malformed row")
-    field = schema.field(int(match[1]))
-    return ColumnError(f"not every value is of type {field.type}, as the first ones are; keep the "
-                       "column as text (--text)", column=field.name)
+def check_new(target: str) -> None:
+    """Raise FileExistsError where there is something at a path, even a link that leads nowhere."""
+    filesystem, path = resolve(target)
+    if isinstance(filesystem, pa_fs.LocalFileSystem) and os.path.lexists(path):
+        raise FileExistsError(f"{path} exists")
+    check_absent(filesystem, path)
 
 
 def _is_parquet(path: str) -> bool:
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
+        raise UnsupportedError("it is read more than once, so it must be a regular file: save the "
+                               "data first", file=path)
     with open(path, "rb") as file:
         return file.read(4) in (b"PAR1", b"PARE")
 
@@ -94,10 +96,16 @@ def _counted(tables, num_rows: int, advance) -> Iterator[pa.Table]:
         advance(done / max(1, num_rows))
 
 
-def _write(target, schema, tables, row_group_size, options) -> None:
-    with ParquetWriter(target, schema, **options) as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size)
+def _write(target, schema, tables, row_group_size, options, check_target) -> None:
+    output = open_output(target)
+    try:
+        with ParquetWriter(output, schema, **options) as writer:
+            for table in tables:
+                writer.write_table(table, row_group_size)
+        output.commit(check_target)
+    except BaseException:
+        output.abort()
+        raise
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int,

@@ -225,7 +225,7 @@ def render_rotation(result: RotationResult, old: str) -> str:
     lines = [f"{_count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
              f"master key, {len(result.failed)} failed"]
     if result.master_keys and old not in result.master_keys:
-        lines.append(f"no file has the master key {old}, but these were found: "
+        lines.append(f"no file has the master key {old}; those found are: "
                      f"{', '.join(result.master_keys)}")
     lines += [f"{file}: {message}" for file, message in result.failed.items()]
     return "\n".join(lines)

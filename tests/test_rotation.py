@@ -116,8 +116,8 @@ def test_a_folder_needs_few_calls_and_can_be_rotated_again(tmp_path, internal):
     kms, fractions = CountingKms(), []
     result = rotate_master_keys(tmp_path, kms, old="old", new="new", advance=fractions.append)
     assert len(result.rotated) == 20 and fractions[-1] == 1 and len(fractions) == 20
-    assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "new"), ("unwrap", "old"),
-                                 ("wrap", "new")]
+    assert sorted(kms.calls) == [("unwrap", "footer"), ("unwrap", "new"), ("unwrap", "new"),
+                                 ("unwrap", "old"), ("wrap", "new"), ("wrap", "new")]
     again = rotate_master_keys(tmp_path, CountingKms(), old="old", new="new")
     assert (again.rotated, again.unchanged) == ([], 20)
     assert read_table(tmp_path, keys=without("old")).num_rows == 2000
@@ -142,15 +142,20 @@ def test_both_keys_open_the_set_until_it_is_done(tmp_path):
     assert read_table(tmp_path, keys=without("old")).num_rows == 600
 
 
-def test_a_dry_run_changes_nothing_and_calls_for_no_master_key(tmp_path):
+def test_a_dry_run_changes_nothing_and_tries_both_master_keys_once(tmp_path):
     path = written(tmp_path / "a.parquet")
     written(tmp_path / "b.parquet", columns={"other": ["ssn"]})
+    for number in range(3):
+        written(tmp_path / f"c{number}.parquet", double_wrapping=False)
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()}
     kms = CountingKms()
     result = rotate_master_keys(tmp_path, kms, old="old", new="new", dry_run=True)
-    assert (result.rotated, result.unchanged, result.dry_run) == ([str(path)], 1, True)
+    assert result.rotated == [str(path), *(str(tmp_path / f"c{n}.parquet") for n in range(3))]
+    assert (result.unchanged, result.dry_run) == (1, True)
     assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in tmp_path.iterdir()} == before
-    assert set(kms.calls) == {("unwrap", "footer")}
+    assert kms.calls[:2] == [("wrap", "new"), ("unwrap", "new")]
+    assert kms.calls.count(("unwrap", "old")) == 1
+    assert {call for call in kms.calls[2:]} == {("unwrap", "footer"), ("unwrap", "old")}
 
 
 def test_a_new_version_of_the_same_key(tmp_path):
@@ -180,15 +185,73 @@ def test_files_that_cannot_be_rotated_do_not_keep_others_from_it(tmp_path):
     assert ParquetFile(tmp_path / "explicit.parquet", ExplicitKeys(b"k" * 16)).num_rows == 100
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize("missing", ["old", "new"])
 @pytest.mark.parametrize("footer", ["footer", "old", "new"])
-def test_without_a_key_nothing_changes(tmp_path, missing, footer):
+def test_without_a_key_nothing_changes(tmp_path, missing, footer, dry_run):
     path = written(tmp_path / "a.parquet", footer=footer)
     before = path.read_bytes()
     with pytest.raises(KeyNotFoundError, match=missing) as caught:
-        rotate_master_keys(path, without(missing), old="old", new="new")
+        rotate_master_keys(path, without(missing), old="old", new="new", dry_run=dry_run)
     assert caught.value.result.rotated == []
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [before]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_missing_new_key_is_found_out_though_no_file_needs_it(tmp_path, monkeypatch, dry_run):
+    path = written(tmp_path / "a.parquet", columns={"other": ["ssn"]})
+    leftover = tmp_path / ".a.parquet.0123456789abcdef.tmp"
+    leftover.write_bytes(b"half a file")
+    for old in ("old", "footer"):
+        with pytest.raises(KeyNotFoundError, match="no master key named 'new'"):
+            rotate_master_keys(path, without("new"), old=old, new="new", dry_run=dry_run)
+    assert leftover.exists()
+
+
+class Refusing(InMemoryKms):
+    """Lets a master key wrap, but not unwrap."""
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        if master_key_identifier == "new":
+            raise KeyAccessError("access denied")
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+def test_a_dry_run_finds_out_that_the_new_key_may_only_wrap(tmp_path):
+    path = written(tmp_path / "a.parquet")
+    with pytest.raises(KeyAccessError, match="access denied"):
+        rotate_master_keys(path, Refusing(KEYS), old="old", new="new", dry_run=True)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("internal", [False, True])
+def test_a_rotation_of_files_that_have_neither_key_is_an_error(tmp_path, dry_run, internal):
+    written(tmp_path / "a.parquet", internal_key_material=internal)
+    pq.write_table(TABLE, tmp_path / "plain.parquet")
+    kms = InMemoryKms({**KEYS, "odl": b"?" * 16})
+    with pytest.raises(KeyNotFoundError) as caught:
+        rotate_master_keys(tmp_path, kms, old="odl", new="new", dry_run=dry_run)
+    assert str(caught.value) == (f"no file below {tmp_path} uses master key 'odl'; the files use: "
+                                 "footer, old, other")
+    assert caught.value.result.unchanged == 2
+    with pytest.raises(KeyNotFoundError, match="'odl'; the files use"):
+        rotate_master_keys(tmp_path, kms, old="odl", new="odl")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is none")
+    result = rotate_master_keys(tmp_path, kms, old="odl", new="new", dry_run=dry_run)
+    assert list(result.failed) == [str(tmp_path / "broken.parquet")]
+
+
+def test_a_rotation_of_plaintext_files_is_an_error(tmp_path):
+    pq.write_table(TABLE, tmp_path / "plain.parquet")
+    for path in (tmp_path, tmp_path / "plain.parquet"):
+        with pytest.raises(KeyNotFoundError, match="no file is encrypted with master keys"):
+            rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
+
+
+def test_a_rotation_that_was_done_before_is_no_error(tmp_path):
+    written(tmp_path / "a.parquet", columns={"new": ["ssn"]})
+    result = rotate_master_keys(tmp_path, InMemoryKms(KEYS), old="old", new="new")
+    assert (result.rotated, result.unchanged, result.failed) == ([], 1, {})
 
 
 def test_a_wrong_old_key_is_noticed(tmp_path):
@@ -272,8 +335,8 @@ class Stopping(InMemoryKms):
 def test_what_was_done_before_a_rotation_stopped_is_known(tmp_path, monkeypatch, error):
     monkeypatch.setattr("secure_bloom.keys.rotation._FILES_AT_ONCE", 1)
     paths = [written(tmp_path / f"{n}.parquet") for n in range(5)]
-    with pytest.raises(error, match="stopped") as caught:  # three calls for each file
-        rotate_master_keys(tmp_path, Stopping(error, 7), old="old", new="new")
+    with pytest.raises(error, match="stopped") as caught:  # three calls for each file, one before
+        rotate_master_keys(tmp_path, Stopping(error, 8), old="old", new="new")
     result = caught.value.result
     assert result.rotated == [str(path) for path in paths[:2]] and not result.failed
     assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 500
@@ -612,10 +675,12 @@ def test_exit_codes_of_the_commands(data):
 
 def test_a_rotation_that_finds_nothing_says_what_there_is(data):
     keyring = ["--keyring", data / "keys.json"]
-    result = run("keys", "rotate", data / "data", "--from", "odl", "--to", "new", *keyring)
-    assert result.exit_code == 0
-    assert "no file has the master key odl, but these were found: footer, old, other" \
-        in result.stdout
+    for dry_run in ([], ["--dry-run"]):
+        result = run("keys", "rotate", data / "data", "--from", "odl", "--to", "new", *keyring,
+                     *dry_run)
+        assert result.exit_code == 4
+        assert f"no file below {data / 'data'} uses master key 'odl'" in result.stderr
+        assert "the files use: footer, old, other" in result.stderr
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -624,7 +689,7 @@ def test_the_command_says_what_was_done_before_an_error(data, monkeypatch, form)
     for number in range(2):
         written(data / "data" / f"{number}.parquet")
     monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",
-                        lambda _: Stopping(KmsUnavailableError, 4))
+                        lambda _: Stopping(KmsUnavailableError, 5))
     result = run("keys", "rotate", data / "data", "--from", "old", "--to", "new", "--keyring",
                  data / "keys.json", *form)
     assert result.exit_code == 4 and "the KMS has stopped" in result.stderr

@@ -60,10 +60,11 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
     file. Each file changes in one step, and after a crash the command can be given again. Readers
     need both master keys until it is done.
 
-    A dry run does not try the new master key.
+    First the new master key is tried. A dry run tries both master keys.
 
-    Exit code 0: done; 3: some files could not be rotated; 2, 4, 5: other errors, after what was
-    done before.
+    Exit code 0: done, now or before; 3: some files could not be rotated; 4: a master key is
+    missing or refused, or no file has the old or the new one; 2, 5: other errors. What was done
+    before an error is shown.
     """
     from secure_bloom.keys import rotate_master_keys
     from secure_bloom.report import render_rotation

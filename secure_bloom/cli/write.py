@@ -17,6 +17,16 @@ from secure_bloom.cli.shared import (
 )
 
 
+def _delimiter(_ctx, _option, text: str) -> str:
+    from secure_bloom.csv_file import check_delimiter
+    delimiter = "\t" if text == r"\t" else text
+    try:
+        check_delimiter(delimiter)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return delimiter
+
+
 def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for option in options:
@@ -42,29 +52,40 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--row-group-size", type=click.IntRange(min=1), metavar="ROWS",
               help="Rows in a row group. Default: 1,048,576, or as in a Parquet input.")
 @click.option("--compression", default="snappy", show_default=True)
-@click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes with "
-              "leading zeros.")
-@click.option("--plaintext", is_flag=True,
-              help="OUT may be without encryption, though IN is encrypted or a KMS given.")
+@click.option("--delimiter", default=",", show_default=True, metavar="CHARACTER",
+              callback=_delimiter, help=r"What separates the values of a CSV file; \t is a tab.")
+@click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes that "
+              "happen to have no leading zero.")
+@click.option("--plaintext", is_flag=True, help="Write OUT without encryption.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists, when all is written.")
 @json_option
 def write(source: str, target: str, kms, require_encryption, footer_key: str | None,
           column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
-          row_group_size: int | None, compression: str, text: str | None, plaintext: bool,
-          as_json: bool) -> None:
+          row_group_size: int | None, compression: str, delimiter: str, text: str | None,
+          plaintext: bool, overwrite: bool, as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
-    the whole file is encrypted with that key. --require-encryption is about IN.
+    the whole file is encrypted with that key. --require-encryption applies to IN.
+
+    A CSV file has a header line, and may be compressed (gzip, bzip2, zstd, lz4). A column becomes
+    numbers, dates or times only if all its values can be written back as the same characters;
+    otherwise it is text.
     """
     from secure_bloom import BloomFilterOptions, ParquetFile, convert, report
     encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
                              plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}
-    with progress(f"writing {Path(target).name}") as advance:
-        convert.convert_file(source, target, bloom_filters=filters, encryption=encryption,
-                             kms=kms, row_group_size=row_group_size, text_columns=names(text),
-                             allow_plaintext=plaintext, compression=compression, advance=advance,
-                             require_encryption=require_encryption)
+    try:
+        with progress(f"writing {Path(target).name}") as advance:
+            convert.convert_file(
+                source, target, overwrite=overwrite, bloom_filters=filters, encryption=encryption,
+                kms=kms, row_group_size=row_group_size, text_columns=names(text),
+                delimiter=delimiter, allow_plaintext=plaintext, compression=compression,
+                advance=advance, require_encryption=require_encryption)
+    except FileExistsError as error:
+        raise click.UsageError(f"{error}; give another OUT, or --overwrite to replace it") \
+            from None
     with ParquetFile(target, kms if encryption else None) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
@@ -74,15 +95,18 @@ def write(source: str, target: str, kms, require_encryption, footer_key: str | N
 
 
 def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
-    if footer_key is None and not column_keys:
-        if plaintext_footer:
-            raise click.UsageError("--plaintext-footer needs --footer-key")
-        if kms is not None and not plaintext:
-            raise click.UsageError("a KMS, but no --footer-key: OUT would not be encrypted; "
-                                   "say --plaintext if that is meant")
+    if plaintext:
+        if footer_key is not None or column_keys or plaintext_footer:
+            raise click.UsageError("--plaintext contradicts --footer-key, --column-key and "
+                                   "--plaintext-footer")
         return None
-    if footer_key is None or kms is None:
-        raise click.UsageError("encryption needs --keyring or --kms, and --footer-key")
+    if footer_key is None:
+        raise click.UsageError(
+            "OUT would not be encrypted. To encrypt it, give --keyring FILE --footer-key NAME, and "
+            "--column-key NAME:col,col for sensitive columns; to write it without encryption, "
+            "give --plaintext")
+    if kms is None:
+        raise click.UsageError("encryption needs the master keys: give --keyring FILE or --kms URI")
     from secure_bloom import EncryptionConfiguration
     if column_keys:
         return EncryptionConfiguration(footer_key, column_keys, plaintext_footer=plaintext_footer)
