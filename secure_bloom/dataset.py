@@ -18,12 +18,14 @@ from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.pages import pyarrow_errors, to_table
 from secure_bloom.reader import ParquetFile
+from secure_bloom.tables import check_readable
 
+_ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
 
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
-               filesystem=None) -> pa.Table:
+               filesystem=None, all_files: bool = False) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters
@@ -36,6 +38,15 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         As for :class:`ParquetFile`.
     columns, filters
         As for :meth:`ParquetFile.read`.
+    all_files : bool
+        Read a folder of a Delta Lake, Iceberg or Hudi table, or of a streaming query of Spark, by
+        its files. They may hold rows that the table has deleted. A file that is named itself is
+        read in any case.
+
+    Raises
+    ------
+    UnsupportedError
+        If the folder belongs to such a table, or contains one.
     """
     if not is_path(source):
         return ParquetFile(source, keys).read(columns, filters)
@@ -44,11 +55,12 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return ParquetFile(path, keys, filesystem=filesystem).read(columns, filters)
-    return _read_folder(filesystem, path, keys, columns, filters)
+    check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
+    return _read_folder(filesystem, path, keys, columns, filters, check)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
-    paths = data_files(filesystem, folder)
+def _read_folder(filesystem, folder: str, keys, columns, filters, check) -> pa.Table:
+    paths = data_files(filesystem, folder, check)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)

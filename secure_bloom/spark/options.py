@@ -63,7 +63,7 @@ _KNOWN = ("path", KEYRING, KMS, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
           *OTHER_NAMES)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
-                 "filters", "single_use")
+                 "filters", "single_use", "allfiles")
 
 _NO_JAVA = "no Java class is used here: remove it, and name the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
