@@ -19,6 +19,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
+    KeyNotFoundError,
     KeyUnwrapError,
     MissingExtraError,
     SecureBloomError,

@@ -24,13 +24,16 @@ from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.pages import pyarrow_errors, to_table
 from secure_bloom.reader import ParquetFile
+from secure_bloom.tables import check_readable
 
+_ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
 
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
-               filesystem=None, require_encryption: bool | Iterable[str] | Mapping[str, str]
-               | Requirement | None = None) -> pa.Table:
+               filesystem=None, all_files: bool = False,
+               require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
+               | None = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters
@@ -43,9 +46,18 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         As for :class:`ParquetFile`.
     columns, filters
         As for :meth:`ParquetFile.read`.
+    all_files : bool
+        Read a folder of a Delta Lake, Iceberg or Hudi table, or of a streaming query of Spark, by
+        its files. They may hold rows that the table has deleted. A file that is named itself is
+        read in any case.
     require_encryption
         As for :class:`ParquetFile`, of every file. In a folder a file may lack a column that
         another one has.
+
+    Raises
+    ------
+    UnsupportedError
+        If the folder belongs to such a table, or contains one.
     """
     requirement = encryption_requirement(require_encryption)
     if not is_path(source):
@@ -56,11 +68,13 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return ParquetFile(path, keys, filesystem=filesystem,
                            require_encryption=requirement).read(columns, filters)
-    return _read_folder(filesystem, path, keys, columns, filters, requirement)
+    check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
+    return _read_folder(filesystem, path, keys, columns, filters, requirement, check)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters, requirement) -> pa.Table:
-    paths = data_files(filesystem, folder)
+def _read_folder(filesystem, folder: str, keys, columns, filters, requirement,
+                 check) -> pa.Table:
+    paths = data_files(filesystem, folder, check)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)

@@ -24,14 +24,15 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError
+from secure_bloom.locations import is_uri, open_uri
 
 
 def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
-    """Filesystem and path of a path or URI."""
+    """Filesystem and path of a path or URI; see :mod:`secure_bloom.locations`."""
     path = os.fspath(where)
     if filesystem is None:
-        if "://" in path:
-            return pa_fs.FileSystem.from_uri(path)
+        if is_uri(path):
+            return open_uri(path)
         return pa_fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
     if not isinstance(filesystem, pa_fs.FileSystem):  # an fsspec filesystem
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))

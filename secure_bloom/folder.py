@@ -24,7 +24,7 @@ import posixpath
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -41,6 +41,8 @@ KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: how the names of files with key material
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
+
+Check = Callable[[Iterable[str]], None]
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,9 @@ def table_of(folder: str) -> str:
     return folder or "/"
 
 
-def data_files(filesystem: pa_fs.FileSystem, folder: str) -> list[str]:
+def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None) -> list[str]:
     """The visible files below a folder, sorted."""
-    return [info.path for info in visible_files(filesystem, folder).values()]
+    return [info.path for info in visible_files(filesystem, folder, check).values()]
 
 
 def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
@@ -156,10 +158,19 @@ def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
     return data_files(filesystem, path) if kind == pa_fs.FileType.Directory else [path]
 
 
-def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.FileInfo]:
+def visible_files(filesystem: pa_fs.FileSystem, folder: str,
+                  check: Check | None = None) -> dict[str, pa_fs.FileInfo]:
     """The visible files below a folder, by their paths relative to it, sorted.
 
     All are of one moment between two commits.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    folder : str
+    check : callable, optional
+        Is given the relative paths of all files below the folder, also of hidden ones, and may
+        raise. So what else lies there is known without another listing.
 
     Raises
     ------
@@ -179,6 +190,8 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str) -> dict[str, pa_fs.
         after = _staged(filesystem, table)
         if _markers(before) == _markers(after) and generation == _generation(filesystem, table):
             _check_found(filesystem, found, folder)
+            if check is not None:
+                check(found)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
                 # The pending files of both: one that was listed may be gone, with its marker.
                 jobs = _jobs(filesystem, before | after)

@@ -24,6 +24,7 @@ from secure_bloom.lance.layout import (
 )
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from secure_bloom.lance.pylance import field_type, is_dataset, open_dataset, scan, write_file
+from secure_bloom.locations import is_uri
 from secure_bloom.sbbf import SplitBlockBloomFilter
 
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
@@ -70,7 +71,7 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     MissingExtraError
         If pylance is not installed.
     """
-    if "://" in os.fspath(where):
+    if is_uri(os.fspath(where)):
         raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
     parameters = Parameters(int(index(items)), float(probability))

@@ -6,17 +6,13 @@ Readers of such tables look for a footer where the log says that the file ends.
 from __future__ import annotations
 
 import os
-import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
-
-_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
-         "_spark_metadata": "Spark Structured Streaming"}
-_ICEBERG = "metadata"  # a common name: a folder of an Iceberg table has such files
-_ICEBERG_FILE = ".metadata.json"
+from secure_bloom.folder import relative_path
+from secure_bloom.tables import first_table, folders_above, local_folders_above, table_below
 
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
@@ -35,57 +31,21 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     UnsupportedError
         With the kind of table.
     """
-    places = {path: None}
     if filesystem.type_name == "local":
-        places |= dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
-    for folder in dict.fromkeys(above for place in places for above in _with_those_above(place)):
-        try:
-            kind = _table_at(filesystem, folder)
-        except OSError:
-            if folder == path:
-                raise
-            continue  # above, not all folders may be ours to look at
-        if kind is not None:
-            raise _refused(kind, path)
-    if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
-        for info in filesystem.get_file_info(pa_fs.FileSelector(path, recursive=True)):
-            kind = _table_with(info.path)
-            if kind is not None:
-                raise _refused(kind, info.path)
+        real = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
+        above = local_folders_above([path, *real])
+    else:
+        above = folders_above(path)
+    table = first_table(filesystem, above) or table_below(path, _all_below(filesystem, path))
+    if table is not None:
+        raise UnsupportedError(
+            f"this belongs to {table}, which keeps the sizes of its files in its log and would "
+            "take a file of another size for damaged; write the files again through the table",
+            file=table.folder)
 
 
-def _refused(kind: str, path: str) -> UnsupportedError:
-    return UnsupportedError(f"this belongs to a {kind} table, which keeps the sizes of its files "
-                            "in its log and would take a file of another size for damaged; write "
-                            "the files again through the table", file=path)
-
-
-def _table_with(path: str) -> str | None:
-    """The kind of table that has this as its log, or in it."""
-    folder, name = posixpath.split(path)
-    if posixpath.basename(folder) == _ICEBERG and name.endswith(_ICEBERG_FILE):
-        return "Iceberg"
-    return _LOGS.get(name)
-
-
-def _with_those_above(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        above = posixpath.dirname(path.rstrip("/"))
-        if above == path:
-            return
-        path = above
-
-
-def _table_at(filesystem: pa_fs.FileSystem, folder: str) -> str | None:
-    places = {posixpath.join(folder, name): kind for name, kind in _LOGS.items()}
-    iceberg = posixpath.join(folder, _ICEBERG)
-    *logs, metadata = filesystem.get_file_info([*places, iceberg])
-    for info in logs:
-        if info.type != pa_fs.FileType.NotFound:
-            return places[info.path]
-    if metadata.type == pa_fs.FileType.Directory and any(
-            info.path.endswith(_ICEBERG_FILE)
-            for info in filesystem.get_file_info(pa_fs.FileSelector(iceberg))):
-        return "Iceberg"
-    return None
+def _all_below(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
+    if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
+        return []
+    selector = pa_fs.FileSelector(path, recursive=True)
+    return [relative_path(info.path, path) for info in filesystem.get_file_info(selector)]

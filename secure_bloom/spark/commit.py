@@ -40,12 +40,13 @@ import contextlib
 import json
 import logging
 import posixpath
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.files import make_folder, write_file
 from secure_bloom.folder import (
     COMMITTED,
@@ -56,6 +57,7 @@ from secure_bloom.folder import (
     SUCCESS,
     CommitRecord,
     JobState,
+    data_files,
     files_below,
     new_name,
     read_jobs,
@@ -66,6 +68,7 @@ from secure_bloom.folder import (
 from secure_bloom.spark.batches import Batch, is_committed, note_batch
 from secure_bloom.spark.job_folder import COMMITTING, JobFolder
 from secure_bloom.spark.summary import CommitSummary, StagedFile
+from secure_bloom.tables import find_table
 from secure_bloom.writer import FilterTotals
 
 STALE_AFTER = timedelta(hours=24)  # a job writes something in this time, or has ended
@@ -110,8 +113,17 @@ class Job(JobFolder):
                                   "move it away, or choose another folder", file=path)
 
     def visible_files(self) -> list[str]:
-        """The data files that readers see, sorted."""
-        return [info.path for info in self._visible()]
+        """The data files that readers see, sorted.
+
+        Raises
+        ------
+        UnsupportedError
+            If the folder belongs to a table whose log would not know what the job does.
+        """
+        if not self.exists(self.folder):
+            self._check_no_table([])
+            return []
+        return data_files(self.filesystem, self.folder, self._check_no_table)
 
     # --- before the commit -----------------------------------------------------------------------
 
@@ -245,6 +257,14 @@ class Job(JobFolder):
         self._remove_empty([info for info in entries if info.base_name not in jobs])
 
     # --- parts of these --------------------------------------------------------------------------
+
+    def _check_no_table(self, files: Iterable[str]) -> None:
+        table = find_table(self.filesystem, self.folder, files)
+        if table is not None:
+            raise UnsupportedError(
+                f"this is {table}, whose log would not know of files that are written here, nor "
+                "that an overwrite deletes others; write through the table, or to another folder",
+                file=table.folder)
 
     def _visible(self) -> list[pa_fs.FileInfo]:
         if not self.exists(self.folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
@@ -22,7 +23,9 @@ from secure_bloom.spark.schema import spark_schema
 from secure_bloom.spark.schema_merging import merge, with_partitions
 from secure_bloom.spark.sensitivity import column_keys, mark
 from secure_bloom.spark.splits import DataFile
+from secure_bloom.tables import check_readable
 
+_ALL_FILES = "set option allFiles to true"
 _FOOTERS_AT_ONCE = 8
 
 
@@ -68,7 +71,8 @@ class Folder:
         FileNotFoundError
             If there is nothing at the path.
         UnsupportedError
-            If some files have other partition columns than others.
+            If some files have other partition columns than others; if the folder belongs to a
+            table with a log of its own, or contains one, unless all files are asked for.
         """
         info = self.filesystem.get_file_info(self.path)
         if info.type == pa_fs.FileType.NotFound:
@@ -76,7 +80,9 @@ class Folder:
         if info.type == pa_fs.FileType.File:
             return Listing((DataFile(self.path, info.size),))
         files, names = [], None
-        for relative, info in visible_files(self.filesystem, self.path).items():
+        check = None if self.options.all_files else \
+            partial(check_readable, self.filesystem, self.path, advice=_ALL_FILES)
+        for relative, info in visible_files(self.filesystem, self.path, check).items():
             values = partition_values(relative)
             if names is None:
                 names = tuple(values)

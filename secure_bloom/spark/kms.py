@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.uri import open_kms
+from secure_bloom.locations import is_uri
 from secure_bloom.spark.options import KEYRING, KMS, OptionError, without_file_scheme
 
 _KEYRING = "keyring"
@@ -21,7 +22,7 @@ def kms_uri(options: Mapping[str, str]) -> str | None:
     if keyring and uri:
         raise OptionError(f"it contradicts {KEYRING}: remove one of them", option=KMS)
     if keyring:
-        return f"{_KEYRING}:{quote(_absolute(without_file_scheme(keyring)))}"
+        return f"{_KEYRING}:{quote(_local(keyring))}"
     scheme, _, rest = (uri or "").partition(":")
     if scheme.lower() != _KEYRING:
         return uri or None
@@ -45,6 +46,14 @@ def kms_client(uri: str) -> CachedKms:
 def _absolute_value(pair: str) -> str:
     name, _, path = pair.partition("=")
     return f"{name}={quote(_absolute(unquote(path)))}" if name == "passphrase-file" else pair
+
+
+def _local(path: str) -> str:
+    path = without_file_scheme(path)
+    if is_uri(path):
+        raise OptionError(f"{path} is not a local path; a keyring is a file that the driver, and "
+                          "the workers that read, have under the same local path", option=KEYRING)
+    return _absolute(path)
 
 
 def _absolute(path: str) -> str:

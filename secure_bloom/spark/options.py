@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.files import resolve
 
 KEYRING = "keyring"
@@ -63,7 +63,7 @@ _KNOWN = ("path", KEYRING, KMS, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
           *OTHER_NAMES)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
-                 "filters", "single_use")
+                 "filters", "single_use", "allfiles")
 
 _NO_JAVA = "no Java class is used here: remove it, and name the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
@@ -143,8 +143,14 @@ def locate(options: Mapping[str, str]) -> tuple[pa_fs.FileSystem, str]:
         raise OptionError("give the folder, as in save(path) and load(path)", option="path")
     try:
         return resolve(without_file_scheme(path))
-    except pa.ArrowInvalid as error:
-        raise OptionError(f"{path} cannot be used: {error}", option="path") from None
+    except (pa.ArrowInvalid, UnsupportedError) as error:
+        raise OptionError(_without_credentials(f"{path} cannot be used: {error}"),
+                          option="path") from None
+
+
+def _without_credentials(text: str) -> str:
+    """The same without user and password of URIs."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def without_file_scheme(path: str) -> str:

@@ -32,6 +32,8 @@ class ReadOptions:
         What holds for all rows that are wanted.
     single_use : bool
         Whether the DataFrame is used once, so that conditions that Spark hands over may be used.
+    all_files : bool
+        Whether a folder is read by its files also where a table's log says which of them count.
     """
 
     columns: tuple[str, ...] | None = None
@@ -41,6 +43,7 @@ class ReadOptions:
     min_partitions: int = 1
     filters: tuple[ColumnPredicate, ...] = ()
     single_use: bool = False
+    all_files: bool = False
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -58,7 +61,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         min_partitions=number(options, "min_partitions", os.cpu_count() or 1,
                                lambda count: count > 0, "at least 1"),
         filters=parse_filters(options.get("filters")),
-        single_use=boolean(options, "single_use"))
+        single_use=boolean(options, "single_use"), all_files=boolean(options, "allfiles"))
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -3,7 +3,7 @@
 import pytest
 
 import secure_bloom.spark
-from secure_bloom import BloomFilterOptions, ParquetFile, attach, verify_file
+from secure_bloom import BloomFilterOptions, ParquetFile, attach, read_table, verify_file
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 
@@ -69,6 +69,8 @@ def test_tables_of_streaming_queries_are_refused(spark, tmp_path):
     assert spark.read.parquet(str(folder)).count() == 10_000
     with pytest.raises(UnsupportedError, match="Streaming"):
         secure_bloom.spark.attach(spark, folder, {"ssn": True})
+    with pytest.raises(UnsupportedError, match="Streaming"):
+        read_table(folder)
     # What would happen otherwise:
     log = (folder / "_spark_metadata").rename(tmp_path / "log")
     attach(folder, {"ssn": BloomFilterOptions(ndv=100_000)})

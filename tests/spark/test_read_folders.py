@@ -123,7 +123,8 @@ def test_columns_are_all_that_is_decrypted(spark, tmp_path, keyring, encrypted):
 
 @pytest.mark.parametrize("option", [{"columns": ""}, {"columns": "[1]"}, {"split_bytes": "many"},
                                     {"min_partitions": "0"}, {"mergeSchema": "1"},
-                                    {"single_use": "once"}, {"filters": "id = 5"}])
+                                    {"single_use": "once"}, {"filters": "id = 5"},
+                                    {"allFiles": "yes"}])
 def test_bad_options(spark, tmp_path, option):
     put(tmp_path, "a.parquet", id=[1])
     assert f"option {next(iter(option)).lower()}: " in failure(
@@ -162,6 +163,28 @@ def test_values_in_paths_win_and_must_fit(spark, tmp_path):
     assert "P=x/a.parquet, column p" in failure(typed.collect)
     put(tmp_path, "b.parquet", q=[3])
     assert "partition columns" in failure(lambda: read(spark, tmp_path))
+
+
+# --- tables with a log ---------------------------------------------------------------------------
+
+def test_a_table_with_a_log_is_refused_unless_all_files_are_asked_for(spark, tmp_path):
+    put(tmp_path, "day=1/a.parquet", id=[1])
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    with_schema = spark.read.format("secure_parquet").schema("id int")
+    for action in (lambda: read(spark, tmp_path), lambda: read(spark, tmp_path / "day=1"),
+                   with_schema.load(str(tmp_path)).collect,
+                   lambda: read(spark, tmp_path, allFiles="false"),
+                   lambda: secure_bloom.spark.load(spark, str(tmp_path), [("id", "=", 1)])):
+        message = failure(action)
+        assert "this is a Delta Lake table" in message and 'format("delta")' in message
+        assert "set option allFiles to true" in message
+    assert rows(read(spark, tmp_path, allFiles="true")) == ["Row(id=1, day=1)"]
+    assert rows(read(spark, tmp_path / "day=1" / "a.parquet")) == ["Row(id=1)"]
+    for mode in ("append", "overwrite"):
+        message = failure(lambda mode=mode: write(people(spark), tmp_path, mode, **PLAINTEXT))
+        assert "write through the table" in message
+    assert (tmp_path / "day=1" / "a.parquet").exists()
 
 
 # --- other writers -------------------------------------------------------------------------------

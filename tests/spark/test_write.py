@@ -1,5 +1,9 @@
 """Writing with a real Spark: what is in the files, and what is refused before any task runs."""
 
+import os
+import shutil
+import uuid
+
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
@@ -203,6 +207,29 @@ def test_a_folder_by_file_uri(spark, tmp_path):
 
 
 # --- modes ---------------------------------------------------------------------------------------
+
+def test_unknown_schemes_are_refused(spark, tmp_path):
+    home = spark._jvm.System.getProperty("user.dir")
+    before = set(os.listdir(home))
+    for action in (lambda: write(people(spark), "dbfs:/people", **PLAINTEXT),
+                   lambda: read(spark, "dbfs:/people")):
+        with pytest.raises(AnalysisException, match="write /dbfs/people"):
+            action()
+    assert set(os.listdir(home)) == before
+
+
+def test_a_relative_path_is_that_of_spark(spark, tmp_path, monkeypatch):
+    """Relative to where Spark was started, whatever the folder of this process is now."""
+    folder = f"{uuid.uuid4().hex}/people"
+    monkeypatch.chdir(tmp_path)
+    try:
+        write(people(spark, 3), folder, **PLAINTEXT)
+        assert spark.read.parquet(folder).count() == read(spark, folder).count() == 3
+    finally:
+        home = spark._jvm.System.getProperty("user.dir")
+        shutil.rmtree(f"{home}/{os.path.dirname(folder)}", ignore_errors=True)
+    assert os.listdir(tmp_path) == []
+
 
 def test_append_and_overwrite(spark, tmp_path):
     folder = tmp_path / "people"

@@ -1,0 +1,66 @@
+"""URIs of files and folders: which filesystem a scheme stands for.
+
+A path is a URI if it begins with two or more letters or digits, a colon and a slash: ``s3://b/x``,
+``file:/x``. ``C:/x``, ``a:b/c`` and ``./ab:/c`` are local paths.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)", re.DOTALL)
+_HADOOP_S3 = ("s3a", "s3n")
+_OPENED = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")  # by pyarrow
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path begins with a scheme."""
+    return _URI.match(path) is not None
+
+
+def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
+    """The filesystem of a URI, and the path there.
+
+    ``s3a`` and ``s3n``, Hadoop's names of S3, are opened like ``s3``; their paths are taken
+    literally, as Hadoop does, so nothing in them is percent-encoded.
+
+    Raises
+    ------
+    UnsupportedError
+        If no filesystem is known for the scheme.
+    pyarrow.ArrowInvalid
+        If the URI is malformed.
+    """
+    scheme, rest = _URI.fullmatch(uri).groups()
+    scheme = scheme.lower()
+    if scheme in _HADOOP_S3:
+        scheme, rest = "s3", _encoded(rest)
+    try:
+        return pa_fs.FileSystem.from_uri(f"{scheme}:{rest}")
+    except pa.ArrowInvalid:
+        if scheme in _OPENED:
+            raise
+        raise UnsupportedError(_advice(scheme, rest)) from None
+
+
+def _encoded(rest: str) -> str:
+    """``//bucket/key?options`` with a percent-encoded key."""
+    place, mark, options = rest.partition("?")
+    bucket, slash, key = place.removeprefix("//").partition("/")
+    return f"//{bucket}{slash}{quote(key)}{mark}{options}"
+
+
+def _advice(scheme: str, rest: str) -> str:
+    if scheme == "dbfs":
+        path = "/" + rest.lstrip("/")
+        local = path if path.startswith("/Volumes/") else f"/dbfs{path}"
+        return f"dbfs: cannot be opened; Databricks mounts it as a local folder, so write {local}"
+    return (f"the scheme {scheme}: is not known; there are {', '.join((*_HADOOP_S3, *_OPENED))}. "
+            "A local path that begins so is written ./... or with its whole path; in Python, other "
+            "filesystems, such as those of fsspec, are given as parameter filesystem")

@@ -1,0 +1,103 @@
+"""Which paths are URIs, and what their schemes stand for."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pytest
+
+import secure_bloom
+from secure_bloom import locations
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.files import resolve
+from secure_bloom.spark.kms import kms_uri
+from secure_bloom.spark.options import OptionError, locate
+from tests.spark.s3 import BUCKET, S3Server
+
+TABLE = pa.table({"id": [1, 2]})
+
+
+@pytest.mark.parametrize("path, advice", [
+    ("dbfs:/people/a.parquet", "write /dbfs/people/a.parquet"),
+    ("dbfs:///people/a.parquet", "write /dbfs/people/a.parquet"),
+    ("DBFS:/Volumes/main/x/a.parquet", "write /Volumes/main/x/a.parquet"),
+    ("wasbs://c@account/a.parquet", "the scheme wasbs: is not known; there are s3a, s3n, file"),
+    ("http://host/a.parquet", "the scheme http: is not known"),
+    ("ab:/a.parquet", "the scheme ab: is not known")])
+def test_unknown_schemes_are_refused_everywhere(tmp_path, monkeypatch, path, advice):
+    monkeypatch.chdir(tmp_path)
+    for action in (lambda: secure_bloom.write_table(TABLE, path, bloom_filters={}),
+                   lambda: secure_bloom.read_table(path), lambda: secure_bloom.ParquetFile(path),
+                   lambda: secure_bloom.attach(path, {"id": True}),
+                   lambda: secure_bloom.audit(path)):
+        with pytest.raises(UnsupportedError, match=advice):
+            action()
+    with pytest.raises(OptionError, match=f"option path: .*{advice}"):
+        locate({"path": path})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["a:b/c", "C:/x", "./ab:/c", "a b:/c", "day=1:/c", "12:30/c",
+                                  "ab:c", ":/x"])
+def test_names_with_a_colon_are_local_paths(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    secure_bloom.write_table(TABLE, path, bloom_filters={})
+    assert os.path.isfile(path) and secure_bloom.read_table(path).equals(TABLE)
+    assert locate({"path": path})[1] == os.path.abspath(path)
+
+
+def test_local_uris(tmp_path):
+    path = f"{tmp_path}/a.parquet"
+    for uri in (f"file:{path}", f"file://{path}", f"FILE:{path}"):
+        secure_bloom.write_table(TABLE, uri, bloom_filters={})
+        assert secure_bloom.read_table(path).equals(TABLE)
+        os.unlink(path)
+        assert locate({"path": uri})[1] == path
+
+
+def test_in_spark_nothing_is_percent_encoded(tmp_path):
+    assert locate({"path": f"file:{tmp_path}/a%20b"})[1] == f"{tmp_path}/a%20b"
+    assert resolve(f"file:{tmp_path}/a%20b")[1] == f"{tmp_path}/a b"  # a URI for Python
+
+
+@pytest.mark.parametrize("scheme, key, path", [
+    ("s3a", "a%20b/x y", "bucket/a%20b/x y"), ("s3n", "x", "bucket/x"), ("S3A", "x", "bucket/x"),
+    ("s3", "a%20b", "bucket/a b"), ("s3a", "", "bucket")])
+def test_hadoops_names_of_s3(scheme, key, path):
+    options = "?region=us-east-1&endpoint_override=127.0.0.1:9&scheme=http"
+    filesystem, found = locations.open_uri(f"{scheme}://bucket/{key}{options}")
+    assert filesystem.type_name == "s3" and found.rstrip("/") == path
+
+
+@pytest.mark.parametrize("uri, type_name", [
+    ("gs://bucket/x", "gcs"), ("abfs://c@account.dfs.core.windows.net/x", "abfs"),
+    ("abfss://c@account.dfs.core.windows.net/x", "abfs")])
+def test_schemes_of_pyarrow(uri, type_name):
+    assert resolve(uri)[0].type_name == type_name
+
+
+def test_a_folder_by_its_s3a_name():
+    server = S3Server()
+    try:
+        uri = server.uri("people/a.parquet").replace("s3://", "s3a://")
+        secure_bloom.write_table(TABLE, uri, bloom_filters={})
+        assert server.filesystem_of().get_file_info(
+            f"{BUCKET}/people/a.parquet").type == pa_fs.FileType.File
+        assert secure_bloom.read_table(uri).equals(TABLE)
+    finally:
+        server.stop()
+
+
+def test_errors_hide_the_credentials_of_a_uri():
+    for uri in ("wasbs://user:hunter2@account/x", "s3://user:hunter2@b ucket/x"):
+        with pytest.raises(OptionError) as caught:
+            locate({"path": uri})
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_keyring_is_a_local_file():
+    assert kms_uri({"keyring": "file:/keys/k.json"}) == "keyring:/keys/k.json"
+    for path in ("dbfs:/k.json", "s3a://bucket/k.json"):
+        with pytest.raises(OptionError, match=r"option keyring: .* is not a local path"):
+            kms_uri({"keyring": path})
