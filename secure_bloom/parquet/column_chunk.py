@@ -7,6 +7,7 @@ Bloom filter is (fields 14 and 15) goes into the module, and into the copy where
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from secure_bloom.parquet.thrift import Struct
 
 if TYPE_CHECKING:
     from secure_bloom.parquet.footer import Footer
+    from secure_bloom.parquet.row_group import RowGroup
 
 _COLUMN_META_LAYOUT: dict = {}
 _COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded when it is asked for
@@ -52,56 +54,76 @@ class RawStatistics:
     maximum: bytes | None = None
 
 
-class ColumnChunk:
-    """One column of one row group.
+class Decoded:
+    """What was found out about a column chunk.
 
     Attributes
     ----------
-    row_group : int
-        Position of the row group in the file.
+    struct : Struct or None
+        The ColumnChunk.
+    meta : Struct or None
+        The ColumnMetaData that was in a module, once opened.
+    cipher : ModuleCipher or None
+    """
+
+    __slots__ = ("cipher", "meta", "struct")
+
+    def __init__(self):
+        self.struct = self.meta = self.cipher = None
+
+
+class ColumnChunk:
+    """One column of one row group: a view of the footer, which keeps what is changed.
+
+    Attributes
+    ----------
     column : LeafColumn
     """
 
-    __slots__ = ("_cipher", "_footer", "_meta", "_ordinal", "_raw", "_siblings", "column",
-                 "row_group")
+    __slots__ = ("_footer", "_group", "column")
 
-    def __init__(self, footer: Footer, siblings: list[bytes | Struct], row_group: int,
-                 ordinal: int, column: LeafColumn):
-        self.row_group = row_group
-        self.column = column
-        self._footer = footer
-        self._siblings = siblings  # of the row group; this one is bytes until it is decoded
-        self._raw = None  # those bytes, until it is changed
-        self._ordinal = ordinal
-        self._cipher = None
-        self._meta = None  # the ColumnMetaData that was in a module, once opened
+    def __init__(self, footer: Footer, group: RowGroup, column: LeafColumn):
+        self._footer, self._group, self.column = footer, group, column
+
+    @property
+    def row_group(self) -> int:
+        """Position of the row group in the file."""
+        return self._group.number
+
+    @property
+    def _ordinal(self) -> int:
+        """That of the row group, in the AAD of modules."""
+        ordinal = self._group.ordinal
+        return self._group.number if ordinal is None else ordinal
+
+    @property
+    def _decoded(self) -> Decoded:
+        return self._group.decoded(self.column.ordinal)
 
     @property
     def raw(self) -> bytes | None:
         """The ColumnChunk as it stands in the footer; None once it was changed."""
-        held = self._siblings[self.column.ordinal]
-        return held if isinstance(held, bytes) else self._raw
+        return self._group.raw(self.column.ordinal)
 
     def replace(self, raw: bytes) -> None:
         """Put another ColumnChunk of the same column in its place."""
-        self._siblings[self.column.ordinal] = raw
-        self._raw = self._meta = None
+        self._group.replace(self.column.ordinal, raw)
 
     @property
     def _struct(self) -> Struct:
         """The ColumnChunk, decoded when it is first asked for."""
-        held = self._siblings[self.column.ordinal]
-        if isinstance(held, Struct):
-            return held
-        with located(**self.place):
-            struct = self._decode(held, _COLUMN_CHUNK_LAYOUT)
-        self._siblings[self.column.ordinal], self._raw = struct, held
+        decoded = self._decoded
+        struct = decoded.struct
+        if struct is None:
+            with located(**self.place):
+                struct = decoded.struct = self._decode(self.raw, _COLUMN_CHUNK_LAYOUT)
         return struct
 
     def _to_change(self) -> Struct:
         struct = self._struct
-        self._raw = None
-        return struct
+        decoded = self._group.to_change(self.column.ordinal)
+        decoded.struct = decoded.struct or struct
+        return decoded.struct
 
     def _decode(self, data: bytes, layout: dict) -> Struct:
         return thrift.decode(data, layout, self._footer.kernels)[0]
@@ -140,11 +162,12 @@ class ColumnChunk:
     @property
     def cipher(self) -> ModuleCipher | None:
         """The cipher of the column's modules; None for a plaintext column."""
-        if self._cipher is None and self.encryption is not None:
+        decoded = self._decoded
+        if decoded.cipher is None and self.encryption is not None:
             with located(**self.place):
-                self._cipher = self._footer.footer_cipher if self.encryption == "footer key" \
+                decoded.cipher = self._footer.footer_cipher if self.encryption == "footer key" \
                     else self._footer.column_cipher(self.column.path, self.key_metadata)
-        return self._cipher
+        return decoded.cipher
 
     def aad(self, module_type: ModuleType) -> bytes:
         """The AAD of one of this column's modules (no page modules)."""
@@ -201,21 +224,24 @@ class ColumnChunk:
     @property
     def num_pages(self) -> int:
         """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
-        counts = [stats.get_int(3) or 0 for stats in self._encoding_stats()]
+        count = sum(stats.get_int(3) or 0 for stats in self._encoding_stats())
         compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
-        return sum(counts) if counts else compressed // OVERHEAD
+        return count or compressed // OVERHEAD
 
     @property
     def is_dictionary_encoded(self) -> bool:
         """Whether the footer says that every value of the pages is in the dictionary."""
-        encodings = [stats.get_int(2) for stats in self._encoding_stats()
-                     if stats.get_int(1) in _DATA_PAGES]
-        return bool(encodings) and set(encodings) <= _DICTIONARY_ENCODINGS
+        is_encoded = False
+        for stats in self._encoding_stats():
+            if stats.get_int(1) in _DATA_PAGES:
+                is_encoded = stats.get_int(2) in _DICTIONARY_ENCODINGS
+                if not is_encoded:
+                    break
+        return is_encoded
 
-    def _encoding_stats(self) -> list[Struct]:
+    def _encoding_stats(self) -> Iterator[Struct]:
         """How many pages of which type have which encoding; empty where the footer is silent."""
-        stats, _ = thrift.decode(thrift.encode(self._metadata()), {_ENCODING_STATS: [{}]})
-        return thrift.structs(stats, _ENCODING_STATS)
+        return thrift.each(self._metadata(), _ENCODING_STATS, {})
 
     @property
     def statistics(self) -> RawStatistics:
@@ -286,8 +312,9 @@ class ColumnChunk:
 
     def seal(self) -> None:
         """Encrypt the column's metadata again where it was opened from a module."""
-        if self._meta is not None:
-            module = self.cipher.encrypt(thrift.encode(self._meta),
+        meta = self._decoded.meta
+        if meta is not None:
+            module = self.cipher.encrypt(thrift.encode(meta),
                                          self.aad(ModuleType.COLUMN_META_DATA))
             self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
@@ -316,16 +343,17 @@ class ColumnChunk:
 
     def _metadata(self) -> Struct:
         """The column's ColumnMetaData: the encrypted one where there is one."""
-        if self._meta is not None:
-            return self._meta
+        decoded = self._decoded
+        if decoded.meta is not None:
+            return decoded.meta
         with located(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
                 if self.encryption is None:
                     raise FormatError("the column has encrypted metadata and is not encrypted")
                 plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
-                self._meta = self._decode(plaintext, _COLUMN_META_LAYOUT)
-                return self._meta
+                decoded.meta = meta = self._decode(plaintext, _COLUMN_META_LAYOUT)
+                return meta
             meta = self._written_metadata()
             if meta is None:
                 raise FormatError("the column has no metadata")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.modules import (
     NONCE_SIZE,
     TAG_SIZE,
@@ -36,6 +35,7 @@ from secure_bloom.parquet.modules import (
     module_aad,
     module_length,
 )
+from secure_bloom.parquet.row_group import ROW_GROUP_LAYOUT, Recent, RowGroup
 from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
 from secure_bloom.parquet.thrift import Struct
 
@@ -47,11 +47,6 @@ _SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
 _ALGORITHM_LAYOUT = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 _FILE_CRYPTO_LAYOUT = {1: _ALGORITHM_LAYOUT}
-_FILE_META_LAYOUT = {
-    4: [{1: [None]}],  # column chunks are decoded when they are asked for
-    7: [{}],
-    8: _ALGORITHM_LAYOUT,
-}
 
 # Field ids of parquet.thrift that this module names.
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
@@ -124,6 +119,7 @@ class Footer:
         self._keys = keys
         self._ciphers: dict[bytes, ModuleCipher] = {}
         self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
+        self.recent = Recent()
         self._crypto: Struct | None = None
         self.signature_verified = False
         if magic == MAGIC_ENCRYPTED:
@@ -134,9 +130,12 @@ class Footer:
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
         self.columns = self._columns()
-        self._groups = thrift.structs(self._file_meta, _ROW_GROUPS)
-        with thrift.no_garbage_collection():
-            self.row_groups = [self._chunks(*numbered) for numbered in enumerate(self._groups)]
+        self.row_groups: list[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
+        for number, group in enumerate(self.row_groups):
+            group.number = number
+            if len(group) != len(self.columns):
+                raise FormatError(f"the row group has {len(group)} columns, the schema "
+                                  f"{len(self.columns)}", row_group=number)
 
     @property
     def has_encrypted_footer(self) -> bool:
@@ -160,18 +159,22 @@ class Footer:
 
     def row_group_num_rows(self, row_group: int) -> int:
         """Rows in a row group."""
-        return self._groups[row_group].get_int(3) or 0
+        return self.row_groups[row_group].num_rows
 
     def row_group_num_bytes(self, row_group: int) -> int:
         """Bytes of the pages of a row group as stored, as far as the footer says."""
-        group = self._groups[row_group]
-        return max(group.get_int(6) or group.get_int(2) or 0, 0)
+        return self.row_groups[row_group].num_bytes
 
     def has_defined_order(self, column: LeafColumn) -> bool:
         """Whether minimum and maximum of a column follow the order that its type defines."""
-        orders = thrift.structs(self._file_meta, _COLUMN_ORDERS)
-        return column.ordinal < len(orders) \
-            and orders[column.ordinal].get(_TYPE_ORDER) is not None
+        return column.ordinal < len(self._defined_orders) \
+            and bool(self._defined_orders[column.ordinal])
+
+    @cached_property
+    def _defined_orders(self) -> bytes:
+        """1 for each column with such an order, else 0."""
+        orders = thrift.each(self._file_meta, _COLUMN_ORDERS, {})
+        return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
 
     @property
     def footer_key_metadata(self) -> bytes | None:
@@ -232,14 +235,14 @@ class Footer:
         row_group : int
         places : mapping of int to (int, int)
             By ordinal of the column: offset and length, as for
-            :meth:`ColumnChunk.set_bloom_filter`.
+            :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
         """
         chunks = self.row_groups[row_group]
         done = self._patch(chunks, places) if self.kernels else ()
         for ordinal in places.keys() - done:
             chunks[ordinal].set_bloom_filter(*places[ordinal])
 
-    def _patch(self, chunks: list[ColumnChunk], places: Mapping[int, tuple[int, int]]) -> set[int]:
+    def _patch(self, chunks: RowGroup, places: Mapping[int, tuple[int, int]]) -> set[int]:
         """Do that by kernel, where it can; returns for which columns it could."""
         raw = {ordinal: data for ordinal in places if (data := chunks[ordinal].raw)}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
@@ -257,10 +260,7 @@ class Footer:
 
     def to_bytes(self) -> bytes:
         """The footer with its changes, up to the end of the file: encrypted or signed again."""
-        for chunks in self.row_groups:
-            for chunk in chunks:
-                chunk.seal()
-        content = thrift.encode(self._file_meta)
+        content = self._content()
         magic = MAGIC
         if self._crypto is not None:
             crypto = thrift.encode(self._crypto)
@@ -269,6 +269,15 @@ class Footer:
         elif self.is_encrypted:
             content += self.footer_cipher.sign(content, self._footer_aad())
         return content + len(content).to_bytes(4, "little") + magic
+
+    def _content(self) -> bytes:
+        """The FileMetaData with its changes."""
+        for group in self.row_groups:
+            group.seal()
+        return thrift.encode(Struct([
+            [number, type_, [group.encode() for group in value]]
+            if number == _ROW_GROUPS and isinstance(value, list) else [number, type_, value]
+            for number, type_, value in self._file_meta.fields]))
 
     def schema_file(self) -> bytes:
         """A Parquet file in plaintext with this schema and no rows; the same for equal schemas."""
@@ -302,10 +311,10 @@ class Footer:
         if length is None or length > len(module):
             raise AuthenticationError("the encrypted footer has a wrong length")
         plaintext = self.footer_cipher.decrypt(module[:length], self._footer_aad())
-        self._file_meta, _ = thrift.decode(plaintext, _FILE_META_LAYOUT)
+        self._file_meta, _ = self._decode(plaintext)
 
     def _open_plaintext(self, content: bytes) -> None:
-        self._file_meta, end = thrift.decode(content, _FILE_META_LAYOUT)
+        self._file_meta, end = self._decode(content)
         union = self._file_meta.get(_ALGORITHM)
         self.algorithm = EncryptionAlgorithm.of(union) if union is not None else None
         if self.algorithm is None and any(content[end:]):  # a signature, behind a broken footer?
@@ -318,6 +327,12 @@ class Footer:
         self.footer_cipher.verify(body, signature, self._footer_aad())
         self.signature_verified = True
 
+    def _decode(self, content: bytes) -> tuple[Struct, int]:
+        """The FileMetaData; of row groups only what is needed to find their column chunks."""
+        return thrift.decode(content, {
+            _ROW_GROUPS: [ROW_GROUP_LAYOUT, partial(RowGroup, self, content)],
+            _ALGORITHM: _ALGORITHM_LAYOUT})
+
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
 
@@ -329,22 +344,13 @@ class Footer:
                 return list(known(value))
         return leaf_columns([])
 
-    def _chunks(self, row_group: int, group: Struct) -> list[ColumnChunk]:
-        chunks = thrift.structs(group, 1)
-        if len(chunks) != len(self.columns):
-            raise FormatError(f"the row group has {len(chunks)} columns, "
-                              f"the schema {len(self.columns)}", row_group=row_group)
-        ordinal = group.get_int(7)
-        ordinal = row_group if ordinal is None else ordinal
-        return [ColumnChunk(self, chunks, row_group, ordinal, column) for column in self.columns]
-
 
 @lru_cache(maxsize=8)
 def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
     """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
-    schema, _ = thrift.decode(thrift.encode(Struct([[_SCHEMA, thrift.LIST, raw]])),
-                              {_SCHEMA: [SCHEMA_ELEMENT_LAYOUT]})
-    return tuple(leaf_columns(thrift.structs(schema, _SCHEMA)))
+    schema = Struct([[_SCHEMA, thrift.LIST, raw]])
+    with thrift.no_garbage_collection():
+        return tuple(leaf_columns(thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)))
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
@@ -355,10 +361,12 @@ def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
 
 def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | None:
     """The algorithm of a footer, which holds the id of the file; needs no key."""
-    if magic != MAGIC_ENCRYPTED:
-        return Footer(content, magic).algorithm
-    crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
-    return EncryptionAlgorithm.of(crypto.get(1))
+    if magic == MAGIC_ENCRYPTED:
+        crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
+        return EncryptionAlgorithm.of(crypto.get(1))
+    file_meta, _ = thrift.decode(content, {_ALGORITHM: _ALGORITHM_LAYOUT})
+    union = file_meta.get(_ALGORITHM)
+    return EncryptionAlgorithm.of(union) if union is not None else None
 
 
 def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:

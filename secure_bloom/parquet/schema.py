@@ -6,6 +6,7 @@ without children; its ordinal counts leaves and is the column ordinal of modules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -83,7 +84,7 @@ class LeafColumn:
     is_repeated: bool = False
 
 
-def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
+def leaf_columns(elements: Iterable[Struct]) -> list[LeafColumn]:
     """The leaf columns of a schema, in the order of their ordinals.
 
     Raises
@@ -92,11 +93,13 @@ def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
         If the elements form no tree.
     """
     leaves: list[LeafColumn] = []
-    if not elements:
+    elements = iter(elements)
+    root = next(elements, None)
+    if root is None:
         raise FormatError("the schema is empty")
     # Each stack entry is [path of the group, whether it is repeated, children still to come].
-    stack = [[(), False, elements[0].get_int(5) or 0]]
-    for element in elements[1:]:
+    stack = [[(), False, root.get_int(5) or 0]]
+    for element in elements:
         while stack and stack[-1][2] == 0:
             stack.pop()
         if not stack or len(stack) > _MAX_SCHEMA_DEPTH:

@@ -16,14 +16,19 @@ Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-proto
     struct         fields, then a zero byte
 
 A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
-[None] for a list whose structures are to be told apart and not decoded.
+[None] for a list whose structures are to be told apart and not decoded. [layout, function] keeps
+of each structure what the function returns for it, its start and its end.
+
+Memory grows with the bytes, not with the number of fields: beyond :data:`_MANY` fields of one
+structure, those that cannot be known, or that come again, are kept together as bytes.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -31,9 +36,11 @@ import numpy as np
 from secure_bloom.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+_RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
 
 MAX_DEPTH = 64  #: of a value that is not decoded
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
+_MANY = 100  # fields of a structure, and field ids: more than the format has
 _LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
 _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
@@ -43,7 +50,8 @@ Layout = dict
 class Struct:
     """One structure: its fields in file order, each as ``[id, type, value]``.
 
-    A value is bytes (not decoded), a :class:`Struct`, or a list of bytes and :class:`Struct`.
+    A value is bytes (not decoded), a :class:`Struct`, a list of bytes and :class:`Struct`, or
+    :class:`Slices`.
     """
 
     __slots__ = ("fields",)
@@ -121,10 +129,34 @@ class Struct:
     def _raw(self, field_id: int, types: tuple[int, ...]):
         for field in self.fields:
             if field[0] == field_id:
-                if field[1] not in types or isinstance(field[2], (Struct, list)):
+                if field[1] not in types or not isinstance(field[2], bytes):
                     raise FormatError(f"Thrift field {field_id} has an unexpected type {field[1]}")
                 return field[2]
         return None
+
+
+class Slices(Sequence):
+    """The structures of a list as bytes, cut out when they are asked for.
+
+    Parameters
+    ----------
+    data : bytes
+    bounds : array of int
+        Where each begins, and where the last one ends.
+    """
+
+    __slots__ = ("bounds", "data")
+
+    def __init__(self, data: bytes, bounds: array):
+        self.data, self.bounds = data, bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> bytes:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.data[self.bounds[index]:self.bounds[index + 1]]
 
 
 def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
@@ -158,7 +190,7 @@ def _decode_by(kernels, data: bytes, layout: Layout) -> tuple[Struct, int] | Non
         if type_ == STRUCT and isinstance(wanted, dict):
             value, _ = _decode_struct(value, 0, wanted)
         elif type_ == LIST and isinstance(wanted, list):
-            value, _ = _decode_list(value, 0, wanted[0])
+            value, _ = _decode_list(value, 0, *wanted)
         fields.append([field_id, type_, value])
     return Struct(fields), end
 
@@ -193,14 +225,49 @@ def kernels_for(size: int):
     return footer_kernels
 
 
-def structs(struct: Struct, field_id: int) -> list[Struct]:
+def structs(struct: Struct, field_id: int) -> Sequence:
     """The structures in a decoded list, as they are held; empty where the field is absent."""
     value = struct.get(field_id)
-    if isinstance(value, list):
+    if isinstance(value, list | Slices):
         return value
-    if value is None or value[:1] < b"\x10":  # absent, or an empty list of another type
+    if _is_no_list(value):
         return []
-    raise FormatError(f"Thrift field {field_id} is no list of structures")
+    raise FormatError(f"Thrift field {field_id} is not a list of structures")
+
+
+def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
+    """The structures in a list that is not decoded, one after the other, to save memory."""
+    raw = struct.get(field_id)
+    if _is_no_list(raw):
+        return
+    try:
+        if not isinstance(raw, bytes) or raw[0] & 0x0F != STRUCT:
+            raise FormatError(f"Thrift field {field_id} is not a list of structures")
+        size, _, position = _list_header(raw, 0)
+        for _ in range(size):
+            found, position = _decode_struct(raw, position, layout)
+            yield found
+    except IndexError:
+        raise FormatError("a Thrift list is cut off") from None
+
+
+def _is_no_list(value) -> bool:
+    """Whether a field is absent, or an empty list of any type."""
+    return value is None or (isinstance(value, bytes) and value[:1] < b"\x10")
+
+
+def end_of_struct(data: bytes) -> int:
+    """Where the structure ends with which the data begins; nothing is decoded.
+
+    Raises
+    ------
+    FormatError
+        As for :func:`decode`.
+    """
+    try:
+        return _skip_struct(data, 0, 1)
+    except IndexError:
+        raise FormatError("a Thrift structure is cut off") from None
 
 
 def decode_int(raw: bytes) -> int:
@@ -276,9 +343,11 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
     field_id = 0
     while True:
         header = data[position]
-        position += 1
         if header == 0:
-            return Struct(fields), position
+            return Struct(fields), position + 1
+        if len(fields) >= _MANY:
+            return Struct(fields), _decode_rest(data, position, layout, fields, field_id)
+        position += 1
         delta = header >> 4
         type_ = header & 0x0F
         if delta:
@@ -290,7 +359,7 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
         if type_ == STRUCT and isinstance(wanted, dict):
             value, position = _decode_struct(data, position, wanted)
         elif type_ == LIST and isinstance(wanted, list):
-            value, position = _decode_list(data, position, wanted[0])
+            value, position = _decode_list(data, position, *wanted)
         else:
             start = position
             if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
@@ -303,36 +372,71 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
         fields.append([field_id, type_, value])
 
 
-def _decode_list(data: bytes, position: int, layout: Layout):
+def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
+                 field_id: int) -> int:
+    """Add what follows the first fields of a structure; returns where it ends.
+
+    Only fields that the format may have are told apart, and each of them once.
+    """
+    known = {field[0] for field in fields}
+    while data[position]:
+        begin, header = position, data[position]
+        type_, position = header & 0x0F, position + 1
+        field_id += header >> 4
+        if header < 0x10:
+            raw, position = _varint(data, position)
+            field_id = (raw >> 1) ^ -(raw & 1)
+        start = position
+        wanted = layout.get(field_id) if field_id not in known else None
+        if type_ == STRUCT and isinstance(wanted, dict):
+            value, position = _decode_struct(data, position, wanted)
+        elif type_ == LIST and isinstance(wanted, list):
+            value, position = _decode_list(data, position, *wanted)
+        else:
+            position = _skip(data, position, type_, 0)
+            value = data[start:position]
+        if 0 < field_id < _MANY and field_id not in known:
+            known.add(field_id)
+            fields.append([field_id, type_, value])
+        elif fields[-1][1] == _RUN:
+            fields[-1][2] += data[begin:position]
+        else:
+            fields.append([_RUN_ID, _RUN, bytearray([type_]) + encode_int(field_id) + value])
+    return position + 1
+
+
+def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
     start = position
     size, element, position = _list_header(data, position)
     if element != STRUCT:
-        return data[start:_skip(data, start, LIST, 0)], _skip(data, start, LIST, 0)
+        end = _skip(data, start, LIST, 0)
+        return data[start:end], end
     if size > _MAX_STRUCTS:
         raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
     if layout is None and size:
-        ends = _struct_ends(data, position, size)
-        starts = [position, *ends[:-1]]
-        return [data[start:end] for start, end in zip(starts, ends, strict=True)], ends[-1]
+        bounds = _struct_bounds(data, position, size)
+        return Slices(data, bounds), bounds[-1]
     structs = []
     for _ in range(size):
+        start = position
         struct, position = _decode_struct(data, position, layout)
-        structs.append(struct)
+        structs.append(struct if keep is None else keep(struct, start, position))
     return structs, position
 
 
-def _struct_ends(data: bytes, position: int, size: int) -> list[int]:
-    """Where each of so many structures ends that begin at a position, one behind the other."""
+def _struct_bounds(data: bytes, position: int, size: int) -> array:
+    """Where each of so many structures begins, one behind the other, and where the last ends."""
+    bounds = array("q", [position])
     if kernels := kernels_for(len(data)):
         ends = np.empty(size, np.int64)
         kernels.struct_ends(data, position, ends)
         if ends[-1] >= 0:
-            return ends.tolist()
-    ends = []
+            bounds.frombytes(ends.tobytes())
+            return bounds
     for _ in range(size):
         position = _skip_struct(data, position, 1)
-        ends.append(position)
-    return ends
+        bounds.append(position)
+    return bounds
 
 
 def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
@@ -411,7 +515,9 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
     last_id = 0
     for field_id, type_, value in struct.fields:
         delta = field_id - last_id
-        if 0 < delta <= 15:
+        if type_ == _RUN:
+            pass  # it has the headers of its fields
+        elif 0 < delta <= 15:
             out.append(delta << 4 | type_)
         else:
             out.append(type_)
@@ -419,7 +525,7 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
         last_id = field_id
         if isinstance(value, Struct):
             _encode_struct(value, out)
-        elif isinstance(value, list):
+        elif isinstance(value, list | Slices):
             out += _encode_list_header(len(value))
             for element in value:
                 if isinstance(element, Struct):

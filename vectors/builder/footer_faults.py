@@ -215,7 +215,7 @@ def _footers() -> Iterator[Fault]:
         """As a plaintext footer, without algorithm and signature."""
         footer = good.footer()
         footer._file_meta.remove(8)
-        content = thrift.encode(footer._file_meta)
+        content = footer._content()
         return good.data[:footer.start] + content + len(content).to_bytes(4, "little") + b"PAR1"
 
     yield Fault("footer-wrong-key", "the footer is sealed or signed with another key",
@@ -240,13 +240,13 @@ def _column_metadata() -> Iterator[Fault]:
     """The ColumnMetaData in a module of its own."""
     def flip(position: int):
         def change(footer: Footer) -> None:
-            struct = chunk_of(footer, SSN)._struct
+            struct = chunk_of(footer, SSN)._to_change()
             struct.set_binary(9, flipped_at(struct.get_binary(9), position))
         return lambda good: good.with_footer(change)
 
     def swap(other: Place):
         def change(footer: Footer) -> None:
-            one, two = (chunk_of(footer, place)._struct for place in (SSN, other))
+            one, two = (chunk_of(footer, place)._to_change() for place in (SSN, other))
             modules = one.get_binary(9), two.get_binary(9)
             one.set_binary(9, modules[1])
             two.set_binary(9, modules[0])

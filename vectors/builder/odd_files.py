@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.thrift import Struct
 from vectors.builder import reference
@@ -119,7 +118,7 @@ def _places() -> Iterator[Odd]:
 
 def _between_row_groups(good: Base) -> bytes:
     footer, old = good.footer(), good.slice_of(SSN)
-    position = _metas(chunk_of(footer, (1, COLUMNS[0])))[0].get_int(9)
+    position = chunk_of(footer, (1, COLUMNS[0]))._metadata_copies()[0].get_int(9)
     payload = good.part(SSN)
 
     def move(struct: Struct, *fields: int) -> None:
@@ -128,29 +127,27 @@ def _between_row_groups(good: Base) -> bytes:
             if offset is not None and position <= offset < old.start:
                 struct.set_int(field, thrift.I64, offset + len(payload))
 
-    for group, chunks in zip(footer._file_meta.get(4), footer.row_groups, strict=True):
-        move(group, 5)
-        for chunk in chunks:
-            move(chunk._struct, 2, 4, 6)
-            for meta in _metas(chunk):
-                move(meta, 9, 10, 11)
+    for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+        for meta in chunk._metadata_copies():
+            move(meta, 9, 10, 11)
+        move(chunk._to_change(), 2, 4, 6)
     chunk_of(footer, SSN).set_bloom_filter(position, len(payload))
+    groups = []
+    for group in footer.row_groups:
+        group.seal()
+        groups.append(thrift.decode(group.encode(), {})[0])
+        move(groups[-1], 5)
+    footer.row_groups = []
+    footer._file_meta.set(4, thrift.LIST, thrift.encode(Struct([[1, thrift.LIST, groups]]))[1:-1])
     return (good.data[:position] + payload + good.data[position:old.start]
             + good.data[old.stop:footer.start] + footer.to_bytes())
-
-
-def _metas(chunk: ColumnChunk) -> list[Struct]:
-    """A column's metadata, and the redacted copy where there is one."""
-    metas = [chunk._metadata()]
-    redacted = chunk._written_metadata()
-    return metas if redacted is None or redacted is metas[0] else [*metas, redacted]
 
 
 def _missing() -> Iterator[Odd]:
     def without(*fields: int, places: list[Place]):
         def change(footer: Footer) -> None:
             for place in places:
-                for meta in _metas(chunk_of(footer, place)):
+                for meta in chunk_of(footer, place)._metadata_copies():
                     for field in fields:
                         meta.remove(field)
         return lambda good: good.with_footer(change)
@@ -172,7 +169,7 @@ def _given() -> Iterator[Odd]:
     def unknown_fields(footer: Footer) -> None:
         footer._file_meta.set_binary(100, b"unknown")
         for chunk in footer.row_groups[0]:
-            for meta in _metas(chunk):
+            for meta in chunk._metadata_copies():
                 meta.set_binary(100, b"unknown")
 
     yield Odd("footer-unknown-fields",

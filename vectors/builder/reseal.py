@@ -213,6 +213,7 @@ def reseal(data: bytes, keys: KeyRetriever, name: str) -> tuple[bytes, FileKeys]
     old = [(module, module.open(data, footer.file_aad)) for module in modules(data, keys)
            if module.offset < footer.start]
     for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+        chunk._to_change()
         _ = chunk.bloom_filter  # opens its metadata, while the old keys are known
     renewed = _Renewed(keys, Seeded(name))
     with seeded_random(renewed.source):
@@ -267,9 +268,9 @@ class _Renewed:
                 path, old = chunk.column.path, chunk.key_metadata
                 key = column_keys[path] = self._renew_key(self._keys.column_key(path, old))
                 chunk.set_key_metadata(self._material(old, key, masters))
-                chunk._cipher = ModuleCipher(key)
+                chunk._decoded.cipher = ModuleCipher(key)
             elif chunk.encryption:
-                chunk._cipher = footer.footer_cipher
+                chunk._decoded.cipher = footer.footer_cipher
         prefix = self._keys.aad_prefix if footer.algorithm.supply_aad_prefix else None
         return FileKeys(footer_key, column_keys,
                         {name: MASTER_KEYS[name] for name in MASTER_KEYS if name in masters},
