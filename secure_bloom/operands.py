@@ -83,7 +83,7 @@ def _float_operand(number: int | float | Fraction) -> Operand:
     try:
         nearest = float(number)
     except OverflowError:
-        nearest = math.copysign(math.inf, number)
+        nearest = math.inf if number > 0 else -math.inf
     if nearest > number:
         nearest = math.nextafter(nearest, -math.inf)
     return Operand(nearest, nearest == number)

@@ -4,6 +4,7 @@ import datetime
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter, UniformKey, write_table
