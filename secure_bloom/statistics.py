@@ -1,8 +1,8 @@
 """What the statistics of a column chunk say about a predicate: minimum, maximum, number of nulls.
 
 As with Bloom filters, the answer is "perhaps" unless it is certain that no row matches, whichever
-engine asks. NaN is in no statistics, and Spark takes it to be greater than every other number: so
-an upper bound of a floating-point column rules nothing out.
+engine asks. NaN is in no statistics, and greater than every other number: so an upper bound of a
+floating-point column rules nothing out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
     only_nulls = nulls is not None and nulls == statistics.num_values
     op, value = predicate.op, predicate.value
     if op == "is null" or (op == "<=>" and value is None):
-        return column.is_repeated or nulls != 0
+        # Arrow writes that dictionaries in structs hold no null, and forgets those of the structs.
+        return column.is_repeated or len(column.parts) > 1 or nulls != 0
     if op == "not in":
         return not value or (not only_nulls and None not in value)
     if only_nulls or (value is None and op != "is not null"):

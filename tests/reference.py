@@ -1,4 +1,4 @@
-"""Row filters evaluated row by row in plain Python, to compare with. Nothing of Arrow compares here.
+"""Row filters evaluated row by row in plain Python, to compare with; nothing of Arrow is used.
 
 Values are numbers, text, bytes, booleans, dates, times, datetimes and timedeltas of Python, and
 :class:`Nanos` for those that have nanoseconds.

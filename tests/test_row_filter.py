@@ -107,8 +107,9 @@ def filterable(table: pa.Table) -> list[str]:
 def written(table: pa.Table, mode="plain", filters=True, **options) -> tuple[bytes, object]:
     encryption, kms, keys = encryptions("row")[mode]
     sink = io.BytesIO()
-    write_table(table, sink, bloom_filters=dict.fromkeys(filterable(table) if filters else (), True),
-                encryption=encryption, kms=kms, row_group_size=GROUP, **options)
+    columns = filterable(table) if filters else ()
+    write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), encryption=encryption,
+                kms=kms, row_group_size=GROUP, **options)
     return sink.getvalue(), keys
 
 
