@@ -42,7 +42,7 @@ def _same(values: list) -> list[tuple]:
     return [(value, value) for value in values]
 
 
-NUMBERS = [0, 1, -1, 5, 127, 128, -129, 300, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, -2**63,
+NUMBERS = [0, 1, -1, 5, 127, 128, -129, 300, 2**53, 2**53 + 1, 2**53 + 3, 2**63 - 1, 2**63, -2**63,
            2**64 - 1, 2**64, 10**30, -10**400, 10**400,
            0.0, -0.0, 5.0, 5.5, -5.5, 0.1, NAN, INF, -INF, 5e-324, 1e308, 2.0**53, 2.0**63,
            65504.0, 65519.0, 1e40,
@@ -82,12 +82,14 @@ def integers(t: pa.DataType) -> Domain:
 
 def reals(t: pa.DataType) -> Domain:
     """NaN comes in three bit patterns."""
-    stored = np.array([*REALS, NAN, NAN, NAN], t.to_pandas_dtype())
+    values = [*REALS, *([2.0**53, 2.0**53 + 2, 2.0**53 + 4] if t.bit_width == 64 else [])]
+    stored = np.array([*values, NAN, NAN, NAN], t.to_pandas_dtype())
     bits = stored.view(f"u{stored.itemsize}")
     bits[-1] |= bits.dtype.type(3)  # another payload
     bits[-2] |= bits.dtype.type(1 << 8 * stored.itemsize - 1)  # another sign
-    assert len(set(bits.tolist())) == len(stored) == len(REALS) + 3
-    return Domain(pa.array(stored), stored.astype(float).tolist(), ASKED_NUMBERS)
+    assert len(set(bits.tolist())) == len(stored) == len(values) + 3
+    numbers = stored.astype(float).tolist()
+    return Domain(pa.array(stored), numbers, [*_same(numbers) * 5, *ASKED_NUMBERS])
 
 
 def _nanos(t: pa.DataType, counts: list[int]) -> Domain:

@@ -76,7 +76,9 @@ def random_filter(draw: random.Random, columns: dict) -> tuple[list, list]:
 
 
 def _random_predicate(draw: random.Random, columns: dict) -> tuple:
-    column, op = draw.choice(list(columns)), draw.choice(OPERATORS)
+    weights = [6 if name in ("halffloat", "float", "double", "st.double") else 1
+               for name in columns]
+    [column], op = draw.choices(list(columns), weights), draw.choice(OPERATORS)
     asked = [*columns[column].asked, (None, None)]
     if op in ("in", "not in"):
         chosen = draw.choices(asked, k=draw.choice([0, 1, 2, 3, 8, 20]))
