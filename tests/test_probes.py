@@ -88,8 +88,9 @@ def test_mixed_values_are_answered_one_by_one():
 
 
 def test_values_of_one_numpy_type_keep_it():
-    [array] = as_arrays([np.int32(5), np.int32(6)])
-    assert array.type == pa.int32()
+    for last in (np.int32(6), np.int16(6), None):
+        [array] = as_arrays([np.int32(5), last])
+        assert array.type == pa.int32()
 
 
 @pytest.mark.parametrize("values", [[[1, 2]], [{"a": 1}], [(1,)], [np.array([1])], [{1}]],
