@@ -65,6 +65,8 @@ def _is_float(column_type: ColumnType) -> bool:
 def ordered(value, column_type: ColumnType) -> Ordered | None:
     """A value that somebody asks for; None where it has no certain counterpart in the column."""
     t = column_type.arrow_type
+    if column_type.physical_type == "BOOLEAN":
+        return value if isinstance(value, bool) else None
     if t is None or column_type.physical_type == "INT96" or pa.types.is_float16(t):
         return None
     if stored_bytes(value, column_type) is not None:
@@ -89,6 +91,8 @@ def ordered(value, column_type: ColumnType) -> Ordered | None:
 def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
     """A minimum or maximum as the footer has it; None where it cannot be used."""
     t, physical = column_type.arrow_type, column_type.physical_type
+    if physical == "BOOLEAN":
+        return {b"\0": False, b"\1": True}.get(raw)
     if raw is None or t is None or pa.types.is_float16(t):
         return None
     if physical == "BYTE_ARRAY":

@@ -98,6 +98,15 @@ def test_a_value_that_is_there_is_found_and_others_are_not(values, type_, probe)
     assert file.prune([("c", "is null", None)]) == []
 
 
+@pytest.mark.parametrize(("op", "value", "row_groups"), [
+    ("==", True, [0, 1]), ("==", False, [1, 2]), ("<", True, [1, 2]), (">", False, [0, 1]),
+    ("<", False, []), ("in", [True], [0, 1]), ("<=>", False, [1, 2]), ("is null", None, [2, 3]),
+    ("not in", [True], [0, 1, 2])])
+def test_booleans(op, value, row_groups):
+    file = opened(pa.array([True, True, True, False, False, None, None, None]))
+    assert file.prune([("c", op, value)]) == row_groups
+
+
 def test_nan_is_greater_than_every_number():
     file = opened(pa.array([1.0, math.nan]))
     assert file.prune([("c", ">", 5.0)]) == file.prune([("c", ">=", math.nan)]) == [0]
