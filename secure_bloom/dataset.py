@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom import predicates
-from secure_bloom.errors import FileError
+from secure_bloom.errors import FileError, located
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
@@ -57,7 +57,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters) -> pa.Table:
                      partition_schema=partition_schema)
     fragments, schemas, first = [], [], []
     with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
-            ThreadPoolExecutor(1) as reader:
+            ThreadPoolExecutor(1) as reader, located(file=folder):
         for schema, fragment, file in pool.map(opened, paths, partitions):
             schemas.append(schema)
             fragments.append(fragment)

@@ -213,8 +213,9 @@ def test_values_that_cannot_be_compared_are_told(unreadable, column, value, op, 
 def test_a_mistake_in_a_partition_column_is_told(tmp_path):
     (tmp_path / "year=2024").mkdir()
     write_table(pa.table({"a": [1]}), tmp_path / "year=2024" / "x.parquet", bloom_filters={})
-    with pytest.raises(PredicateError, match=r"column year: a value of type str .* int32"):
+    with pytest.raises(PredicateError, match=r"column year: a value of type str .*int32") as caught:
         read_table(tmp_path, filters=[("year", "==", "2024")])
+    assert caught.value.file == str(tmp_path)
     assert read_table(tmp_path, filters=[("year", "<=", 2024.5)]).num_rows == 1
 
 
