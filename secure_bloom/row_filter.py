@@ -101,7 +101,8 @@ class _Test:
                           self._holds_for_null)
 
 
-_Truth = Callable[[pa.Array], pa.Array]  # takes comparable values; its answers for null are not used
+# Takes comparable values. Its answers for null are not used.
+_Truth = Callable[[pa.Array], pa.Array]
 
 
 def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:

@@ -1,5 +1,6 @@
 """Columns of string and binary views, which Arrow reads but cannot filter."""
 
+import base64
 import io
 
 import pyarrow as pa
@@ -70,6 +71,18 @@ def test_views_are_filtered(tmp_path, column, op, value, rows):
         assert found.schema.equals(table.schema)
     assert ParquetFile(path).read([], [(column, op, value)]).num_rows == len(rows)
     assert ParquetFile(path).read(["row"], [(column, op, value)])["row"].to_pylist() == rows
+
+
+@pytest.mark.parametrize("said", [
+    pa.dictionary(pa.int32(), TEXT), pa.run_end_encoded(pa.int32(), pa.string()),
+    pa.dictionary(pa.int32(), pa.large_string()), TEXT, pa.large_string(), RAW], ids=str)
+def test_types_that_pyarrow_does_not_write_but_finds_in_schemas_are_filtered(said):
+    schema = base64.b64encode(pa.schema([("c", said)]).serialize())
+    table = pa.table({"c": WORDS}).replace_schema_metadata({b"ARROW:schema": schema})
+    file = ParquetFile(written(table, store_schema=False))
+    for filters, row in (([("c", "==", "ä")], 4), ([("c", "in", ["ä", None])], 4),
+                         ([("c", "is null", None)], 2), ([("c", "<", "a")], 3)):
+        assert file.read(filters=filters).equals(file.read().slice(row, 1))
 
 
 def test_a_few_rows_of_views_do_not_keep_the_memory_of_all():
