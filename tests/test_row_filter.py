@@ -168,3 +168,27 @@ def test_random_filters_on_folders(tmp_path):
                                   for these, those in zip((filters, reference), some, strict=True))
         found = read_table(tmp_path, columns=["row"], filters=filters)["row"].to_pylist()
         assert sorted(found) == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
+
+
+def test_columns_are_those_of_an_unfiltered_read():
+    """In any order, twice, none at all, fields of structs; with the metadata of the schema."""
+    table = pa.table({"d.t": [1, 2], "s": [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}],
+                      "c": pa.array(["a", "b"]).dictionary_encode()})
+    schema = table.schema.set(0, table.schema.field(0).with_nullable(False)
+                              .with_metadata({"k": "v"})).with_metadata({"m": "n"})
+    file = ParquetFile(written_plainly(table.cast(schema)))
+    for columns in (None, [], ["c"], ["s", "c", "s"], ["s.y"], ["d.t", "s.x"]):
+        for path in ("d.t", "s.x"):
+            found = file.read(columns, [(path, "==", 2)])
+            assert found.schema.equals(file.read(columns).schema, check_metadata=True)
+            assert found.num_rows == 1
+            assert found.columns == file.read(columns).slice(1).columns
+    for columns in ("c", ("c",), ["none"], {"c": 5}):
+        with pytest.raises((ValueError, TypeError)):
+            file.read(columns, [("d.t", "==", 2)])
+
+
+def written_plainly(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
