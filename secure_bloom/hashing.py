@@ -147,15 +147,19 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 def leaf_count(t: pa.DataType) -> int:
     """How many leaf columns a value of this type has."""
+    return len(leaf_types(t))
+
+
+def leaf_types(t: pa.DataType) -> list[pa.DataType]:
+    """The types of the leaf columns of a value of this type, in the order of leaf arrays."""
     if isinstance(t, pa.BaseExtensionType):
-        return leaf_count(t.storage_type)
+        leaves = leaf_types(t.storage_type)
+        return [t] if leaves == [t.storage_type] else leaves
     if pa.types.is_struct(t):
-        return sum(leaf_count(field.type) for field in t)
+        return [leaf for field in t for leaf in leaf_types(field.type)]
     if pa.types.is_map(t):
-        return leaf_count(t.key_type) + leaf_count(t.item_type)
-    if is_list(t):
-        return leaf_count(t.value_type)
-    return 1
+        return leaf_types(t.key_type) + leaf_types(t.item_type)
+    return leaf_types(t.value_type) if is_list(t) else [t]
 
 
 def is_list(t: pa.DataType) -> bool:

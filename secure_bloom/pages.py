@@ -1,4 +1,4 @@
-"""What pyarrow does for reading: the Arrow schema, pages, and row filters; and its errors.
+"""What pyarrow does for reading: the Arrow schema, pages and their rows; and its errors.
 
 ``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
 which takes longer than a lookup in a filter.

@@ -113,8 +113,9 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     """
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
-        many = f"{len(found)} columns have this path"
-        raise ColumnError(many if found else "there is no such column", column=path)
+        names = ", ".join(schema.names[:20]) + (", ..." if schema.names[20:] else "")
+        raise ColumnError(f"{len(found)} columns have this path" if found else
+                          f"there is no such column; there are: {names}", column=path)
     if pa.types.is_nested(found[0].type):
         raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
                           "might_contain say where values of lists may be", column=path)

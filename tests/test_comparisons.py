@@ -249,6 +249,23 @@ def test_values_of_lists_can_be_asked_for_where_row_groups_are_pruned():
         file.prune([("list.list.element", "==", "2")])
 
 
+def test_the_types_of_nested_columns_are_those_of_the_schema():
+    """In Parquet, a duration is an integer."""
+    span = datetime.timedelta(1)
+    sink = io.BytesIO()
+    write_table(pa.table({
+        "s": [{"x": {"y": span}, "l": [span]}],
+        "m": pa.array([[(1, span)]], pa.map_(pa.int8(), pa.duration("us"))),
+        "id": pa.array([uuid.UUID(int=1)], pa.uuid())}), sink, bloom_filters={})
+    file = ParquetFile(sink.getvalue())
+    for column in ("s.x.y", "s.l.list.element", "m.key_value.value"):
+        assert file.prune([(column, "==", span)]) == [0]
+        with pytest.raises(PredicateError, match="duration"):
+            file.prune([(column, "==", 1)])
+    assert file.prune([("m.key_value.key", "==", 1)]) == file.prune([("id", "!=", bytes(16))]) == [0]
+    assert file.read(filters=[("s.x.y", "==", span)]).num_rows == 1
+
+
 # --- places --------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("value", "arrow_type", "place"), [
