@@ -262,7 +262,8 @@ def test_the_types_of_nested_columns_are_those_of_the_schema():
         assert file.prune([(column, "==", span)]) == [0]
         with pytest.raises(PredicateError, match="duration"):
             file.prune([(column, "==", 1)])
-    assert file.prune([("m.key_value.key", "==", 1)]) == file.prune([("id", "!=", bytes(16))]) == [0]
+    assert file.prune([("m.key_value.key", "==", 1)]) == [0]
+    assert file.prune([("id", "!=", bytes(16))]) == [0]
     assert file.read(filters=[("s.x.y", "==", span)]).num_rows == 1
 
 
