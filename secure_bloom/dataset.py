@@ -84,7 +84,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters, requirement,
                      partition_schema=partition_schema, checks=checks)
     fragments, schemas, first = [], [], []
     with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
-            ThreadPoolExecutor(1) as reader:
+            ThreadPoolExecutor(1) as reader, located(file=folder):
         for schema, fragment, file in pool.map(opened, paths, partitions):
             schemas.append(schema)
             fragments.append(fragment)

@@ -32,9 +32,15 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 def leaf_count(t: pa.DataType) -> int:
     """How many leaf columns a value of this type has."""
+    return len(leaf_types(t))
+
+
+def leaf_types(t: pa.DataType) -> list[pa.DataType]:
+    """The types of the leaf columns of a value of this type, in the order of leaf arrays."""
     if isinstance(t, pa.BaseExtensionType):
-        return leaf_count(t.storage_type)
-    return sum(leaf_count(child) for child in _children(t)) if _is_nested(t) else 1
+        leaves = leaf_types(t.storage_type)
+        return [t] if leaves == [t.storage_type] else leaves
+    return [leaf for child in _children(t) for leaf in leaf_types(child)] if _is_nested(t) else [t]
 
 
 def is_list(t: pa.DataType) -> bool:

@@ -83,7 +83,7 @@ def _float_operand(number: int | float | Fraction) -> Operand:
     try:
         nearest = float(number)
     except OverflowError:
-        nearest = math.copysign(math.inf, number)
+        nearest = math.inf if number > 0 else -math.inf
     if nearest > number:
         nearest = math.nextafter(nearest, -math.inf)
     return Operand(nearest, nearest == number)
@@ -131,8 +131,8 @@ def _kind_of(t: pa.DataType) -> str | None:
     return None
 
 
-def _meaning(value) -> tuple[str, object]:
-    """The kind of a value, and its content: a number, bytes, a bool, or nanoseconds."""
+def _meaning(value) -> tuple[str | None, object]:
+    """The kind of a value, None if unknown; and its content: number, bytes, bool, nanoseconds."""
     match value:
         case bool():
             return "boolean", value
@@ -142,7 +142,7 @@ def _meaning(value) -> tuple[str, object]:
             try:
                 return "bytes", value.encode()
             except UnicodeEncodeError:
-                return "str that UTF-8 cannot encode", None
+                return None, None
         case bytes() | bytearray() | memoryview():
             return "bytes", bytes(value)
         case uuid.UUID():
@@ -159,18 +159,19 @@ def _meaning(value) -> tuple[str, object]:
             return "duration", _nanos(value)
         case pa.Scalar() if _kind_of(value.type) is not None:
             return _kind_of(value.type), value.value * _nanos_of(value.type)
-    return type(value).__name__, None
+    return None, None
 
 
-def _name_of(value, kind: str) -> str:
+def _name_of(value, kind: str | None) -> str:
+    """The type of a value that cannot be compared, and which property of it is in the way."""
     if isinstance(value, pa.Scalar):
         return str(value.type)
+    name = type(value).__name__
+    if isinstance(value, str) and kind is None:
+        return f"{name} that UTF-8 cannot encode"
     if isinstance(value, datetime.datetime):
-        with_or_without = "with" if kind.endswith("with time zone") else "without"
-        return f"{type(value).__name__} {with_or_without} a time zone"
-    if isinstance(value, datetime.time) and value.tzinfo is not None:
-        return "time with a time zone"
-    return kind if kind.startswith("str ") else type(value).__name__
+        return f"{name} {'without' if kind == 'timestamp' else 'with'} a time zone"
+    return f"{name} with a time zone" if isinstance(value, datetime.time) and kind is None else name
 
 
 def _advice(arrow_type: pa.DataType) -> str:

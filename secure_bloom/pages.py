@@ -1,4 +1,4 @@
-"""What pyarrow does for reading: the Arrow schema, pages, and row filters; and its errors.
+"""What pyarrow does for reading: the Arrow schema, pages and their rows; and its errors.
 
 ``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
 which takes longer than a lookup in a filter.
@@ -86,15 +86,17 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
     from secure_bloom.row_filter import RowFilter
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
+    scanner = dataset.scanner(columns)  # here the caller's faults show
     if alternatives is None:
-        scanner = dataset.scanner(columns)  # here the caller's faults show
         with _page_errors():
             return scanner.to_table()
+    if isinstance(columns, dict):
+        raise TypeError("columns must be a list of names where filters are given")
+    result = scanner.projected_schema
     row_filter = RowFilter(alternatives, schema)
     columns = schema.names if columns is None else columns
     scanner = dataset.scanner([*columns, *row_filter.columns])
-    batches = list(_filtered(scanner, len(columns), row_filter))
-    return pa.Table.from_batches(batches, dataset.scanner(columns).projected_schema)
+    return pa.Table.from_batches(_filtered(scanner, len(columns), row_filter), result)
 
 
 def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:

@@ -113,8 +113,9 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     """
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
-        many = f"{len(found)} columns have this path"
-        raise ColumnError(many if found else "there is no such column", column=path)
+        names = ", ".join(schema.names[:20]) + (", ..." if schema.names[20:] else "")
+        raise ColumnError(f"{len(found)} columns have this path" if found else
+                          f"there is no such column; there are: {names}", column=path)
     if pa.types.is_nested(found[0].type):
         raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
                           "might_contain say where values of lists may be", column=path)
@@ -123,13 +124,14 @@ def find_field(schema: pa.Schema, path: str) -> Field:
 
 def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) -> Iterator[Field]:
     for field in fields:
+        name, rest = field.name, path[len(field.name) + 1:]
+        if path not in (name, f"{name}.{rest}"):
+            continue
         t = plain_type(field.type)
-        parts = (*parents, field.name)
-        if path == field.name or (path.startswith(f"{field.name}.") and pa.types.is_nested(t)
-                                  and not pa.types.is_struct(t)):
-            yield Field(parts, t if pa.types.is_nested(t) else field.type)
-        elif path.startswith(f"{field.name}.") and pa.types.is_struct(t):
-            yield from _fields_at(t, path[len(field.name) + 1:], parts)
+        if rest and pa.types.is_struct(t):
+            yield from _fields_at(t, rest, (*parents, name))
+        elif not rest or pa.types.is_nested(t):
+            yield Field((*parents, name), t if pa.types.is_nested(t) else field.type)
 
 
 def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataType]) -> None:

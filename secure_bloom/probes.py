@@ -161,9 +161,11 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
         if (array := _infer(values)) is not None:
             return [array]
         values = values.tolist()  # of a kind that Arrow does not take, such as 0-d or big-endian
-    values = [_plain(value) for value in ([values] if is_scalar(values) else values)]
-    if len({getattr(value, "dtype", type(value)) for value in values}) > 1:
-        values = [_without_numpy(value) for value in values]  # some mixtures crash pyarrow
+    values = [values] if is_scalar(values) else list(values)
+    if not _SIMPLE.issuperset(map(type, values)):
+        values = [_plain(value) for value in values]
+        if _may_crash(values):
+            values = [_without_numpy(value) for value in values]
     if (array := _infer(values)) is not None:
         return [array]
     if strict:
@@ -178,6 +180,7 @@ def _infer(values: list | np.ndarray) -> pa.Array | None:
         return None
 
 
+_SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
 _UNKNOWN = object()  # a value without a counterpart in Arrow
 
 
@@ -189,6 +192,12 @@ def _plain(value):
     if isinstance(value, np.generic | pa.Scalar):
         return value
     return plain_value(value) if is_scalar(value) else _UNKNOWN
+
+
+def _may_crash(values: list) -> bool:
+    """Whether pyarrow may crash: it does so where NumPy's times stand beside other values of it."""
+    types = {value.dtype for value in values if isinstance(value, np.generic)}
+    return len(types) > 1 and any(dtype.kind in "mM" for dtype in types)
 
 
 def _without_numpy(value):

@@ -1,6 +1,6 @@
 """Read Parquet files: their Bloom filters, encrypted or not, and the row groups worth reading.
 
-The footer and the filters are read here; pages are read, decrypted and filtered by pyarrow.
+The footer and the filters are read here; pages are read and decrypted by pyarrow.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from secure_bloom.errors import (
 from secure_bloom.files import Source
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.leaves import leaf_types
 from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.parquet.bloom_filter import read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -373,7 +374,7 @@ class ParquetFile:
         def type_of(path: str) -> pa.DataType:
             leaf = self._column(path)
             if leaf.is_repeated and not of_rows:
-                return leaf.type.arrow_type or pa.null()
+                return leaf_types(pa.struct(self.schema))[leaf.ordinal]
             return predicates.find_field(self.schema, path).type
 
         alternatives = predicates.normalize(filters)

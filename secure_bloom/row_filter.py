@@ -20,16 +20,16 @@ from secure_bloom.predicates import Predicate, find_field
 class RowFilter:
     """A normalized filter for rows of a schema.
 
-    Attributes
-    ----------
-    columns : list of str
-        Names of the top-level columns that it needs, each once.
-
     Parameters
     ----------
     alternatives : list of list of Predicate
     schema : pyarrow.Schema
         Of the rows.
+
+    Attributes
+    ----------
+    columns : list of str
+        Names of the top-level columns that it needs, each once.
 
     Raises
     ------
@@ -101,7 +101,8 @@ class _Test:
                           self._holds_for_null)
 
 
-_Truth = Callable[[pa.Array], pa.Array]  # of comparable values; what it says of nulls is not used
+# Takes comparable values. Its answers for null are not used.
+_Truth = Callable[[pa.Array], pa.Array]
 
 
 def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
@@ -125,7 +126,7 @@ def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
     return False, lambda values: _compare(values, op, place)
 
 
-# NaN too is on one side or the other: the order is total.
+# The order is total, so each operator holds exactly where its opposite does not; for NaN too.
 _OPPOSITES = {"!=": "==", ">": "<=", ">=": "<"}
 
 
@@ -145,7 +146,7 @@ def _is_in(values: pa.Array, operands: list[Operand]) -> pa.Array:
     floors = {floor for floor, is_exact in operands if is_exact}
     others = [floor for floor in floors if floor == floor]
     if pa.types.is_floating(values.type):
-        values = pc.add(values, 0.0)  # 0.0 is in the list, or comes, as -0.0
+        values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
         others = [floor + 0.0 for floor in others]
     found = pc.is_in(values, literals(others, values.type))
     return found if len(others) == len(floors) else pc.or_(found, pc.is_nan(values))

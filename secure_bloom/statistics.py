@@ -1,8 +1,8 @@
 """What the statistics of a column chunk say about a predicate: minimum, maximum, number of nulls.
 
 As with Bloom filters, the answer is "perhaps" unless it is certain that no row matches, whichever
-engine asks. NaN is in no statistics, and Spark takes it to be greater than every other number: so
-an upper bound of a floating-point column rules nothing out.
+engine asks. NaN is in no statistics, and greater than every other number: so an upper bound of a
+floating-point column rules nothing out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
     only_nulls = nulls is not None and nulls == statistics.num_values
     op, value = predicate.op, predicate.value
     if op == "is null" or (op == "<=>" and value is None):
-        return column.is_repeated or nulls != 0
+        # Arrow writes that dictionaries in structs hold no null, and forgets those of the structs.
+        return column.is_repeated or len(column.parts) > 1 or nulls != 0
     if op == "not in":
         return not value or (not only_nulls and None not in value)
     if only_nulls or (value is None and op != "is not null"):
@@ -64,6 +65,8 @@ def _is_float(column_type: ColumnType) -> bool:
 def ordered(value, column_type: ColumnType) -> Ordered | None:
     """A value that somebody asks for; None where it has no certain counterpart in the column."""
     t = column_type.arrow_type
+    if column_type.physical_type == "BOOLEAN":
+        return value if isinstance(value, bool) else None
     if t is None or column_type.physical_type == "INT96" or pa.types.is_float16(t):
         return None
     if stored_bytes(value, column_type) is not None:
@@ -88,6 +91,8 @@ def ordered(value, column_type: ColumnType) -> Ordered | None:
 def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
     """A minimum or maximum as the footer has it; None where it cannot be used."""
     t, physical = column_type.arrow_type, column_type.physical_type
+    if physical == "BOOLEAN":
+        return {b"\0": False, b"\1": True}.get(raw)
     if raw is None or t is None or pa.types.is_float16(t):
         return None
     if physical == "BYTE_ARRAY":

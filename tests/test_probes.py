@@ -12,6 +12,7 @@ from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import PHYSICAL_TYPES, ColumnType
 from secure_bloom.probes import as_arrays, is_scalar, parse_value
+from tests.support import run_python
 
 
 @pytest.mark.parametrize("value", [
@@ -42,6 +43,62 @@ def test_values_without_a_common_type_stay_apart(values):
         got = array[0].as_py()
         assert got == value or got is None or isinstance(value, np.datetime64)
     with pytest.raises(ColumnError, match="common Arrow type"):
+        as_arrays(values, strict=True)
+
+
+@pytest.mark.parametrize("ask", [
+    "as_arrays(values)", "as_arrays(np.array([*values, None], dtype=object))", "file.prune(within)",
+    "filter_.check(values)", "file.might_contain('a', values)", "file.read(filters=within)",
+    "as_arrays([values])"])
+def test_no_mixture_of_values_crashes_pyarrow(ask):
+    """In a process of its own: pyarrow.array([np.datetime64(1, "s"), np.int64(1)]) ends it."""
+    program = f"""
+import datetime, decimal, io, itertools
+import numpy as np, pyarrow as pa
+import secure_bloom
+from secure_bloom.errors import PredicateError
+from secure_bloom.probes import as_arrays
+sink = io.BytesIO()
+secure_bloom.write_table(pa.table({{'a': [1, 2]}}), sink, bloom_filters={{'a': True}})
+file = secure_bloom.ParquetFile(sink.getvalue())
+filter_ = file.read_bloom_filter(0, 'a')
+several = [np.int64(1), np.float32(2), np.str_('x'), np.bytes_(b'x'), np.datetime64(1, 's'),
+           np.datetime64('NaT'), np.timedelta64(1, 's'), np.bool_(True), np.float16(1), 1, 'a',
+           datetime.date(2020, 1, 1), decimal.Decimal(1), pa.scalar(1), None, np.complex64(1),
+           np.longdouble(1), np.datetime64(2**40, 'D'), np.void(b'x')]
+for values in itertools.permutations(several, 2):
+    within = [('a', 'in', list(values))]
+    try:
+        {ask}
+    except PredicateError:
+        pass
+print('alive')
+"""
+    assert run_python(program) == "alive\n"
+
+
+def test_mixed_values_are_answered_one_by_one():
+    mixed = [np.int64(5), np.float32(6), np.str_("x"), np.datetime64(1, "s"), np.int8(7), 5]
+    arrays = as_arrays(mixed)
+    assert [array[0].as_py() for array in arrays] \
+        == [5, 6.0, "x", datetime.datetime(1970, 1, 1, 0, 0, 1), 7, 5]
+    filter_ = SplitBlockBloomFilter(64, column_type=pa.int32())
+    filter_.insert([5])
+    assert filter_.check(mixed).tolist() == [True, True, True, True, False, True]
+
+
+def test_values_of_one_numpy_type_keep_it():
+    for last in (np.int32(6), np.int16(6), None):
+        [array] = as_arrays([np.int32(5), last])
+        assert array.type == pa.int32()
+
+
+@pytest.mark.parametrize("values", [[[1, 2]], [{"a": 1}], [(1,)], [np.array([1])], [{1}]],
+                         ids=range(5))
+def test_nested_values_are_no_values(values):
+    [array] = as_arrays(values)
+    assert array.to_pylist() == [None]
+    with pytest.raises(ColumnError):
         as_arrays(values, strict=True)
 
 

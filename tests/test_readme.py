@@ -50,6 +50,13 @@ def test_a_kms_client_of_ones_own(tmp_path):
     assert "[{'ssn': '078-05-1120', 'city': 'Rome'}]" in out
 
 
+def test_row_filters_find_what_the_page_says(tmp_path):
+    text = (Path(__file__).parent.parent / "docs" / "filters.md").read_text()
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    out = _run([sys.executable, "-c", code], tmp_path)
+    assert out.splitlines() == re.findall(r"^print.*# (.*)$", code, re.MULTILINE) != []
+
+
 def test_the_two_commands_exist():
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     assert "make demo" in README and "make test" in README

@@ -60,8 +60,21 @@ def test_lists_and_structs():
     file = ParquetFile(sink.getvalue())
     assert file.prune([("l.list.element", "==", 2)]) == [0]
     assert file.prune([("l.list.element", "is null", None)]) == [0, 1, 2]
-    assert file.prune([("s.x", "is null", None)]) == [1, 2]
+    assert file.prune([("s.x", "is null", None)]) == [0, 1, 2]
     assert file.prune([("s.x", "is not null", None)]) == [0]
+
+
+def test_nulls_of_structs_that_arrow_forgets_to_count():
+    """It writes 0 for a dictionary without nulls, whatever the structs around it are."""
+    words = pa.array(["a", "b"]).dictionary_encode()
+    structs = pa.StructArray.from_arrays([words], ["x"], mask=pa.array([False, True]))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"s": structs}), sink)
+    column = pq.read_metadata(io.BytesIO(sink.getvalue())).row_group(0).column(0)
+    assert column.statistics.null_count == 0
+    file = ParquetFile(sink.getvalue())
+    for filters in ([("s.x", "is null", None)], [("s.x", "<=>", None)], [("s.x", "not in", [])]):
+        assert None in file.read(filters=filters)["s"].to_pylist()
 
 
 @pytest.mark.parametrize(("values", "type_", "probe"), [
@@ -83,6 +96,15 @@ def test_a_value_that_is_there_is_found_and_others_are_not(values, type_, probe)
     for op in ("==", "<=", ">=", "<=>"):
         assert file.prune([("c", op, probe)]) == [0]
     assert file.prune([("c", "is null", None)]) == []
+
+
+@pytest.mark.parametrize(("op", "value", "row_groups"), [
+    ("==", True, [0, 1]), ("==", False, [1, 2]), ("<", True, [1, 2]), (">", False, [0, 1]),
+    ("<", False, []), ("in", [True], [0, 1]), ("<=>", False, [1, 2]), ("is null", None, [2, 3]),
+    ("not in", [True], [0, 1, 2])])
+def test_booleans(op, value, row_groups):
+    file = opened(pa.array([True, True, True, False, False, None, None, None]))
+    assert file.prune([("c", op, value)]) == row_groups
 
 
 def test_nan_is_greater_than_every_number():

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 
-import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -52,7 +51,9 @@ def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
     """A folder as DataFrame of the rows for which all predicates hold.
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
-    has to be enabled. The rows themselves are compared by Spark.
+    has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
+    of :mod:`secure_bloom.predicates` mean. Only values of another type than the column's follow
+    Spark's own rules: it compares a BIGINT with a float as doubles, and reads '5' as a number.
 
     Parameters
     ----------
@@ -98,9 +99,9 @@ def _checked(filters) -> list[ColumnPredicate]:
     for predicate in alternatives[0]:
         if predicate.op not in _OPS:
             raise ValueError(f"operator must be one of {', '.join(_OPS)}, not {predicate.op!r}")
-    return [ColumnPredicate(_path(p.column), p.op, _python_value(
-        [v for v in p.value if v is not None] if p.op == "in" else p.value))
-        for p in alternatives[0]]
+    return [ColumnPredicate(_path(p.column), p.op,
+                            p.value if p.op != "in" else [v for v in p.value if v is not None])
+            for p in alternatives[0]]
 
 
 def _path(name: str) -> tuple[str, ...]:
@@ -111,35 +112,31 @@ def _path(name: str) -> tuple[str, ...]:
     return tuple(quoted.replace("``", "`") or plain for quoted, plain in re.findall(_PART, name))
 
 
-def _python_value(value):
-    """The same without NumPy's scalars, which ``repr`` and JSON do not write as numbers."""
-    if isinstance(value, list):
-        return [_python_value(element) for element in value]
-    if isinstance(value, np.bool_ | np.integer | np.floating | np.str_ | np.bytes_):
-        return value.item()  # not of times: nanoseconds would become a number
-    return value
-
-
 def _condition(predicate: ColumnPredicate) -> Column:
-    column, value = F.col(predicate.name), predicate.value
-    match predicate.op:
-        case "=" | "==":
-            return column == F.lit(value)
+    column, op = F.col(predicate.name), predicate.op
+    if op in ("is null", "is not null"):
+        return column.isNull() if op == "is null" else column.isNotNull()
+    if op == "in":
+        return column.isin([_literal(value) for value in predicate.value])
+    value = _literal(predicate.value)
+    match op:
         case "<=>":
-            return column.eqNullSafe(F.lit(value))
+            return column.eqNullSafe(value)
         case "<":
-            return column < F.lit(value)
+            return column < value
         case "<=":
-            return column <= F.lit(value)
+            return column <= value
         case ">":
-            return column > F.lit(value)
+            return column > value
         case ">=":
-            return column >= F.lit(value)
-        case "in":
-            return column.isin(value)
-        case "is null":
-            return column.isNull()
-    return column.isNotNull()
+            return column >= value
+    return column == value
+
+
+def _literal(value) -> Column:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return F.lit(value.isoformat()).cast("date")  # PySpark cannot pass years before 1000
+    return F.lit(value)
 
 
 def _to_json(predicates: Iterable[ColumnPredicate]) -> str:

@@ -27,6 +27,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.hashing import plain_type
 from secure_bloom.leaves import is_list
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.views import without_views
 
 # Spark's own writer leaves both in its files. The first tells Spark's reader the types that
 # Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.
@@ -164,7 +165,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
 
 
 def _for_spark(type_: pa.DataType, leaves: Iterator[LeafColumn]) -> pa.DataType:
-    """The type without dictionaries, and with INT96 as what it is."""
+    """The type without dictionaries and views, and with INT96 as what it is."""
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_for_spark(field.type, leaves)) for field in type_])
     if pa.types.is_map(type_):
@@ -175,4 +176,4 @@ def _for_spark(type_: pa.DataType, leaves: Iterator[LeafColumn]) -> pa.DataType:
     leaf = next(leaves, None)
     if leaf is not None and leaf.type.physical_type == "INT96":
         return pa.timestamp("us", "UTC")
-    return plain_type(type_)
+    return without_views(plain_type(type_))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.hashing import leaf_arrays
+from secure_bloom.leaves import leaf_arrays
 from secure_bloom.parquet.schema import ColumnType
 
 LIMIT = 100  #: values are defined for the numbers below

@@ -1,0 +1,137 @@
+"""Random filters given to ``load``: the rows of an evaluation in Python."""
+
+import math
+import os
+import random
+from decimal import Decimal
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import secure_bloom
+import secure_bloom.spark
+from secure_bloom.spark.filters import _checked, _to_json
+from secure_bloom.spark.source import SecureParquet
+from tests.reference import filter_holds
+from tests.row_domains import domains
+from tests.spark.helpers import read, uses_spark
+
+pytestmark = uses_spark
+
+SEED = int(os.environ.get("SECURE_BLOOM_SEED", random.randrange(2**32)))
+OPS = ["=", "==", "<=>", "<", "<=", ">", ">=", "in", "in", "is null", "is not null"]
+TYPES = ("int8", "int16", "int32", "int64", "float", "double", "double", "decimal128(9, 2)",
+         "decimal128(38, 2)", "string", "large_string", "string_view", "binary", "dictionary",
+         "moment us UTC", "date", "flag")
+DOMAINS = {f"c{number}": domains()[name] for number, name in enumerate(TYPES)}
+ROWS, GROUP = 120, 20
+
+
+def rows_and_table(draw: random.Random) -> tuple[list[dict], pa.Table]:
+    """Rows of which neighbours resemble each other; ``s`` is a struct of two of the columns."""
+    rows, columns = [{"row": number} for number in range(ROWS)], {"row": list(range(ROWS))}
+    for name, domain in DOMAINS.items():
+        stored = []
+        for row in rows:
+            if row["row"] % GROUP == 0:
+                few = draw.sample(range(len(domain.values)), min(2, len(domain.values)))
+            chosen = None if draw.random() < 0.2 else draw.choice(few)
+            row[name] = None if chosen is None else domain.values[chosen]
+            stored.append(pa.nulls(1, domain.stored.type) if chosen is None
+                          else domain.stored.slice(chosen, 1))
+        columns[name] = pa.chunked_array(stored).unify_dictionaries().combine_chunks()
+    columns["s"] = pa.StructArray.from_arrays([columns["c5"], columns["c9"]], ["x", "y"])
+    for row in rows:
+        row.update({"s.x": row["c5"], "s.y": row["c9"]})
+    return rows, pa.table(columns)
+
+
+def random_filter(draw: random.Random) -> list[tuple]:
+    predicates = []
+    for _ in range(draw.choice([1, 1, 2])):
+        column, op = draw.choice([*DOMAINS, "s.x", "s.y"]), draw.choice(OPS)
+        values = DOMAINS[{"s.x": "c5", "s.y": "c9"}.get(column, column)].values
+        asked = draw.choice([*values, None])
+        if op == "in":
+            asked = draw.choices([*values, None], k=draw.choice([0, 1, 2, 12]))
+        predicates.append((column, op, None if "null" in op else asked))
+    return predicates
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Rows, and a folder of them: one file with statistics, one without."""
+    rows, table = rows_and_table(random.Random(SEED))
+    folder = tmp_path_factory.mktemp("row_filters")
+    filtered = dict.fromkeys([name for name in [*DOMAINS, "s.x"] if name != "c16"], True)
+    for number in range(2):
+        half = table.slice(number * ROWS // 2, ROWS // 2)
+        secure_bloom.write_table(half, folder / f"{number}.parquet", bloom_filters=filtered,
+                                 row_group_size=GROUP, write_statistics=number == 0,
+                                 use_dictionary=number == 1)
+    return rows, folder
+
+
+def test_tasks_read_every_row_that_matches(data):
+    """The reader alone, without Spark, which would drop the other rows."""
+    rows, folder = data
+    draw, skipped = random.Random(SEED), 0
+    schema = SecureParquet({"path": str(folder)}).schema()
+    for number in range(200):
+        filters = random_filter(draw)
+        reader = SecureParquet({"path": str(folder), "filters": _to_json(_checked(filters))}) \
+            .reader(schema)
+        found = {row for task in reader.partitions() for batch in reader.read(task)
+                 for row in batch["row"].to_pylist()}
+        right = {row["row"] for row in rows if filter_holds(row, [filters])}
+        assert right <= found, f"seed {SEED}, filter {number}: {filters}"
+        skipped += ROWS - len(found)
+    assert skipped > 20 * ROWS
+
+
+def test_random_filters_of_load(spark, data):
+    rows, folder = data
+    draw, nan = random.Random(SEED), math.nan
+    filters = [[("c5", op, value)] for op, value in [
+        ("=", 0.0), ("in", [-0.0]), ("in", [nan, None]), ("<=>", nan), (">", 5.0), ("<", nan),
+        (">=", nan), ("in", [0.0, *map(float, range(100, 120))]), ("in", [])]]
+    filters += [random_filter(draw) for _ in range(11)]
+    parts = [secure_bloom.spark.load(spark, folder, one)
+             .agg(F.sort_array(F.collect_list("row")).alias("rows"))
+             .select(F.lit(number).alias("n"), "rows") for number, one in enumerate(filters)]
+    for number, found in reduce(lambda a, b: a.union(b), parts).collect():
+        right = [row["row"] for row in rows if filter_holds(row, [filters[number]])]
+        assert found == right, f"seed {SEED}, filter {number}: {filters[number]}"
+        same = secure_bloom.read_table(folder, columns=["row"], filters=filters[number])
+        assert same["row"].to_pylist() == right, f"seed {SEED}, filter {number}"
+
+
+def test_views_at_every_depth_are_read(spark, tmp_path):
+    view, rows = pa.string_view(), [None, "a", "a text of more than twelve bytes"]
+    table = pa.table({
+        "text": pa.array(rows, view), "raw": pa.array([None, b"a", b"\xff"], pa.binary_view()),
+        "list": pa.array([[None, text] for text in rows], pa.list_(view)),
+        "struct": pa.array([{"x": text} for text in rows], pa.struct([("x", view)])),
+        "map": pa.array([[(str(text), text)] for text in rows], pa.map_(view, view))})
+    secure_bloom.write_table(table, tmp_path / "x.parquet", bloom_filters={"text": True})
+    whole = read(spark, tmp_path)
+    assert whole.schema.simpleString() == ("struct<text:string,raw:binary,list:array<string>,"
+                                           "struct:struct<x:string>,map:map<string,string>>")
+    found = whole.toArrow().select(["text", "raw", "list", "struct"]).to_pylist()
+    assert found == table.select(["text", "raw", "list", "struct"]).to_pylist()
+    assert [dict(row["map"]) for row in whole.collect()] == [{str(text): text} for text in rows]
+    one = secure_bloom.spark.load(spark, tmp_path, [("text", "=", "a"), ("struct.x", ">=", "a")])
+    assert [row["text"] for row in one.collect()] == ["a"]
+
+
+def test_values_of_numpy_and_arrow_can_be_asked_for(spark, data):
+    rows, folder = data
+    wanted = [row["row"] for row in rows if row["c0"] == 5]
+    for value in (np.int8(5), np.int64(5), pa.scalar(5, pa.int16())):
+        for filters in ([("c0", "=", value)], [("c0", "in", [value, np.int32(77)])]):
+            found = secure_bloom.spark.load(spark, folder, filters).select("row").collect()
+            assert sorted(row["row"] for row in found) == wanted
+    assert Decimal("5.00") in DOMAINS["c7"].values

@@ -1,0 +1,296 @@
+"""What operators mean for null, zeros and NaN, and values that cannot be compared with a column."""
+
+import datetime
+import io
+import math
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from secure_bloom import ParquetFile, read_table, write_table
+from secure_bloom.errors import ColumnError, PredicateError, SecureBloomError
+from secure_bloom.operands import Operand, operand
+
+NAN = math.nan
+UTC = datetime.UTC
+DAY, NOON = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """The positions of the rows that a filter on column c finds; every way to ask has the same."""
+    folders = {}
+
+    def files(array: pa.Array) -> list:
+        key = f"{array.type} {array.to_pylist()}"
+        if key not in folders:
+            folders[key] = [tmp_path_factory.mktemp("rows") for _ in range(2)]
+            table = pa.table({"row": range(len(array)), "c": array})
+            for folder, rows in zip(folders[key], (1, 100), strict=True):
+                write_table(table, folder / "x", bloom_filters={"row": True}, row_group_size=rows)
+        return folders[key]
+
+    def find(array: pa.Array, *predicate) -> list[int]:
+        single, together = files(array)
+        filters = [("c", *predicate)]
+        file = ParquetFile(single / "x")
+        rows = file.read(["row"], filters)["row"].to_pylist()
+        assert set(rows) <= set(file.prune(filters))
+        for other in (read_table(together, filters=filters),
+                      ParquetFile(together / "x").read(filters=filters),
+                      pa.concat_tables([file.read().slice(0, 0),
+                                        *file.iter_tables(filters=filters)])):
+            assert other["row"].to_pylist() == rows
+        return rows
+    return find
+
+
+# --- meaning -------------------------------------------------------------------------------------
+
+FLOATS = [0.0, -0.0, NAN, 5.0, None, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("arrow_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize(("op", "value", "rows"), [
+    ("==", 0.0, [0, 1]), ("==", -0.0, [0, 1]), ("in", [0.0], [0, 1]), ("in", [-0.0, 9], [0, 1]),
+    ("<=>", -0.0, [0, 1]), ("!=", 0.0, [2, 3, 5, 6]), ("not in", [-0.0], [2, 3, 5, 6]),
+    ("<", 0.0, [6]), (">", -0.0, [2, 3, 5]), ("<=", -0.0, [0, 1, 6]), (">=", 0, [0, 1, 2, 3, 5]),
+    ("==", NAN, [2]), ("in", [NAN], [2]), ("in", [5, NAN, None], [2, 3]), ("<=>", NAN, [2]),
+    ("!=", NAN, [0, 1, 3, 5, 6]), ("not in", [NAN], [0, 1, 3, 5, 6]), ("!=", 5, [0, 1, 2, 5, 6]),
+    ("not in", [5], [0, 1, 2, 5, 6]), (">", 5, [2, 5]), (">=", 5, [2, 3, 5]), (">", NAN, []),
+    (">=", NAN, [2]), ("<", NAN, [0, 1, 3, 5, 6]), ("<=", NAN, [0, 1, 2, 3, 5, 6]),
+    (">", math.inf, [2]), ("<=", math.inf, [0, 1, 3, 5, 6]), (">=", -math.inf, [0, 1, 2, 3, 5, 6]),
+    ("==", Decimal("NaN"), [2]), ("==", Decimal("-0"), [0, 1]), ("==", np.float32("nan"), [2]),
+    ("==", None, []), ("!=", None, []), ("<", None, []), (">=", None, []), ("<=>", None, [4]),
+    ("in", [None], []), ("in", [None, 5], [3]), ("not in", [None], []), ("not in", [5, None], []),
+    ("in", [], []), ("not in", [], [0, 1, 2, 3, 4, 5, 6]), ("is null", None, [4]),
+    ("is not null", None, [0, 1, 2, 3, 5, 6]), ("==", pd.NA, []), ("in", [pd.NaT, 5.0], [3]),
+])
+def test_null_zeros_and_nan(found, arrow_type, op, value, rows):
+    assert found(pa.array(np.array(FLOATS, arrow_type.to_pandas_dtype()), mask=np.array(
+        [value is None for value in FLOATS])), op, value) == rows
+
+
+@pytest.mark.parametrize(("arrow_type", "op", "value", "rows"), [
+    (pa.int8(), "==", 300, []), (pa.int8(), "<", 300, [0, 1]), (pa.int8(), "!=", 300, [0, 1]),
+    (pa.int8(), ">", -300, [0, 1]), (pa.int8(), "in", [300, 6, -300], [1]),
+    (pa.uint64(), ">", -1, [0, 1]), (pa.uint64(), "==", -1, []), (pa.int64(), "<", 2**70, [0, 1]),
+    (pa.int64(), "==", 5.5, []), (pa.int64(), "<", 5.5, [0]), (pa.int64(), "<=", 5.5, [0]),
+    (pa.int64(), ">", 5.5, [1]), (pa.int64(), ">=", 5.5, [1]), (pa.int64(), "==", 5.0, [0]),
+    (pa.int64(), "in", [5.5, 6.0], [1]), (pa.int64(), "not in", [5.5, 6.0], [0]),
+    (pa.int64(), "==", Decimal("5.00"), [0]), (pa.int64(), "<", Decimal("5.01"), [0]),
+    (pa.int64(), "<", NAN, [0, 1]), (pa.int64(), "<=", math.inf, [0, 1]),
+    (pa.int64(), "==", NAN, []), (pa.float32(), "==", 5, [0]),
+    (pa.float32(), "<", 10**400, [0, 1]), (pa.float16(), "<", 5.5, [0]),
+    (pa.decimal128(5, 2), "==", 5, [0]), (pa.decimal128(5, 2), "==", 5.0, [0]),
+    (pa.decimal128(5, 2), "<", Decimal("5.001"), [0]), (pa.decimal128(5, 2), ">", 10**30, []),
+    (pa.decimal128(5, 2), "==", Decimal("5.001"), []), (pa.decimal256(50, 2), "<=", 5.001, [0]),
+])
+def test_numbers_compare_by_their_exact_value(found, arrow_type, op, value, rows):
+    numbers = [Decimal(5), Decimal(6)] if pa.types.is_decimal(arrow_type) else [5, 6]
+    assert found(pa.array(np.array(numbers, np.float16)) if arrow_type == pa.float16()
+                 else pa.array(numbers, arrow_type), op, value) == rows
+
+
+def test_neighbours_beyond_the_mantissa_are_told_apart(found):
+    large = pa.array([2**53, 2**53 + 1, 2**63 - 1])
+    assert found(large, "==", 2.0**53) == [0]
+    assert found(large, ">", 2.0**53) == [1, 2]
+    assert found(large, "<", 2.0**63) == [0, 1, 2]
+    assert found(pa.array([2.0**53, 2.0**53 + 2]), "==", 2**53 + 1) == []
+    assert found(pa.array([2.0**53, 2.0**53 + 2]), "<", 2**53 + 1) == [0]
+
+
+def test_a_narrow_float_does_not_equal_what_it_cannot_hold(found):
+    narrow = pa.array([0.1, 0.5], pa.float32())
+    assert found(narrow, "==", 0.1) == found(narrow, "in", [0.1]) == []
+    assert found(narrow, ">", 0.1) == [0, 1]
+    assert found(narrow, "==", narrow[0]) == found(narrow, "==", np.float32(0.1)) == [0]
+
+
+@pytest.mark.parametrize(("array", "op", "value", "rows"), [
+    (pa.array([DAY, None]), "==", datetime.datetime(2024, 2, 29), [0]),
+    (pa.array([DAY, None]), "==", NOON, []), (pa.array([DAY, None]), "<", NOON, [0]),
+    (pa.array([DAY, None]), "in", [np.datetime64("2024-02-29"), NOON], [0]),
+    (pa.array([NOON], pa.timestamp("s")), ">", DAY, [0]),
+    (pa.array([NOON], pa.timestamp("ms")), "<", NOON.replace(microsecond=1), [0]),
+    (pa.array([NOON], pa.timestamp("ms")), "==", NOON.replace(microsecond=1), []),
+    (pa.array([1, 2], pa.timestamp("ns")), "==", pd.Timestamp(2), [1]),
+    (pa.array([1, 2], pa.timestamp("ns")), "in", np.array([2], "M8[ns]"), [1]),
+    (pa.array([NOON], pa.timestamp("us", "Asia/Tokyo")), "==", NOON.replace(tzinfo=UTC), [0]),
+    (pa.array([1, 2], pa.time64("ns")), "<", datetime.time(0, 0, 0, 1), [0, 1]),
+    (pa.array([1, 2], pa.duration("s")), "==", datetime.timedelta(seconds=2), [1]),
+    (pa.array(["ä", "b"]), "==", "ä".encode(), [0]), (pa.array([b"\xff", b"b"]), "<", "c", [1]),
+    (pa.array([b"ab", b"cd"], pa.binary(2)), ">", b"ab\x00", [1]),
+    (pa.array([uuid.UUID(int=1), uuid.UUID(int=2)], pa.uuid()), "==", uuid.UUID(int=2), [1]),
+    (pa.array([uuid.UUID(int=1), uuid.UUID(int=2)], pa.uuid()), ">", bytes(16), [0, 1]),
+    (pa.array(["1", "2"], pa.json_()), "==", "2", [1]), (pa.array([True, False]), "<", True, [1]),
+    (pa.array([True, False, None]), "in", [np.bool_(True)], [0]),
+    (pa.nulls(2), "==", 5, []), (pa.nulls(2), "is null", None, [0, 1]),
+    (pa.nulls(2), "not in", [], [0, 1]),
+], ids=range(23))
+def test_kinds_that_can_be_compared(found, array, op, value, rows):
+    assert found(array, op, value) == rows
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "number": pa.array([5]), "small": pa.array([5], pa.int8()), "real": pa.array([5.0]),
+    "money": pa.array([Decimal("5.00")]), "flag": pa.array([True]), "text": pa.array(["5"]),
+    "view": pa.array(["5"], pa.string_view()), "raw": pa.array([b"5"]), "day": pa.array([DAY]),
+    "clock": pa.array([NOON]), "instant": pa.array([NOON], pa.timestamp("us", "UTC")),
+    "time": pa.array([datetime.time(1)]), "span": pa.array([datetime.timedelta(1)]),
+    "id": pa.array([uuid.UUID(int=5)], pa.uuid()), "word": pa.array(["5"]).dictionary_encode(),
+    "struct": pa.array([{"x": 5}]),
+}
+SECRET = "078-05-1120"
+MISTAKES = [
+    ("number", SECRET, "int64", "str"), ("number", b"5", "int64", "bytes"),
+    ("number", True, "int64", "bool"), ("number", np.bool_(True), "int64", "bool"),
+    ("number", [5], "int64", "list"), ("number", {"a": 5}, "int64", "dict"),
+    ("number", {5}, "int64", "set"), ("number", object(), "int64", "object"),
+    ("number", 5j, "int64", "complex"), ("number", DAY, "int64", "date"),
+    ("number", pa.scalar([5]), "int64", "list"), ("number", np.array([5]), "int64", "ndarray"),
+    ("small", SECRET, "int8", "str"), ("real", SECRET, "double", "str"),
+    ("money", SECRET, "decimal128(3, 2)", "str"), ("struct.x", SECRET, "int64", "str"),
+    ("flag", 1, "bool", "int"), ("flag", "true", "bool", "str"),
+    ("text", 78051120, "string", "int"), ("text", 5.0, "string", "float"),
+    ("text", "\ud800", "string", "str that UTF-8 cannot encode"), ("view", 5, "string_view", "int"),
+    ("word", 5, "dictionary<values=string, indices=int32, ordered=0>", "int"),
+    ("raw", 5, "binary", "int"), ("day", "2024-02-29", "date32[day]", "str"),
+    ("day", NOON.replace(tzinfo=UTC), "date32[day]", "datetime with a time zone"),
+    ("clock", NOON.replace(tzinfo=UTC), "timestamp[us]", "datetime with a time zone"),
+    ("clock", "2024-02-29", "timestamp[us]", "str"), ("clock", 5, "timestamp[us]", "int"),
+    ("instant", NOON, "timestamp[us, tz=UTC]", "datetime without a time zone"),
+    ("instant", DAY, "timestamp[us, tz=UTC]", "date"),
+    ("instant", pd.Timestamp(1), "timestamp[us, tz=UTC]", "timestamp[ns]"),
+    ("instant", np.datetime64(1, "ns"), "timestamp[us, tz=UTC]", "timestamp[ns]"),
+    ("time", datetime.time(1, tzinfo=UTC), "time64[us]", "time with a time zone"),
+    ("time", "01:00", "time64[us]", "str"), ("span", 5, "duration[us]", "int"),
+    ("id", "00000000-0000-0000-0000-000000000005", "extension<arrow.uuid>", "str"),
+]
+
+
+@pytest.fixture(scope="module")
+def unreadable(tmp_path_factory):
+    """A folder and its file, whose pages are destroyed: rows cannot have been read."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    sink = io.BytesIO()
+    write_table(pa.table(COLUMNS), sink, bloom_filters={"number": True, "text": True})
+    data = sink.getvalue()
+    pages = ParquetFile(data).bloom_filters[0].offset
+    (folder / "x.parquet").write_bytes(data[:4] + b"\xff" * (pages - 4) + data[pages:])
+    return folder
+
+
+@pytest.mark.parametrize("op", ["==", "<", "not in"])
+@pytest.mark.parametrize(("column", "value", "type_name", "value_name"), MISTAKES)
+def test_values_that_cannot_be_compared_are_told(unreadable, column, value, op, type_name,
+                                                 value_name):
+    predicate = (column, op, [None, value] if "in" in op else value)
+    file = ParquetFile(unreadable / "x.parquet")
+    others = [("number", "in", []), ("number", "==", 7)]  # with which no row group is left
+    for filters in ([predicate], [*others, predicate]):
+        for ask in (lambda f: file.read(filters=f), lambda f: list(file.iter_tables(filters=f)),
+                    file.prune, lambda f: read_table(unreadable, filters=f),
+                    lambda f: read_table(unreadable / "x.parquet", filters=f, columns=["number"])):
+            with pytest.raises(PredicateError) as caught:
+                ask(filters)
+            error = caught.value
+            assert isinstance(error, ColumnError) and isinstance(error, TypeError)
+            assert error.column == column and error.file.startswith(str(unreadable))
+            assert f"a value of type {value_name} cannot be compared with a column of type " \
+                   f"{type_name}" in str(error)
+            if isinstance(value, str | int) and len(str(value)) > 5:
+                assert str(value) not in str(error) + repr(error)
+
+
+def test_a_mistake_in_a_partition_column_is_told(tmp_path):
+    (tmp_path / "year=2024").mkdir()
+    write_table(pa.table({"a": [1]}), tmp_path / "year=2024" / "x.parquet", bloom_filters={})
+    with pytest.raises(PredicateError, match=r"column year: a value of type str .*int32") as caught:
+        read_table(tmp_path, filters=[("year", "==", "2024")])
+    assert caught.value.file == str(tmp_path)
+    assert read_table(tmp_path, filters=[("year", "<=", 2024.5)]).num_rows == 1
+
+
+def test_a_mistake_in_a_column_that_some_files_lack_is_told(tmp_path):
+    for name, columns in (("a", {"x": [1]}), ("b", {"x": [1], "y": [1]})):
+        write_table(pa.table(columns), tmp_path / name, bloom_filters={})
+    with pytest.raises(PredicateError, match="column y"):
+        read_table(tmp_path, filters=[("y", "==", "1")])
+    assert read_table(tmp_path, filters=[("y", "==", 1)]).num_rows == 1
+    assert read_table(tmp_path, filters=[("y", "is null", None)]).num_rows == 1
+
+
+@pytest.mark.parametrize("filters", [
+    [("none", "==", 1)], [("none", "is null", None)], [("none", "in", [])], [("struct", "==", 1)],
+    [("struct", "is null", None)], [("list", "is null", None)], [("list.list.element", "==", 1)],
+    [("struct.y", "<", 1)]], ids=str)
+def test_columns_that_cannot_be_compared_are_told(tmp_path, filters):
+    write_table(pa.table({"struct": [{"x": 1}], "list": [[1]]}), tmp_path / "x", bloom_filters={})
+    for source in (tmp_path, tmp_path / "x"):
+        with pytest.raises(ColumnError) as caught:
+            read_table(source, filters=filters)
+        assert caught.value.column == filters[0][0]
+
+
+def test_values_of_lists_can_be_asked_for_where_row_groups_are_pruned():
+    sink = io.BytesIO()
+    write_table(pa.table({"list": [[1], [2]]}), sink, bloom_filters={}, row_group_size=1)
+    file = ParquetFile(sink.getvalue())
+    assert file.prune([("list.list.element", "==", 2)]) == [1]
+    with pytest.raises(PredicateError):
+        file.prune([("list.list.element", "==", "2")])
+
+
+def test_the_types_of_nested_columns_are_those_of_the_schema():
+    """In Parquet, a duration is an integer."""
+    span = datetime.timedelta(1)
+    sink = io.BytesIO()
+    write_table(pa.table({
+        "s": [{"x": {"y": span}, "l": [span]}],
+        "m": pa.array([[(1, span)]], pa.map_(pa.int8(), pa.duration("us"))),
+        "id": pa.array([uuid.UUID(int=1)], pa.uuid())}), sink, bloom_filters={})
+    file = ParquetFile(sink.getvalue())
+    for column in ("s.x.y", "s.l.list.element", "m.key_value.value"):
+        assert file.prune([(column, "==", span)]) == [0]
+        with pytest.raises(PredicateError, match="duration"):
+            file.prune([(column, "==", 1)])
+    assert file.prune([("m.key_value.key", "==", 1)]) == [0]
+    assert file.prune([("id", "!=", bytes(16))]) == [0]
+    assert file.read(filters=[("s.x.y", "==", span)]).num_rows == 1
+
+
+# --- places --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("value", "arrow_type", "place"), [
+    (5, pa.int8(), (5, True)), (5.5, pa.int8(), (5, False)), (-5.5, pa.int8(), (-6, False)),
+    (300, pa.int8(), (127, False)), (-300, pa.int8(), (None, False)),
+    (NAN, pa.int8(), (127, False)), (127.5, pa.int8(), (127, False)),
+    (-0.5, pa.uint8(), (None, False)),
+    (10**400, pa.float64(), (1.7976931348623157e308, False)),
+    (-10**400, pa.float64(), (-math.inf, False)), (math.inf, pa.float64(), (math.inf, True)),
+    (2**53 + 1, pa.float64(), (2.0**53, False)), (Decimal("0.1"), pa.float64(),
+                                                  (math.nextafter(0.1, 0), False)),
+    (Decimal("1.005"), pa.decimal128(5, 2), (100, False)), (1, pa.decimal128(5, 2), (100, True)),
+    (1000, pa.decimal128(5, 2), (99_999, False)), (-1000, pa.decimal128(5, 2), (None, False)),
+    (NOON, pa.date32(), (19_782, False)), (NOON, pa.timestamp("s"), (1_709_208_000, True)),
+    (datetime.time(0, 0, 0, 1), pa.time32("ms"), (0, False)),
+    ("ä", pa.binary(), (b"\xc3\xa4", True)),
+])
+def test_places_of_values(value, arrow_type, place):
+    assert operand(value, arrow_type) == Operand(*place)
+
+
+def test_the_error_crosses_process_borders():
+    import pickle
+    with pytest.raises(SecureBloomError) as caught:
+        operand("x", pa.int8())
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is PredicateError and str(again) == str(caught.value)

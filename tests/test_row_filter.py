@@ -1,0 +1,194 @@
+"""Rows that filters find: the same in every way to ask, and those of an evaluation in Python."""
+
+import io
+import os
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secure_bloom import ParquetFile, read_table, write_table
+from secure_bloom.predicates import OPERATORS, normalize
+from secure_bloom.row_filter import RowFilter
+from tests.reference import filter_holds
+from tests.row_domains import domains
+from tests.support import encryptions
+
+#: set the variable to repeat a failure
+SEED = int(os.environ.get("SECURE_BLOOM_SEED", random.randrange(2**32)))
+DOMAINS = domains()
+STRUCTS = ("double", "string", "timestamp[ns]", "dictionary")  # also as fields of structs
+ROWS, GROUP = 240, 30
+
+
+class Rows:
+    """Random rows: as a table, and as dicts for the reference."""
+
+    def __init__(self, draw: random.Random, count: int = ROWS):
+        columns = {"row": list(range(count))}
+        rows = [{"row": number} for number in range(count)]
+        for name, domain in DOMAINS.items():
+            columns[name] = self._column(draw, rows, name, domain)
+        is_null = [draw.random() < 0.1 for _ in rows]
+        fields = {name: self._column(draw, rows, f"st.{name}", DOMAINS[name]) for name in STRUCTS}
+        columns["st"] = pa.StructArray.from_arrays(list(fields.values()), list(fields),
+                                                   mask=pa.array(is_null))
+        for row, no_struct in zip(rows, is_null, strict=True):
+            if no_struct:
+                row.update(dict.fromkeys((f"st.{name}" for name in STRUCTS), None))
+        columns["list"] = pa.array([["a", str(row)] if row % 3 else None for row in range(count)],
+                                   pa.list_(pa.string()))  # is only carried along
+        self.table, self.rows = pa.table(columns), rows
+
+    @staticmethod
+    def _column(draw: random.Random, rows: list[dict], name: str, domain) -> pa.Array:
+        """Neighbours resemble each other, so that statistics and Bloom filters say something."""
+        indices = []
+        for number, row in enumerate(rows):
+            if number % GROUP == 0:
+                few = draw.sample(range(len(domain.values)), draw.randint(1, 2))
+                nulls = draw.choice([0, 0.2, 0.2, 1])
+            indices.append(None if draw.random() < nulls else draw.choice(few))
+            row[name] = None if indices[-1] is None else domain.values[indices[-1]]
+        return domain.stored.dictionary_encode().take(pa.array(indices, pa.int64())) \
+            if pa.types.is_dictionary(domain.stored.type) else _take(domain.stored, indices)
+
+    def found(self, filters) -> list[int]:
+        return [row["row"] for row in self.rows if filter_holds(row, filters)]
+
+
+def _take(stored: pa.Array, indices: list[int | None]) -> pa.Array:
+    """By slices, for Arrow takes no views."""
+    null = pa.nulls(1, stored.type)
+    return pa.concat_arrays([null if i is None else stored.slice(i, 1) for i in indices])
+
+
+COLUMNS = DOMAINS | {f"st.{name}": DOMAINS[name] for name in STRUCTS}
+
+
+def random_filter(draw: random.Random, columns: dict) -> tuple[list, list]:
+    """A filter on columns that have these domains, and the same for the reference."""
+    both = [[_random_predicate(draw, columns) for _ in range(draw.choice([1, 1, 1, 2]))]
+            for _ in range(draw.choice([1, 1, 1, 2]))]
+    return tuple([[(column, op, value[which]) for column, op, value in alternative]
+                  for alternative in both] for which in (0, 1))
+
+
+def _random_predicate(draw: random.Random, columns: dict) -> tuple:
+    weights = [6 if name in ("halffloat", "float", "double", "st.double") else 1
+               for name in columns]
+    [column], op = draw.choices(list(columns), weights), draw.choice(OPERATORS)
+    asked = [*columns[column].asked, (None, None)]
+    if op in ("in", "not in"):
+        chosen = draw.choices(asked, k=draw.choice([0, 1, 2, 3, 8, 20]))
+        if draw.random() < 0.7:
+            chosen = [pair for pair in chosen if pair[0] is not None]
+        return column, op, ([one for one, _ in chosen], [one for _, one in chosen])
+    return column, op, (None, None) if "null" in op else draw.choice(asked)
+
+
+def test_random_filters_on_rows():
+    draw = random.Random(SEED)
+    rows = Rows(draw, 40)
+    arrays = {name: rows.table[name].combine_chunks() for name in rows.table.column_names}
+    for number in range(3000):
+        filters, reference = random_filter(draw, COLUMNS)
+        holds = RowFilter(normalize(filters), rows.table.schema).holds(arrays)
+        found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]
+        assert found == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
+
+
+def filterable(table: pa.Table) -> list[str]:
+    sink = io.BytesIO()
+    pq.write_table(table.slice(0, 0), sink)
+    return [leaf.path for leaf in ParquetFile(sink.getvalue()).columns
+            if leaf.type.can_have_filter and leaf.path != "null"]
+
+
+def written(table: pa.Table, mode="plain", filters=True, **options) -> tuple[bytes, object]:
+    encryption, kms, keys = encryptions("row")[mode]
+    sink = io.BytesIO()
+    columns = filterable(table) if filters else ()
+    write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), encryption=encryption,
+                kms=kms, row_group_size=GROUP, **options)
+    return sink.getvalue(), keys
+
+
+VARIANTS = [
+    {}, {"write_statistics": False}, {"use_dictionary": False, "mode": "uniform"},
+    {"store_decimal_as_integer": True, "filters": False}, {"store_schema": False},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_random_filters_on_files(variant):
+    draw = random.Random(SEED)
+    rows = Rows(draw)
+    data, keys = written(rows.table, **variant)
+    file = ParquetFile(data, keys)
+    whole = file.read()
+    columns = COLUMNS if variant != {"store_schema": False} else {
+        name: domain for name, domain in COLUMNS.items() if "duration" not in name}  # now integers
+    for number in range(80):
+        filters, reference = random_filter(draw, columns)
+        message = f"seed {SEED}, filter {number}: {reference}"
+        right = rows.found(reference)
+        assert file.read(["row"], filters)["row"].to_pylist() == right, message
+        assert {row // GROUP for row in right} <= set(file.prune(filters)), message
+        if number % 10 == 0:
+            found = pa.concat_tables([whole.slice(0, 0), *file.iter_tables(filters=filters)])
+            found.validate(full=True)
+            expected = pa.concat_tables([whole.slice(0, 0), *(whole.slice(i, 1) for i in right)])
+            assert found.schema.equals(whole.schema, check_metadata=True)
+            assert str(found.to_pylist()) == str(expected.to_pylist()), message  # NaN is not NaN
+
+
+def test_random_filters_on_folders(tmp_path):
+    """One file lacks columns, and both have a column that their path has too."""
+    draw = random.Random(SEED)
+    rows = Rows(draw)
+    missing = list(DOMAINS)[::2]
+    halves = {"p=5/q=a": rows.table.slice(0, 120),
+              "p=100/q=__HIVE_DEFAULT_PARTITION__": rows.table.slice(120).drop_columns(missing)}
+    for place, table in halves.items():
+        (tmp_path / place).mkdir(parents=True)
+        with_p = table.append_column("p", pa.array([0] * len(table), pa.int32()))
+        (tmp_path / place / "x.parquet").write_bytes(written(with_p)[0])
+    for row in rows.rows[:120]:
+        row.update({"p": 5, "q": "a"})
+    for row in rows.rows[120:]:
+        row.update({"p": 100, "q": None} | dict.fromkeys(missing))
+    columns = COLUMNS | {"p": DOMAINS["int32"], "q": DOMAINS["string"]}
+    for number in range(100):
+        filters, reference = random_filter(draw, columns)
+        if number % 3 == 0:
+            some = random_filter(draw, {name: columns[name] for name in ("p", "q")})
+            filters, reference = ([[*one, *other] for one in these for other in those]
+                                  for these, those in zip((filters, reference), some, strict=True))
+        found = read_table(tmp_path, columns=["row"], filters=filters)["row"].to_pylist()
+        assert sorted(found) == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
+
+
+def test_columns_are_those_of_an_unfiltered_read():
+    """In any order, twice, none at all, fields of structs; with the metadata of the schema."""
+    table = pa.table({"d.t": [1, 2], "s": [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}],
+                      "c": pa.array(["a", "b"]).dictionary_encode()})
+    schema = table.schema.set(0, table.schema.field(0).with_nullable(False)
+                              .with_metadata({"k": "v"})).with_metadata({"m": "n"})
+    file = ParquetFile(written_plainly(table.cast(schema)))
+    for columns in (None, [], ["c"], ["s", "c", "s"], ["s.y"], ["d.t", "s.x"]):
+        for path in ("d.t", "s.x"):
+            found = file.read(columns, [(path, "==", 2)])
+            assert found.schema.equals(file.read(columns).schema, check_metadata=True)
+            assert found.num_rows == 1
+            assert found.columns == file.read(columns).slice(1).columns
+    for columns in ("c", ("c",), ["none"], {"c": 5}):
+        with pytest.raises((ValueError, TypeError)):
+            file.read(columns, [("d.t", "==", 2)])
+
+
+def written_plainly(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
