@@ -404,7 +404,7 @@ class ParquetFile:
             try:
                 yield
             except (KeyRetrievalError, FileError, OSError) as error:
-                if not isinstance(error, KMS_FAULTS):
+                if getattr(error, "column", None) is None and not isinstance(error, KMS_FAULTS):
                     self._check_keys(columns, alternatives)
                 raise
 
