@@ -70,10 +70,15 @@ class EncryptionRequirement:
                 with located(**chunks[ordinal].place):
                     _check_chunk(footer, chunks[ordinal], master_key)
 
-    def names_in(self, columns: Iterable[LeafColumn]) -> set[str]:
-        """Which of the names mean some of these columns."""
-        leaves = list(columns)
-        return {name for name in self.columns if self._at_or_below(name, leaves)}
+    def with_columns(self, names: Iterable[str]) -> EncryptionRequirement:
+        """The same, and these columns under any master key."""
+        return replace(self, columns={**dict.fromkeys(names), **self.columns})
+
+    def names_in(self, paths: Iterable[str]) -> set[str]:
+        """Which of the names mean some leaf columns, given by dotted path."""
+        folded = [self._folded(path) for path in paths]
+        return {name for name in self.columns
+                if any(_is_at_or_below(path, self._folded(name)) for path in folded)}
 
     def check_names(self, found: Iterable[str]) -> None:
         """Raise ColumnError for a name that means no column of any file: it may be misspelt."""
@@ -138,7 +143,7 @@ class EncryptionRequirement:
 
 
 class FolderChecks:
-    """A demand on all files of a folder, of which some may lack columns that others have.
+    """A demand on the files of a folder, of which some may lack columns that others have.
 
     Parameters
     ----------
@@ -160,7 +165,7 @@ class FolderChecks:
             self._of_file.check(footer)
         if self._own is not None:
             self._own.check_path_columns(self._path_columns, footer.columns)
-            self._found.update(self._own.names_in(footer.columns))
+            self._found.update(self._own.names_in(leaf.path for leaf in footer.columns))
 
     def finish(self) -> None:
         """Raise ColumnError where a column is demanded that none of the files has."""
