@@ -50,6 +50,13 @@ def test_a_kms_client_of_ones_own(tmp_path):
     assert "[{'ssn': '078-05-1120', 'city': 'Rome'}]" in out
 
 
+def test_requiring_encryption(tmp_path):
+    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    code = re.search(r"## Requiring encryption.*?```python\n(.*?)```", text, re.DOTALL)[1]
+    assert _run([sys.executable, "-c", code], tmp_path) == "[]\n"
+
+
 def test_the_two_commands_exist():
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     assert "make demo" in README and "make test" in README
