@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import AuthenticationError, ColumnError, UnsupportedError
 from secure_bloom.reader import ParquetFile
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
@@ -19,7 +20,8 @@ MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whateve
 def convert_file(source: str, target: str, *, row_group_size: int | None = None,
                  text_columns: Iterable[str] = (), allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None,
-                 kms=None, encryption=None, require_encryption=None, **writer) -> None:
+                 kms=None, encryption=None, require_encryption: RequireEncryption = None,
+                 **writer) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters

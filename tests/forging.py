@@ -1,4 +1,4 @@
-"""What somebody does who may write files, and wants readers with keys to believe him."""
+"""What an attacker does who may write files, and wants readers with keys to believe them."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Readers that demand encryption are told nothing by files of somebody without the keys."""
+"""Readers that require encryption get no answer from files that attackers have made."""
 
 import io
 import json
@@ -211,7 +211,7 @@ def test_a_stripped_column_under_a_signature_that_does_not_fit():
     for required in (None, ["ssn"]):
         assert "signature" in str(refused(bad, required)) or required is None
     only_column = ExplicitKeys(column_keys={"ssn": b"c" * 16})
-    assert ParquetFile(bad, only_column).prune(KNOWN) == []  # nobody looks at the signature
+    assert ParquetFile(bad, only_column).prune(KNOWN) == []  # the signature is not verified
     refused(bad, ["ssn"], KeyNotFoundError, only_column)
     refused(bad, ["ssn"], KeyNotFoundError, None)
 
@@ -266,7 +266,7 @@ def test_key_material_that_claims_the_master_key_does_not_open(tmp_path):
 
 
 def test_a_demand_does_not_need_the_key_of_the_column():
-    """Who may not read a column may still demand that it is encrypted."""
+    """A reader without access to a column may still require that it is encrypted."""
     class Denying(InMemoryKms):
         def unwrap_key(self, wrapped_key, master_key_identifier):
             if master_key_identifier == "pii":

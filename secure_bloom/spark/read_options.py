@@ -69,7 +69,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 def _required(text: str | None) -> bool | list[str] | dict[str, str] | None:
     try:
         required = None if text is None else parse_required(text)
-        encryption_requirement(required)  # which finds what the form alone does not show
+        encryption_requirement(required, ignore_case=True)  # which finds contradictions
         return required
     except ValueError as error:
         raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
