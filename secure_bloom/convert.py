@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.csv_file import CsvFile
+from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import AuthenticationError, UnsupportedError
 from secure_bloom.files import check_absent, open_output, resolve
 from secure_bloom.reader import ParquetFile
@@ -21,7 +22,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
                  delimiter: str = ",", allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None,
-                 kms=None, encryption=None, require_encryption=None, **writer) -> None:
+                 kms=None, encryption=None, require_encryption: RequireEncryption = None,
+                 **writer) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from functools import partial
@@ -15,7 +14,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom import predicates
 from secure_bloom.encryption_requirement import (
     FolderChecks,
-    Requirement,
+    RequireEncryption,
     encryption_requirement,
 )
 from secure_bloom.errors import FileError, KeyRetrievalError, located
@@ -32,8 +31,7 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
                filesystem=None, all_files: bool = False,
-               require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
-               | None = None) -> pa.Table:
+               require_encryption: RequireEncryption = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters

@@ -1,15 +1,16 @@
-"""What a reader demands to be encrypted, so that nobody can put plaintext in its place.
+"""What a reader requires to be encrypted, so that plaintext cannot take its place.
 
-Whoever reads with a KMS also reads files without encryption. So somebody who has no key at all, but
-may write files, can replace an encrypted file, and reader and Bloom filters then answer what he
-wants. A demand is checked when a file is opened, before it gives any answer, against a footer that
-the footer key has authenticated.
+A reader with a KMS also reads files without encryption. So an attacker without any key can replace
+an encrypted file, and its rows and Bloom filters then say what the attacker wants. A requirement is
+checked when a file is opened, before there is any answer, on a footer that the footer key has
+authenticated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Protocol
 
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
@@ -19,10 +20,13 @@ from secure_bloom.parquet.schema import LeafColumn
 
 
 class Requirement(Protocol):
-    """What is checked of every file that is opened."""
+    """A check of every file that is opened."""
 
     def check(self, footer: Footer) -> None:
-        """Raise AuthenticationError where an open footer is not as it has to be."""
+        """Raise AuthenticationError if the file of this footer does not meet the requirement."""
+
+
+RequireEncryption = bool | Iterable[str] | Mapping[str, str | None] | Requirement | None
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class EncryptionRequirement:
     columns : mapping of str to (str or None)
         Dotted paths of columns, or of groups with all leaves below them; and the names of their
         master keys, where these must be certain ones.
-    columns_may_lack : bool
+    columns_may_be_missing : bool
         Whether a file may lack some of these columns: it is one of several.
     ignore_case : bool
         Whether names that differ in case only mean the same column, as in Spark.
@@ -44,7 +48,7 @@ class EncryptionRequirement:
 
     every_column: bool = False
     columns: Mapping[str, str | None] = field(default_factory=dict)
-    columns_may_lack: bool = False
+    columns_may_be_missing: bool = False
     ignore_case: bool = False
 
     def check(self, footer: Footer) -> None:
@@ -70,18 +74,31 @@ class EncryptionRequirement:
                 with located(**chunks[ordinal].place):
                     _check_chunk(footer, chunks[ordinal], master_key)
 
-    def names_in(self, columns: Iterable[LeafColumn]) -> set[str]:
-        """Which of the names mean some of these columns."""
-        leaves = list(columns)
-        return {name for name in self.columns if self._at_or_below(name, leaves)}
+    def check_no_conflict(self) -> None:
+        """Raise ValueError if two different master keys are required for one column."""
+        keys = {name: key for name, key in self.columns.items() if key is not None}
+        for (name, key), (other, its_key) in permutations(keys.items(), 2):
+            if key != its_key and _is_at_or_below(self._folded(name), self._folded(other)):
+                raise ValueError(f"require_encryption names two master keys for column {name!r}: "
+                                 f"{key!r}, and {its_key!r} for {other!r}")
+
+    def with_columns(self, names: Iterable[str]) -> EncryptionRequirement:
+        """The same, and these columns under any master key."""
+        return replace(self, columns={**dict.fromkeys(names), **self.columns})
+
+    def names_in(self, paths: Iterable[str]) -> set[str]:
+        """Which of the names mean some leaf columns, given by dotted path."""
+        folded = [self._folded(path) for path in paths]
+        return {name for name in self.columns
+                if any(_is_at_or_below(path, self._folded(name)) for path in folded)}
 
     def check_names(self, found: Iterable[str]) -> None:
-        """Raise ColumnError for a name that means no column of any file: it may be misspelt."""
+        """Raise ColumnError for a name that no file has a column for: it may be misspelt."""
         for name in self.columns.keys() - set(found):
             raise ColumnError("it must be encrypted, and no file has such a column", column=name)
 
     def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
-        """Check the columns whose values come from the path of a file, which nobody authenticates.
+        """Check the columns whose values come from the path of a file, which is not authenticated.
 
         Parameters
         ----------
@@ -93,7 +110,7 @@ class EncryptionRequirement:
         Raises
         ------
         AuthenticationError
-            If one of them must be encrypted, or stands for an encrypted one of the file.
+            If one of them must be encrypted, or replaces an encrypted one of the file.
         """
         own = {self._folded(leaf.parts[0]) for leaf in columns}
         demanded = {self._folded(name) for name in self.columns}
@@ -109,7 +126,7 @@ class EncryptionRequirement:
         demanded = {leaf.ordinal: None for leaf in columns} if self.every_column else {}
         for name, master_key in self.columns.items():
             found = self._at_or_below(name, columns)
-            if not found and not self.columns_may_lack:
+            if not found and not self.columns_may_be_missing:
                 raise ColumnError("it must be encrypted, and the file has no such column; there "
                                   f"are: {_listed(columns)}", column=name)
             for leaf in found or self._instead(name, columns):
@@ -138,7 +155,7 @@ class EncryptionRequirement:
 
 
 class FolderChecks:
-    """A demand on all files of a folder, of which some may lack columns that others have.
+    """A requirement for the files of a folder, where some may lack columns that others have.
 
     Parameters
     ----------
@@ -152,7 +169,7 @@ class FolderChecks:
         self._found: set[str] = set()
         self._own = requirement if isinstance(requirement, EncryptionRequirement) else None
         self._of_file = requirement if self._own is None \
-            else replace(self._own, columns_may_lack=True)
+            else replace(self._own, columns_may_be_missing=True)
 
     def check(self, footer: Footer) -> None:
         """Check one of the files; see :meth:`EncryptionRequirement.check`."""
@@ -160,15 +177,16 @@ class FolderChecks:
             self._of_file.check(footer)
         if self._own is not None:
             self._own.check_path_columns(self._path_columns, footer.columns)
-            self._found.update(self._own.names_in(footer.columns))
+            self._found.update(self._own.names_in(leaf.path for leaf in footer.columns))
 
     def finish(self) -> None:
-        """Raise ColumnError where a column is demanded that none of the files has."""
+        """Raise ColumnError if none of the files has a column that must be encrypted."""
         if self._own is not None:
             self._own.check_names(self._found)
 
 
-def encryption_requirement(required, *, ignore_case: bool = False) -> Requirement | None:
+def encryption_requirement(required: RequireEncryption, *,
+                           ignore_case: bool = False) -> Requirement | None:
     """What the argument ``require_encryption`` of a reader means.
 
     Parameters
@@ -182,7 +200,7 @@ def encryption_requirement(required, *, ignore_case: bool = False) -> Requiremen
     Returns
     -------
     Requirement or None
-        None where nothing is demanded.
+        None where nothing is required.
 
     Raises
     ------
@@ -204,8 +222,9 @@ def encryption_requirement(required, *, ignore_case: bool = False) -> Requiremen
                              "empty")
     if not columns:
         raise ValueError("require_encryption names no column; to require encryption of all, True")
-    _check_no_conflict(columns)
-    return EncryptionRequirement(columns=columns, ignore_case=ignore_case)
+    requirement = EncryptionRequirement(columns=columns, ignore_case=ignore_case)
+    requirement.check_no_conflict()
+    return requirement
 
 
 def parse_required(text: str) -> bool | list[str] | dict[str, str]:
@@ -230,7 +249,7 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
 
 
 def check_encryption(footer: Footer, keys, requirement: Requirement | None) -> None:
-    """Check a file that is opened, against a demand and against what the keys allow.
+    """Check a file that is opened, against a requirement and against what the keys allow.
 
     Raises
     ------
@@ -254,14 +273,6 @@ def _names(text: str) -> list[str]:
     if not all(names):
         raise ValueError(_FORM)
     return names
-
-
-def _check_no_conflict(columns: Mapping[str, str | None]) -> None:
-    for name, key in columns.items():
-        for other, its_key in columns.items():
-            if None not in (key, its_key) and key != its_key and _is_at_or_below(name, other):
-                raise ValueError(f"require_encryption demands two master keys for {name!r}: "
-                                 f"{key!r}, and {its_key!r} as a part of {other!r}")
 
 
 def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
 from secure_bloom.encryption_requirement import (
-    Requirement,
+    RequireEncryption,
     check_encryption,
     encryption_requirement,
 )
@@ -116,8 +116,7 @@ class ParquetFile:
     """
 
     def __init__(self, source, keys=None, *, filesystem=None,
-                 require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
-                 | None = None):
+                 require_encryption: RequireEncryption = None):
         requirement = encryption_requirement(require_encryption)
         self._source = Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -416,7 +415,8 @@ class ParquetFile:
             try:
                 yield
             except (KeyRetrievalError, FileError, OSError) as error:
-                if not isinstance(error, KMS_FAULTS):
+                is_placed = getattr(error, "column", None) is not None
+                if self._keys is not None and not is_placed and not isinstance(error, KMS_FAULTS):
                     self._check_keys(columns, alternatives)
                 raise
 

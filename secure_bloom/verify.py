@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from secure_bloom.encryption_requirement import Requirement, encryption_requirement
+from secure_bloom.encryption_requirement import (
+    RequireEncryption,
+    Requirement,
+    encryption_requirement,
+)
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -34,8 +38,7 @@ _REWRITE = "write the file again"
 
 def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, filesystem=None,
                 advance: Callable[[float], None] | None = None,
-                require_encryption: bool | Iterable[str] | Mapping[str, str] | Requirement
-                | None = None) -> VerifyResult:
+                require_encryption: RequireEncryption = None) -> VerifyResult:
     """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
 
     Checked are place, length, encryption and authenticity of each filter, that it misses no value

@@ -358,8 +358,12 @@ def test_keys_must_be_keys():
 
 
 def test_keys_for_a_file_that_needs_none():
-    for keys in (kms(), ExplicitKeys(FOOTER_KEY)):
+    """With a KMS it is read, as Spark does; explicit keys refuse it, as those of Arrow do."""
+    for keys in (kms(), ExplicitKeys(FOOTER_KEY, plaintext_files_allowed=True)):
         assert ParquetFile(PLAIN, keys).read(filters=[("a", "==", 45)]).num_rows == 1
+    for keys in (ExplicitKeys(FOOTER_KEY), ExplicitKeys(column_keys={"a": FOOTER_KEY})):
+        with pytest.raises(AuthenticationError, match="plaintext_files_allowed"):
+            ParquetFile(PLAIN, keys)
 
 
 # --- what is wrong with a file -------------------------------------------------------------------

@@ -57,6 +57,13 @@ def test_row_filters_find_what_the_page_says(tmp_path):
     assert out.splitlines() == re.findall(r"^print.*# (.*)$", code, re.MULTILINE) != []
 
 
+def test_requiring_encryption(tmp_path):
+    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    code = re.search(r"## Requiring encryption.*?```python\n(.*?)```", text, re.DOTALL)[1]
+    assert _run([sys.executable, "-c", code], tmp_path) == "[]\n"
+
+
 def test_the_two_commands_exist():
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     assert "make demo" in README and "make test" in README

@@ -10,18 +10,23 @@ from functools import partial
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
+from secure_bloom.encryption_requirement import (
+    EncryptionRequirement,
+    FolderChecks,
+    encryption_requirement,
+)
 from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
 from secure_bloom.folder import visible_files
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.kms import kms_client, kms_uri
 from secure_bloom.spark.names import find_name
-from secure_bloom.spark.options import check_names, locate
+from secure_bloom.spark.options import REQUIRE_ENCRYPTION, OptionError, check_names, locate
 from secure_bloom.spark.partitions import infer_type, partition_values
 from secure_bloom.spark.read_options import ReadOptions, parse_read_options
-from secure_bloom.spark.schema import spark_schema
+from secure_bloom.spark.schema import leaf_paths, spark_schema
 from secure_bloom.spark.schema_merging import merge, with_partitions
-from secure_bloom.spark.sensitivity import column_keys, mark
+from secure_bloom.spark.sensitivity import column_keys, mark, marked_paths
 from secure_bloom.spark.splits import DataFile
 from secure_bloom.tables import check_readable
 
@@ -97,11 +102,30 @@ class Folder:
         """The KMS client of this process; None if no KMS was named."""
         return None if self._kms is None else kms_client(self._kms)
 
-    def open(self, path: str) -> ParquetFile:
+    def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
+        """What must be encrypted: by the option, and what a schema given marks as sensitive.
+
+        Raises
+        ------
+        OptionError
+            If the schema lacks a column that the option names.
+        """
+        required = self.options.require_encryption
+        if required is False:
+            return None
+        requirement = encryption_requirement(required, ignore_case=True)
+        if schema is None:
+            return requirement
+        _check_names(requirement, schema)
+        marked = [".".join(path) for path in marked_paths(schema)]
+        return (requirement or EncryptionRequirement(ignore_case=True)).with_columns(marked) \
+            if marked else requirement
+
+    def open(self, path: str, checks: FolderChecks | None = None) -> ParquetFile:
         """One of the files."""
         keys = self.keys()
         try:
-            return ParquetFile(path, keys, filesystem=self.filesystem)
+            return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks)
         except KeyNotFoundError as error:
             if keys is not None:
                 raise
@@ -121,18 +145,22 @@ class Folder:
         listing = self.list()
         if not listing.files:
             raise FileNotFoundError(f"there are no Parquet files in {self.path}")
-        schema = self._merged(listing.files) if self.options.merge_schema \
-            else self._file_schema(listing.files[0])
+        requirement = self.requirement()
+        checks = FolderChecks(requirement, listing.partition_columns)
+        schema = self._merged(listing.files, checks) if self.options.merge_schema \
+            else self._file_schema(listing.files[0], checks)
+        _check_names(requirement, schema)
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
-    def _file_schema(self, file: DataFile) -> StructType:
-        with located(file=file.path), self.open(file.path) as opened:
+    def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
+        with located(file=file.path), self.open(file.path, checks) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
-    def _merged(self, files: tuple[DataFile, ...]) -> StructType:
+    def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
         merged = StructType()
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            for file, schema in zip(files, pool.map(self._file_schema, files), strict=True):
+            schemas = pool.map(partial(self._file_schema, checks=checks), files)
+            for file, schema in zip(files, schemas, strict=True):
                 with located(file=file.path):
                     merged = merge(merged, schema)
         return merged
@@ -149,6 +177,15 @@ class Folder:
                 raise ColumnError(f"option columns: there is no such column{hint}", column=name)
             chosen.append(schema[found])
         return StructType(chosen)
+
+
+def _check_names(requirement: EncryptionRequirement | None, schema: StructType) -> None:
+    """Raise OptionError for a column whose encryption is demanded and that is not there."""
+    paths = leaf_paths(schema)
+    for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
+        known = ", ".join(paths[:20]) + (", ..." if paths[20:] else "")
+        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: {known}",
+                          option=REQUIRE_ENCRYPTION)
 
 
 def _names(names) -> str:

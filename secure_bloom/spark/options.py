@@ -37,6 +37,7 @@ NDV = "parquet.bloom.filter.expected.ndv"
 MAX_BYTES = "parquet.bloom.filter.max.bytes"
 BLOOM_FILTERS = "bloom_filters"
 
+REQUIRE_ENCRYPTION = "require.encryption"
 PARTITION_BY = "partition_by"
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
@@ -63,7 +64,7 @@ _KNOWN = ("path", KEYRING, KMS, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
           *OTHER_NAMES)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
-                 "filters", "single_use", "allfiles")
+                 "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION)
 
 _NO_JAVA = "no Java class is used here: remove it, and name the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"

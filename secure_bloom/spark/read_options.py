@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from secure_bloom.encryption_requirement import encryption_requirement, parse_required
 from secure_bloom.spark.filters import ColumnPredicate, parse_filters
-from secure_bloom.spark.options import OptionError, boolean, number
+from secure_bloom.spark.options import REQUIRE_ENCRYPTION, OptionError, boolean, number
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _SIZE = re.compile(r"\s*([0-9]+)\s*([bkmg]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -34,6 +35,8 @@ class ReadOptions:
         Whether the DataFrame is used once, so that conditions that Spark hands over may be used.
     all_files : bool
         Whether a folder is read by its files also where a table's log says which of them count.
+    require_encryption : bool, list of str, dict of str to str, or None
+        As ``require_encryption`` of :class:`secure_bloom.ParquetFile`. None: nothing was said.
     """
 
     columns: tuple[str, ...] | None = None
@@ -44,6 +47,7 @@ class ReadOptions:
     filters: tuple[ColumnPredicate, ...] = ()
     single_use: bool = False
     all_files: bool = False
+    require_encryption: bool | list[str] | dict[str, str] | None = None
 
 
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -61,7 +65,17 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         min_partitions=number(options, "min_partitions", os.cpu_count() or 1,
                                lambda count: count > 0, "at least 1"),
         filters=parse_filters(options.get("filters")),
-        single_use=boolean(options, "single_use"), all_files=boolean(options, "allfiles"))
+        single_use=boolean(options, "single_use"), all_files=boolean(options, "allfiles"),
+        require_encryption=_required(options.get(REQUIRE_ENCRYPTION)))
+
+
+def _required(text: str | None) -> bool | list[str] | dict[str, str] | None:
+    try:
+        required = None if text is None else parse_required(text)
+        encryption_requirement(required, ignore_case=True)  # which finds contradictions
+        return required
+    except ValueError as error:
+        raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:

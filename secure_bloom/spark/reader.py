@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, StructType
 
+from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ColumnError, UnsupportedError, located
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile, Pruned
@@ -65,6 +66,7 @@ class SecureParquetReader(DataSourceReader):
                                        and folder.options.columns is None)
         self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
         self._marked = marked_paths(schema)
+        self._requirement = folder.requirement(None if is_inferred else schema)
         self._predicates = [self._located(predicate) for predicate in folder.options.filters]
         if folder.options.columns is not None:
             for name in schema.names:
@@ -77,6 +79,8 @@ class SecureParquetReader(DataSourceReader):
         listing = self._folder.list()
         places = {found: place for place, name in enumerate(listing.partition_columns)
                   if (found := find_name(name, self._schema.names)) is not None}
+        if self._requirement is not None:
+            self._requirement.check_path_columns(places, ())
         files = [file for file in listing.files if self._may_match(file, places)]
         options = self._folder.options
         tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
@@ -123,7 +127,8 @@ class SecureParquetReader(DataSourceReader):
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
-        with self._folder.open(path) as file, located(file=path):
+        checks = FolderChecks(self._requirement, places)
+        with self._folder.open(path, checks) as file, located(file=path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)

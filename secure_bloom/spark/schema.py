@@ -123,6 +123,18 @@ def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict]:
     return found
 
 
+def leaf_paths(schema: StructType) -> list[str]:
+    """The dotted paths that the leaf columns have in the Parquet schema."""
+    def below(type_: DataType, path: str) -> Iterator[str]:
+        children = _children(type_)
+        for name, child in children:
+            yield from below(child.dataType, f"{path}.{name}" if path else name)
+        if not children:
+            yield path
+
+    return list(below(schema, ""))
+
+
 def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
     """Raise UnsupportedError if the values of a column do not have one plain text."""
     for name in names:

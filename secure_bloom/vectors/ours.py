@@ -337,7 +337,8 @@ def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=
         ways.append(ExplicitKeys(
             None if footer_key is None else bytes.fromhex(footer_key),
             {path: bytes.fromhex(key) for path, key in (column_keys or {}).items()},
-            aad_prefix=None if aad_prefix is None else bytes.fromhex(aad_prefix)))
+            aad_prefix=None if aad_prefix is None else bytes.fromhex(aad_prefix),
+            plaintext_files_allowed=True))  # so that both kinds of keys give the same answer
     if master_keys is not None:
         ways.append(_kms(master_keys))
     return ways or [None]

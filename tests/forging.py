@@ -1,0 +1,70 @@
+"""What an attacker does who may write files, and wants readers with keys to believe them."""
+
+import io
+
+import secure_bloom
+from secure_bloom import ParquetFile
+from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.header import decode_header, encode_header
+from tests.support import open_footer
+
+_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # fields of ColumnChunk
+_EMPTY = encode_header(32) + bytes(32)
+
+
+def plaintext_file(table, columns, **options) -> bytes:
+    """A file without encryption, whose Bloom filters say of every value that it is absent.
+
+    Needs no key.
+    """
+    sink = io.BytesIO()
+    secure_bloom.write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), **options)
+    data = bytearray(sink.getvalue())
+    for info in ParquetFile(bytes(data)).bloom_filters:
+        _, header = decode_header(data[info.offset:info.offset + info.length])
+        data[info.offset + header:info.offset + info.length] = bytes(info.length - header)
+    return bytes(data)
+
+
+def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
+    """A file in which a column of some row groups is not encrypted, with an empty filter each.
+
+    Needs the keys of the footer and of the column.
+    """
+    footer = open_footer(data, key_retriever(keys))
+    body = data[:footer.start]
+    for chunk in _chunks(footer, column, row_groups):
+        meta = chunk._metadata()
+        struct = chunk._to_change()
+        struct.remove(_CRYPTO_META_DATA)
+        struct.remove(_ENCRYPTED_META_DATA)
+        struct.set(_META_DATA, thrift.STRUCT, meta)
+        chunk._meta = None
+        chunk.set_bloom_filter(len(body), len(_EMPTY))
+        body += _EMPTY
+    return body + footer.to_bytes()
+
+
+def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, bytes]) -> bytes:
+    """A file whose column is encrypted but for its metadata, which has other bounds of its values.
+
+    Needs the key of the footer, and none of the column but to be built here.
+    """
+    footer = open_footer(data, key_retriever(keys))
+    for chunk in _chunks(footer, column, range(len(footer.row_groups))):
+        meta = chunk._metadata()
+        statistics, _ = thrift.decode(meta.get(12), {})
+        statistics.set_binary(6, bounds[0])
+        statistics.set_binary(5, bounds[1])
+        meta.set(12, thrift.STRUCT, thrift.encode(statistics))
+        struct = chunk._to_change()
+        struct.remove(_ENCRYPTED_META_DATA)
+        struct.set(_META_DATA, thrift.STRUCT, meta)
+        chunk._meta = None
+    return data[:footer.start] + footer.to_bytes()
+
+
+def _chunks(footer, column: str, row_groups):
+    return [chunk for number in row_groups for chunk in footer.row_groups[number]
+            if chunk.column.path == column]

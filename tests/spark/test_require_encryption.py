@@ -1,0 +1,193 @@
+"""Spark readers that demand encryption, by option or by their schema."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as T
+
+import secure_bloom
+from secure_bloom import EncryptionConfiguration
+from secure_bloom.errors import KeyAccessError
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.options import OptionError
+from secure_bloom.spark.reader import SecureParquetReader
+from tests.forging import plaintext_file, stripped
+from tests.spark.helpers import people, read, uses_spark, visible, write
+
+pytestmark = uses_spark
+
+REQUIRE = "require.encryption"
+TABLE = pa.table({"ssn": ["ssn-0", "ssn-1"], "city": ["city-0", "city-1"], "id": [0, 1]})
+MARKED = T.StructType([T.StructField("ssn", T.StringType(), True, {"secure_bloom.key": "pii"}),
+                       T.StructField("city", T.StringType())])
+
+
+def failure(action) -> str:
+    with pytest.raises(Exception) as caught:
+        action()
+    return str(caught.value)
+
+
+def put(folder, name, keyring, columns, table=TABLE, footer="footer", key="pii", **options):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    secure_bloom.write_table(table, folder / name, bloom_filters={"ssn": True}, kms=keyring,
+                             encryption=EncryptionConfiguration(footer, {key: columns}),
+                             row_group_size=1, **options)
+
+
+@pytest.fixture
+def folder(spark, tmp_path, encrypted):
+    """With two files of the same job, in which ssn is encrypted."""
+    write(people(spark, 4), tmp_path / "t", **encrypted)
+    return tmp_path / "t"
+
+
+def test_what_is_encrypted_is_read(spark, folder, keyring):
+    options = {"keyring": str(keyring.path)}
+    for required in ("ssn", " SSN ", "pii: ssn", "false"):
+        frame = read(spark, folder, **options, **{REQUIRE: required})
+        assert frame.count() == 4 and frame.where("ssn = 'ssn-3'").count() == 1
+        assert read(spark, folder, **options, columns="id", **{REQUIRE: required}).count() == 4
+    found = secure_bloom.spark.load(spark, str(folder), [("ssn", "=", "ssn-3")], **options,
+                                    **{REQUIRE: "pii: ssn"})
+    assert found.count() == 1
+    write(people(spark, 4), folder, mode="overwrite", **options,
+          **{"parquet.encryption.uniform.key": "money"})
+    for required in ("true", "ssn, id", "money: ssn"):
+        assert read(spark, folder, **options, **{REQUIRE: required}).count() == 4
+
+
+@pytest.mark.parametrize(("required", "words"), [
+    ("true", "row group 0, column city: the column is not encrypted"),
+    ("city, ssn", "row group 0, column city: the column is not encrypted"),
+    ("money: ssn", "row group 0, column ssn: the column is encrypted under master key 'pii'"),
+    ("snn", "option require.encryption: there is no column 'snn'"),
+    ("pii: ssn; money: SSN", "option require.encryption: require_encryption names two master keys"),
+    ("ssn;", "option require.encryption: its form is"),
+    ("pii: ssn; money: ssn", "option require.encryption: its form is")])
+def test_what_is_not_as_demanded_is_refused_on_the_driver(spark, folder, keyring, required, words):
+    assert words in failure(lambda: read(spark, folder, keyring=str(keyring.path),
+                                         **{REQUIRE: required}))
+
+
+@pytest.mark.parametrize("required", ["true", "ssn", "pii: ssn"])
+@pytest.mark.parametrize("columns", [["ssn", "city", "id"], ["city", "id"]], ids=str)
+def test_a_plaintext_file_in_the_place_of_another(spark, folder, keyring, required, columns):
+    """By somebody without any key, who says that no value is in it."""
+    if required == "true":
+        (folder / visible(folder)[0]).unlink()
+        put(folder, "0.parquet", keyring, ["ssn", "city", "id"])
+    last = folder / visible(folder)[-1]
+    last.write_bytes(plaintext_file(TABLE.select(columns), []))
+    options = {"keyring": str(keyring.path)}
+    assert read(spark, folder, **options, mergeSchema="true").count() > 0
+    for frame in (read(spark, folder, **options, **{REQUIRE: required}),
+                  read(spark, folder, **options, **{REQUIRE: required}, columns="id")):
+        message = failure(frame.collect)
+        assert last.name in message and "the file is not encrypted" in message
+
+
+def test_one_row_group_that_is_stripped(spark, tmp_path, keyring):
+    put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
+    put(tmp_path / "t", "b.parquet", keyring, ["ssn"])
+    path = tmp_path / "t" / "b.parquet"
+    path.write_bytes(stripped(path.read_bytes(), keyring, "ssn", [1]))
+    frame = read(spark, tmp_path / "t", keyring=str(keyring.path), **{REQUIRE: "ssn"})
+    message = failure(frame.select("id").collect)
+    assert "b.parquet, row group 1, column ssn: the column is not encrypted" in message
+
+
+def test_a_column_under_a_name_in_other_case(spark, tmp_path, keyring):
+    """Spark would take it for the same column."""
+    put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
+    table = TABLE.rename_columns(["SSN", "city", "id"])
+    secure_bloom.write_table(table, tmp_path / "t" / "b.parquet", bloom_filters={}, kms=keyring,
+                             encryption=EncryptionConfiguration("footer", {"pii": ["city"]}))
+    frame = read(spark, tmp_path / "t", keyring=str(keyring.path), mergeSchema="false",
+                 **{REQUIRE: "ssn"})
+    assert "b.parquet, row group 0, column SSN: the column is not encrypted" in failure(
+        frame.collect)
+
+
+def test_a_column_whose_values_are_in_the_paths(spark, tmp_path, keyring):
+    put(tmp_path / "t", "ssn=x/a.parquet", keyring, ["ssn"])
+    options = {"keyring": str(keyring.path)}
+    assert read(spark, tmp_path / "t", **options).first().ssn == "x"  # the attack
+    assert "from the path" in failure(
+        lambda: read(spark, tmp_path / "t", **options, **{REQUIRE: "ssn"}))
+    given = spark.read.format("secure_parquet").schema(MARKED).options(**options)
+    assert "from the path" in failure(given.load(str(tmp_path / "t")).collect)
+
+
+def test_columns_that_the_schema_marks_are_demanded(spark, folder, keyring):
+    def given(schema, **options):
+        return spark.read.format("secure_parquet").schema(schema).options(
+            keyring=str(keyring.path), **options).load(str(folder))
+
+    assert given(MARKED).count() == 4
+    assert given(read(spark, folder, keyring=str(keyring.path)).schema).count() == 4
+    put(folder, "other-key.parquet", keyring, ["ssn"], key="money")
+    assert given(MARKED).count() == 6
+    demanding = given(MARKED, **{REQUIRE: "pii:ssn"})
+    assert "'money', but 'pii' is required" in failure(demanding.collect)
+    (folder / "plain.parquet").write_bytes(plaintext_file(TABLE, []))
+    assert "plain.parquet: the file is not encrypted" in failure(given(MARKED).collect)
+    assert "the file is not encrypted" in failure(given(MARKED).select("city").collect)
+    assert given("ssn string, city string").count() == 8
+    assert given(MARKED, **{REQUIRE: "false"}).count() == 8  # for who says so
+    assert "there is no column 'id'" in failure(given(MARKED, **{REQUIRE: "id"}).collect)
+
+
+def test_fields_that_the_schema_marks_are_demanded(spark, tmp_path, keyring):
+    table = pa.table({"home": [{"street": "s", "zip": 1}], "tags": [["t"]]})
+    home = T.StructType([
+        T.StructField("street", T.StringType(), True, {"secure_bloom.key": "pii"}),
+        T.StructField("zip", T.LongType())])
+    tags = T.StructField("tags", T.ArrayType(T.StringType()), True, {"secure_bloom.key": "pii"})
+    schema = T.StructType([T.StructField("home", home), tags])
+    given = spark.read.format("secure_parquet").schema(schema).option("keyring", str(keyring.path))
+    for name, columns, missing in [
+            ("a", ["home.street", "tags.list.element"], None), ("b", ["home"], "tags.list.element"),
+            ("c", ["home.zip", "tags"], "home.street")]:
+        secure_bloom.write_table(table, tmp_path / f"{name}.parquet", bloom_filters={},
+                                 kms=keyring, encryption=EncryptionConfiguration(
+                                     "footer", {"pii": columns}))
+        frame = given.load(str(tmp_path / f"{name}.parquet"))
+        if missing is None:
+            assert frame.count() == 1
+        else:
+            assert f"row group 0, column {missing}: the column is not" in failure(frame.collect)
+
+
+def test_a_demand_goes_to_the_tasks(tmp_path, keyring):
+    put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
+    options = {"path": str(tmp_path / "t"), "keyring": str(keyring.path), REQUIRE: "money: ssn"}
+    reader = SecureParquetReader(Folder(options), MARKED)
+    reader = pickle.loads(pickle.dumps(reader))
+    [task] = reader.partitions()
+    with pytest.raises(Exception, match="'money' is required"):
+        list(reader.read(task))
+    with pytest.raises(OptionError, match="reading only"):
+        secure_bloom.spark.options.check_names([REQUIRE])
+
+
+def test_other_columns_are_read_where_the_key_of_one_is_denied(tmp_path, keyring, monkeypatch):
+    class Denying(InMemoryKms):
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if master_key_identifier == "pii":
+                raise KeyAccessError("the KMS says no")
+            return keyring.unwrap_key(wrapped_key, master_key_identifier)
+
+    put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
+    monkeypatch.setattr(Folder, "keys", lambda self: Denying({}))
+    for name, schema in (("city", "city string, id long"), ("ssn", "ssn string")):
+        folder = Folder({"path": str(tmp_path / "t"), REQUIRE: name if name == "ssn" else "false"})
+        reader = SecureParquetReader(folder, T.StructType.fromDDL(schema))
+        [task] = reader.partitions()
+        if name == "city":
+            assert sum(batch.num_rows for batch in reader.read(task)) == 2
+            continue
+        with pytest.raises(KeyAccessError, match="column ssn: the KMS says no"):
+            list(reader.read(task))
