@@ -10,6 +10,7 @@ import importlib
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.keys.kms import InMemoryKms, KmsClient
+from secure_bloom.keys.passphrase import WeakPassphraseWarning
 from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
@@ -23,7 +24,7 @@ _HOME = {  # these need an SDK, or much more than keys
 }
 
 __all__ = ["AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys", "Keyring",
-           "KmsClient", "Pkcs11Kms", "VaultKms", "list_master_keys", "open_kms",
+           "KmsClient", "Pkcs11Kms", "VaultKms", "WeakPassphraseWarning", "list_master_keys", "open_kms",
            "rotate_master_keys"]
 
 

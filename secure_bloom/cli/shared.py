@@ -121,10 +121,11 @@ def names(text: str | None) -> list[str]:
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """The passphrase of a keyring, from the terminal."""
     if not sys.stdin.isatty():
-        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it: use "
-                           "--kms 'keyring:FILE?passphrase-file=FILE'", file=keyring)
-    return click.prompt(f"Passphrase of {keyring}", hide_input=True, confirmation_prompt=new,
-                        err=True)
+        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
+                           "--kms, where there is one, takes it from a file: "
+                           "'keyring:FILE?passphrase-file=FILE'", file=keyring)
+    return click.prompt(f"{'New passphrase' if new else 'Passphrase'} of {keyring}",
+                        hide_input=True, confirmation_prompt=new, err=True)
 
 
 def line_from_stdin() -> str:
