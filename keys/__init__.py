@@ -24,8 +24,8 @@ _HOME = {  # these need an SDK, or much more than keys
 }
 
 __all__ = ["AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys", "Keyring",
-           "KmsClient", "Pkcs11Kms", "VaultKms", "WeakPassphraseWarning", "list_master_keys", "open_kms",
-           "rotate_master_keys"]
+           "KmsClient", "Pkcs11Kms", "VaultKms", "WeakPassphraseWarning", "list_master_keys",
+           "open_kms", "rotate_master_keys"]
 
 
 def __getattr__(name: str):
