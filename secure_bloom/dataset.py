@@ -16,6 +16,7 @@ from secure_bloom.errors import FileError
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import or_environment
 from secure_bloom.pages import pyarrow_errors, to_table
 from secure_bloom.reader import ParquetFile
 
@@ -37,6 +38,7 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     columns, filters
         As for :meth:`ParquetFile.read`.
     """
+    keys = or_environment(keys)
     if not is_path(source):
         return ParquetFile(source, keys).read(columns, filters)
     filesystem, path = resolve(source, filesystem)

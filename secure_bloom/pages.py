@@ -24,6 +24,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
+from secure_bloom.keys.environment import NO_KEYS
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -98,7 +99,7 @@ def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
         except OSError as error:
             if type(error) is not OSError or error.errno is not None:
                 raise  # from the operating system
-            if "decrypt" in str(error).lower() and keys is None:
+            if "decrypt" in str(error).lower() and keys in (None, NO_KEYS):
                 raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
                                        "other columns") from error
             if "decrypt" in str(error).lower():

@@ -17,7 +17,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.hashing import exact, hash_values
-from secure_bloom.keys import ExplicitKeys, InMemoryKms
+from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
@@ -340,7 +340,7 @@ def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=
             aad_prefix=None if aad_prefix is None else bytes.fromhex(aad_prefix)))
     if master_keys is not None:
         ways.append(_kms(master_keys))
-    return ways or [None]
+    return ways or [NO_KEYS]
 
 
 def _read_with(case: Case, keys) -> Answer:
