@@ -172,5 +172,5 @@ def key_retriever(keys, read_external: Callable[[], Mapping[str, str]] = _no_pat
         return keys
     if hasattr(keys, "unwrap_key"):
         return KmsKeys(keys, read_external)
-    raise TypeError("keys must be a KmsClient, ExplicitKeys or NO_KEYS, "
+    raise TypeError("keys must be a KmsClient or ExplicitKeys, "
                     f"not {type(keys).__name__}")
