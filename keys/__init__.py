@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib
 
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS, from_environment
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.keys.kms import InMemoryKms, KmsClient
+from secure_bloom.keys.passphrase import WeakPassphraseWarning
 from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
@@ -22,9 +24,9 @@ _HOME = {  # these need an SDK, or much more than keys
     "rotate_master_keys": "secure_bloom.keys.rotation",
 }
 
-__all__ = ["AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys", "Keyring",
-           "KmsClient", "Pkcs11Kms", "VaultKms", "list_master_keys", "open_kms",
-           "rotate_master_keys"]
+__all__ = ["NO_KEYS", "AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys",
+           "Keyring", "KmsClient", "Pkcs11Kms", "VaultKms", "WeakPassphraseWarning",
+           "from_environment", "list_master_keys", "open_kms", "rotate_master_keys"]
 
 
 def __getattr__(name: str):

@@ -188,10 +188,11 @@ class _Counting:
         """The footer; None where it is encrypted and its key is not among the keys given."""
         if magic != MAGIC_ENCRYPTED:
             return Footer(content, magic, None)
-        if self._keys is None:
+        keys = key_retriever(self._keys, beside)
+        if keys is None:
             return None
         try:
-            return Footer(content, magic, key_retriever(self._keys, beside))
+            return Footer(content, magic, keys)
         except NO_KEY:
             return None
         except KeyRetrievalError as error:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from secure_bloom.errors import KeyringError
+from secure_bloom.errors import KeyNotFoundError, KeyringError
 from secure_bloom.keys import keyring_file
 from secure_bloom.keys.keyring_file import Content, SealingKey
 from secure_bloom.keys.kms import InMemoryKms, check_key
+from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 
 
 class Keyring(InMemoryKms):
@@ -44,19 +46,20 @@ class Keyring(InMemoryKms):
     @classmethod
     def create(cls, path: str | os.PathLike,
                passphrase: str | Callable[[], str] | None = None) -> Keyring:
-        """Create an empty keyring with mode 0600; an existing file is never overwritten."""
+        """Create an empty keyring with mode 0600; an existing file is never overwritten.
+
+        Warns of a passphrase that is easily guessed, see :mod:`secure_bloom.keys.passphrase`.
+        """
+        return cls._create(path, {}, passphrase)
+
+    @classmethod
+    def _create(cls, path: str | os.PathLike, keys: Mapping[str, bytes],
+                passphrase: str | Callable[[], str] | None) -> Keyring:
         path = Path(path)
         if callable(passphrase):
             passphrase = _checked(passphrase())
-        sealing = _derived(passphrase)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise KeyringError("the file exists already", file=str(path)) from None
-        except OSError as error:
-            raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(keyring_file.serialize(Content({}, sealing)))
+        sealing = _derived(passphrase, stacklevel=4)
+        keyring_file.create(path, Content(dict(keys), sealing))
         return cls(path, passphrase)
 
     def add(self, name: str, key: bytes | None = None, *, bits: int = 256) -> None:
@@ -69,26 +72,110 @@ class Keyring(InMemoryKms):
         ValueError
             If the name is empty or the key has no AES length.
         """
-        if not name or not name.isprintable():
-            raise ValueError("a key name has at least one character, all printable")
+        _check_name(name)
         if key is None:
             if bits not in (128, 192, 256):
                 raise ValueError(f"a key has 128, 192 or 256 bits, not {bits}")
             key = os.urandom(bits // 8)
         check_key(key, name)
-        with keyring_file.locked(self.path):
-            content, _ = self._read(self._seen[0].sealing)
-            if name in content.keys:
-                raise KeyringError(f"a key named {name!r} exists already", file=str(self.path))
-            self._replace(Content({**content.keys, name: bytes(key)}, content.sealing))
+
+        def added(keys: dict[str, bytes]) -> dict[str, bytes]:
+            self._check_free(keys, name)
+            return {**keys, name: bytes(key)}
+
+        self._change(added)
+
+    def remove(self, name: str) -> None:
+        """Remove a master key. Without another copy of it, what it has wrapped is lost.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If there is no such key.
+        """
+        def removed(keys: dict[str, bytes]) -> dict[str, bytes]:
+            self._check_present(keys, [name])
+            return {other: key for other, key in keys.items() if other != name}
+
+        self._change(removed)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a master key another name.
+
+        Files name their master keys, and the name is authenticated: those that were written under
+        the old name do not open under the new one. For them add a key and rotate, see
+        :func:`secure_bloom.keys.rotate_master_keys`.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If there is no such key.
+        KeyringError
+            If the new name is taken.
+        ValueError
+            If the new name is empty or not printable.
+        """
+        _check_name(new)
+
+        def renamed(keys: dict[str, bytes]) -> dict[str, bytes]:
+            self._check_present(keys, [old])
+            self._check_free(keys, new)
+            return {new if name == old else name: key for name, key in keys.items()}
+
+        self._change(renamed)
+
+    def subset(self, path: str | os.PathLike, names: Iterable[str], *,
+               passphrase: str | Callable[[], str] | None) -> Keyring:
+        """Create another keyring with some of the keys, as for somebody who may read some columns.
+
+        Parameters
+        ----------
+        path : str or path
+            An existing file is never overwritten.
+        names : iterable of str
+            Of the keys, one or more.
+        passphrase : str, callable that gives one, or None
+            For the new keyring; None leaves it without one.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If one of the keys does not exist.
+        KeyringError
+            If the file cannot be created.
+        """
+        names = [names] if isinstance(names, str) else list(names)
+        if not names:
+            raise ValueError("give the names of the keys that the new keyring is to have")
+        keys = self._current().keys
+        self._check_present(keys, names)
+        return self._create(path, {name: keys[name] for name in names}, passphrase)
+
+    def export(self, name: str) -> bytes:
+        """A master key itself, for another keyring or KMS. Whoever has it can read the data.
+
+        Raises
+        ------
+        KeyNotFoundError
+            If there is no such key.
+        """
+        return self._key(name)
 
     def set_passphrase(self, passphrase: str | None) -> None:
-        """Change the passphrase, or with None leave the keyring without one."""
-        sealing = _derived(passphrase)
+        """Change the passphrase, or with None leave the keyring without one.
+
+        Warns of a passphrase that is easily guessed, as :meth:`create` does.
+        """
+        sealing = _derived(passphrase, stacklevel=3)
         with keyring_file.locked(self.path):
             content, _ = self._read(self._seen[0].sealing)
-            self._given = passphrase
             self._replace(Content(content.keys, sealing))
+            self._given, self._passphrase_file = passphrase, None  # the file holds the old one
+
+    @property
+    def has_passphrase(self) -> bool:
+        """Whether the file is sealed with a passphrase."""
+        return self._current().sealing is not None
 
     def names(self) -> list[str]:
         """The names of the master keys, sorted."""
@@ -107,6 +194,22 @@ class Keyring(InMemoryKms):
     def _read(self, known: SealingKey | None) -> tuple[Content, tuple]:
         stamp = _stamp(self.path)
         return keyring_file.read(self.path, self._passphrase, known), stamp
+
+    def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
+        """Replace the keys in the file by what becomes of them."""
+        with keyring_file.locked(self.path):
+            content, _ = self._read(self._seen[0].sealing)
+            self._replace(Content(change(content.keys), content.sealing))
+
+    def _check_free(self, keys: Mapping[str, bytes], name: str) -> None:
+        if name in keys:
+            raise KeyringError(f"a key named {name!r} exists already", file=str(self.path))
+
+    def _check_present(self, keys: Mapping[str, bytes], names: Iterable[str]) -> None:
+        for name in names:
+            if name not in keys:
+                raise KeyNotFoundError(f"no master key named {name!r}; there are: "
+                                       f"{', '.join(sorted(keys)) or 'none'}", file=str(self.path))
 
     def _replace(self, content: Content) -> None:
         keyring_file.replace(self.path, content)
@@ -134,8 +237,20 @@ def _open(path: str, passphrase_file: str | None) -> Keyring:
     return Keyring(path, passphrase_file=passphrase_file)
 
 
-def _derived(passphrase: str | None) -> SealingKey | None:
-    return None if passphrase is None else SealingKey.make(_checked(passphrase))
+def _check_name(name: str) -> None:
+    if not name or not name.isprintable():
+        raise ValueError("a key name has at least one character, all printable")
+
+
+def _derived(passphrase: str | None, *, stacklevel: int) -> SealingKey | None:
+    """The key for a new passphrase; warns the caller that many levels up if it is weak."""
+    if passphrase is None:
+        return None
+    reason = weakness(_checked(passphrase))
+    if reason is not None:
+        warnings.warn(f"the passphrase is easily guessed: {reason}", WeakPassphraseWarning,
+                      stacklevel=stacklevel)
+    return SealingKey.make(passphrase)
 
 
 def _checked(passphrase: str) -> str:

@@ -130,6 +130,42 @@ def check_private(descriptor: int, path: Path) -> None:
                            "it", file=str(path))
 
 
+def create(path: Path, content: Content) -> None:
+    """Write a new file with mode 0600; one that exists is never overwritten.
+
+    Raises
+    ------
+    KeyringError
+        If there is something at the path, or nothing can be created there.
+    """
+    try:
+        create_private(path, serialize(content))
+    except FileExistsError:
+        raise KeyringError("the file exists already", file=str(path)) from None
+    except OSError as error:
+        raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
+
+
+def create_private(path: str | os.PathLike, data: bytes) -> None:
+    """Write a new file that only its owner may read, whatever the umask says.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something at the path, even a link that leads nowhere.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(path)
+        raise
+    sync_folder(os.path.dirname(os.path.abspath(path)))
+
+
 def replace(path: Path, content: Content) -> None:
     """Put new content in the place of the file in one step; call it under the lock."""
     path = Path(os.path.realpath(path))

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import NO_KEYS, or_environment
 from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
@@ -179,8 +180,14 @@ class KmsKeys:
 
 def key_retriever(keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
         -> KeyRetriever | None:
-    """What the ``keys`` argument of a reader means: a KMS client, explicit keys, or nothing."""
-    if keys is None or (hasattr(keys, "footer_key") and hasattr(keys, "column_key")):
+    """What the ``keys`` argument of a reader means: a KMS client, explicit keys, or nothing.
+
+    None means the KMS of the environment, or nothing where it names none.
+    """
+    keys = or_environment(keys)
+    if keys is None or keys is NO_KEYS:
+        return None
+    if hasattr(keys, "footer_key") and hasattr(keys, "column_key"):
         return keys
     if hasattr(keys, "unwrap_key"):
         return KmsKeys(keys, read_external)

@@ -29,6 +29,7 @@ from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import or_environment
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
@@ -69,7 +70,8 @@ class RotationResult:
         return asdict(self)
 
 
-def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, filesystem=None,
+def rotate_master_keys(path, kms=None, *, old: str, new: str, dry_run: bool = False,
+                       filesystem=None,
                        advance: Callable[[float], None] | None = None) -> RotationResult:
     """Wrap everything that a master key wraps with another one.
 
@@ -84,9 +86,9 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     ----------
     path : str or path
         A Parquet file, or a folder of them.
-    kms : KmsClient
-        It must unwrap with the old master key, and with those of footers; and wrap and unwrap with
-        the new one.
+    kms : KmsClient, optional
+        Default: that of the environment. It must unwrap with the old master key, and with those of
+        footers; and wrap and unwrap with the new one.
     old, new : str
         Names of master keys. Where they are equal, for a KMS that has a new version of the key,
         every file is written again.
@@ -108,6 +110,9 @@ def rotate_master_keys(path, kms, *, old: str, new: str, dry_run: bool = False, 
     FileNotFoundError
         If there is no such file or folder.
     """
+    kms = or_environment(kms)
+    if not hasattr(kms, "wrap_key"):
+        raise TypeError("kms must be a KmsClient with the old and the new master key")
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)

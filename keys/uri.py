@@ -12,9 +12,10 @@ names.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from secure_bloom.keys.kms import check_endpoint
 
@@ -53,6 +54,30 @@ def open_kms(uri: str):
         if entry_point.name == scheme:
             return entry_point.load()(uri)
     raise ValueError(f"no KMS has the URI scheme {scheme!r}; there are: {_known()}")
+
+
+def absolute_uri(uri: str) -> str:
+    """The URI with absolute paths where it is that of a keyring: for processes in other folders."""
+    scheme, _, rest = uri.partition(":")
+    if scheme.lower() != "keyring":
+        return uri
+    path, _, query = rest.partition("?")
+    names = [_absolute_value(pair) for pair in query.split("&") if pair]
+    return f"{keyring_uri(unquote(path))}{'?' if names else ''}{'&'.join(names)}"
+
+
+def keyring_uri(path: str) -> str:
+    """The URI of a keyring, with its absolute path."""
+    return f"keyring:{quote(_absolute(path))}"
+
+
+def _absolute_value(pair: str) -> str:
+    name, _, path = pair.partition("=")
+    return f"{name}={quote(_absolute(unquote(path)))}" if name == "passphrase-file" else pair
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _keyring(path: str, query: str):

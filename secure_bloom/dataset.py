@@ -21,6 +21,7 @@ from secure_bloom.errors import FileError, KeyRetrievalError, located
 from secure_bloom.files import is_path, resolve
 from secure_bloom.folder import data_files
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import or_environment
 from secure_bloom.pages import pyarrow_errors, to_table
 from secure_bloom.reader import ParquetFile
 from secure_bloom.tables import check_readable
@@ -58,6 +59,7 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         If the folder belongs to such a table, or contains one.
     """
     requirement = encryption_requirement(require_encryption)
+    keys = or_environment(keys)
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
     filesystem, path = resolve(source, filesystem)

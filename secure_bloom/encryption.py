@@ -16,6 +16,7 @@ from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import LIFETIME, cached
+from secure_bloom.keys.environment import KEYRING, KMS, or_environment
 from secure_bloom.keys.kms import check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
@@ -356,6 +357,7 @@ def _check_pyarrow(encryption: pe.EncryptionConfiguration) -> None:
 
 def _writing_kms(kms, encryption):
     """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
+    kms = or_environment(kms)
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:
             raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
@@ -363,5 +365,5 @@ def _writing_kms(kms, encryption):
         return kms
     if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
         raise TypeError("an EncryptionConfiguration names master keys: pass kms=, a KmsClient "
-                        "such as secure_bloom.keys.Keyring")
+                        f"such as secure_bloom.keys.Keyring, or set {KEYRING} or {KMS}")
     return cached(kms)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.hashing import hash_stored, int96_bytes, kernels_for
+from secure_bloom.keys.environment import or_environment
 from secure_bloom.leaves import leaf_arrays
 from secure_bloom.pages import pyarrow_errors
 from secure_bloom.parquet.schema import LeafColumn
@@ -47,7 +48,7 @@ class ColumnHashes:
 
     def __init__(self, file: ParquetFile, keys=None):
         self._file = file
-        self._keys = keys
+        self._keys = or_environment(keys)
         self._opened: dict[str, pq.ParquetFile] = {}
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:

@@ -23,6 +23,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.views import filtered
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
         except OSError as error:
             if type(error) is not OSError or error.errno is not None:
                 raise  # from the operating system
-            if "decrypt" in str(error).lower() and keys is None:
+            if "decrypt" in str(error).lower() and keys in (None, NO_KEYS):
                 raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
                                        "other columns") from error
             if "decrypt" in str(error).lower():

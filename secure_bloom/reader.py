@@ -99,7 +99,8 @@ class ParquetFile:
     source : str, path, buffer, or binary file that can seek
         One thread at a time may read through a Python file object; the others serve many.
     keys : KmsClient or ExplicitKeys, optional
-        For encrypted files. Without keys, what is in plaintext can be read.
+        For encrypted files. Default: those of the environment, see ``docs/keys.md``. Without keys,
+        or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``source`` is a path; default: local, or by URI.
     require_encryption : bool, list of str, or mapping of str to str, optional

@@ -124,7 +124,8 @@ class ParquetWriter:
         pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
         with key material is written beside this one, and ``where`` must be a new path.
     kms : KmsClient or KeyEncryptionKeys, optional
-        Required with an EncryptionConfiguration. Any pyarrow KmsClient works as well.
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: that of the
+        environment, see ``docs/keys.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``where`` is a path; default: local, or by URI.
     **writer_options

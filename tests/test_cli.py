@@ -327,6 +327,82 @@ def test_keyring_commands(tmp_path):
     assert run("keyring", "list", path).exit_code == 4
 
 
+def test_keys_are_removed_and_renamed(tmp_path, keyring):
+    result = run("keyring", "remove", keyring, "pii")
+    assert result.exit_code == 2 and "data is lost" in result.stderr and "--yes" in result.stderr
+    assert Keyring(keyring).names() == ["footer", "pii"]
+    assert run("keyring", "remove", keyring, "nope", "--yes").exit_code == 4
+    assert run("keyring", "remove", keyring, "pii", "--yes").exit_code == 0
+    result = run("keyring", "rename", keyring, "footer", "f")
+    assert result.exit_code == 0 and "open only under that name" in result.stderr
+    assert run("keyring", "rename", keyring, "footer", "g").exit_code == 4
+    assert run("keyring", "rename", keyring, "f", "").exit_code == 2
+    assert Keyring(keyring).names() == ["f"]
+
+
+def test_removing_a_key_is_asked_about_on_the_terminal(keyring):
+    code, shown = on_terminal("keyring", "remove", keyring, "pii", answers=["n"])
+    assert code == 130 and "is lost" in shown
+    assert Keyring(keyring).names() == ["footer", "pii"]
+    assert on_terminal("keyring", "remove", keyring, "pii", answers=["y"])[0] == 0
+    assert Keyring(keyring).names() == ["footer"]
+
+
+def test_a_reader_gets_a_keyring_with_some_keys(tmp_path, encrypted, keyring):
+    reader = tmp_path / "reader.json"
+    result = run("keyring", "subset", keyring, reader, "footer")
+    assert result.exit_code == 0 and "with footer" in result.stderr
+    at = ["probe", encrypted, "--keyring", reader]
+    assert run(*at, "--column", "city", "--value", "Rome").exit_code == 0
+    assert run(*at, "--column", "ssn", "--value", "012").exit_code == 4
+    assert run("keyring", "subset", keyring, reader, "pii").exit_code == 4
+    assert run("keyring", "subset", keyring, tmp_path / "new", "nope").exit_code == 4
+    assert run("keyring", "subset", keyring, tmp_path / "new").exit_code == 2
+    assert not (tmp_path / "new").exists() and Keyring(reader).names() == ["footer"]
+
+
+@pytest.mark.parametrize("form", ["hex", "base64", "raw"])
+@pytest.mark.parametrize("size", [16, 24, 32])
+def test_a_key_is_exported_and_imported_as_it_was(tmp_path, keyring, form, size):
+    key, ring = bytes(range(200, 200 + size)), Keyring(keyring)
+    ring.add("one", key)
+    new = tmp_path / "one.key"
+    shown = run("keyring", "export", keyring, "one", "--format", form, "--to", "-")
+    result = run("keyring", "export", keyring, "one", "--format", form, "--to", new)
+    assert (shown.exit_code, result.exit_code, result.stdout) == (0, 0, "")
+    assert new.read_bytes() == shown.stdout_bytes and new.stat().st_mode & 0o777 == 0o600
+    again = run("keyring", "export", keyring, "one", "--format", form, "--to", new)
+    assert again.exit_code == 2 and new.read_bytes() == shown.stdout_bytes
+    other = tmp_path / "other.json"
+    Keyring.create(other)
+    result = run("keyring", "import", other, "two", "--format", form, stdin=shown.stdout_bytes)
+    assert result.exit_code == 0, result.stderr
+    assert f"{size * 8} bits" in result.stderr
+    assert run("keyring", "import", other, "three", "--format", form, "--from", new).exit_code == 0
+    assert Keyring(other)._master_keys() == {"two": key, "three": key}
+
+
+@pytest.mark.parametrize(("form", "text"), [
+    ("hex", "SECRET"), ("hex", "00" * 15), ("hex", "0" * 33), ("hex", ""), ("hex", "00" * 64),
+    ("base64", "SECRET!!"), ("base64", "c2hvcnQ="), ("base64", "A" * 10_000), ("raw", "SECRET"),
+    ("raw", "SECRET SECRET 16\n"), ("raw", "")])
+def test_what_is_not_a_key_is_not_imported_and_not_shown(tmp_path, keyring, form, text):
+    before = keyring.read_bytes()
+    result = run("keyring", "import", keyring, "one", "--format", form, stdin=text)
+    assert result.exit_code == 2, result.output
+    assert "the input" in result.stderr and "SECRET" not in result.output
+    assert keyring.read_bytes() == before
+
+
+def test_a_key_is_neither_guessed_nor_shown_unasked(tmp_path, keyring):
+    assert run("keyring", "import", keyring, "one", stdin="00" * 16).exit_code == 2
+    assert run("keyring", "export", keyring, "pii", "--format", "hex").exit_code == 2
+    assert run("keyring", "export", keyring, "no", "--format", "hex", "--to", "-").exit_code == 4
+    (tmp_path / "link").symlink_to("nowhere")
+    result = run("keyring", "export", keyring, "pii", "--format", "hex", "--to", tmp_path / "link")
+    assert result.exit_code == 2 and not (tmp_path / "nowhere").exists()
+
+
 def test_only_an_answer_exits_with_1(encrypted, keyring, monkeypatch):
     arguments = ("probe", encrypted, "--keyring", keyring, "--column", "ssn")
     assert run(*arguments, stdin="").exit_code == 2
@@ -421,6 +497,52 @@ def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
                        answers=["SECRET 2"])[0] == 0
     assert on_terminal("keyring", "passphrase", ring, "--remove", answers=["SECRET 2"])[0] == 0
     assert run("keyring", "list", ring).stdout == "footer\n"
+
+
+def test_the_passphrase_of_a_subset_is_its_own(tmp_path, keyring):
+    sealed, key = tmp_path / "sealed.json", b"SECRET SECRET SECRET SECRET SEC "
+    Keyring(keyring).subset(sealed, ["pii"], passphrase="SECRET pass phrase 1")
+    reader = tmp_path / "reader.json"
+    code, shown = on_terminal("keyring", "subset", sealed, reader, "pii", answers=[
+        "SECRET pass phrase 1", "SECRET pass phrase 2", "SECRET pass phrase 2"])
+    assert code == 0 and "SECRET" not in shown
+    assert Keyring(reader, "SECRET pass phrase 2").names() == ["pii"]
+    code, _ = on_terminal("keyring", "subset", sealed, tmp_path / "open.json", "pii",
+                          "--no-passphrase", answers=["SECRET pass phrase 1"])
+    assert code == 0 and Keyring(tmp_path / "open.json").names() == ["pii"]
+    code, shown = on_terminal("keyring", "import", keyring, "one", "--format", "raw", "--from",
+                              _file(tmp_path / "key", key), answers=[])
+    assert code == 0 and Keyring(keyring).export("one") == key
+    code, shown = on_terminal("keyring", "import", keyring, "two", "--format", "hex",
+                              answers=[key.hex()])
+    assert code == 0 and key.hex() not in shown and Keyring(keyring).export("two") == key
+
+
+def _file(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def test_the_old_passphrase_is_needed_for_a_new_one(tmp_path):
+    ring = tmp_path / "sealed.json"
+    Keyring.create(ring, "SECRET pass phrase 1").add("a")
+    before = ring.read_bytes()
+    assert run("keyring", "passphrase", ring, "--remove").exit_code == 4
+    for options in ((), ("--remove",)):
+        code, _ = on_terminal("keyring", "passphrase", ring, *options, answers=["SECRET wrong"])
+        assert code == 4 and ring.read_bytes() == before
+
+
+def test_a_weak_passphrase_is_warned_about_on_standard_error(tmp_path):
+    ring = tmp_path / "sealed.json"
+    code, shown = on_terminal("keyring", "create", ring, "--passphrase",
+                              answers=["SECRET 1", "SECRET 1"])
+    assert code == 0 and "SECRET" not in shown
+    assert "secure-bloom: warning: the passphrase is easily guessed: it has fewer than 12" in shown
+    code, shown = on_terminal("keyring", "passphrase", ring, answers=[
+        "SECRET 1", "SECRET pass phrase 2", "SECRET pass phrase 2"])
+    assert code == 0 and "warning" not in shown
+    assert Keyring(ring, "SECRET pass phrase 2").names() == []
 
 
 def test_warmup_says_what_is_compiled_and_where():

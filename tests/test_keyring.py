@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError, KeyUnwrapError
 from secure_bloom.keys import InMemoryKms, Keyring, keyring_file
+from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 
 KEY = b"SECRET SECRET 16"
 
@@ -229,7 +231,7 @@ def test_keys_added_elsewhere_serve_at_once(ring, path):
         ring.wrap_key(b"data", "a")
 
 
-@pytest.mark.parametrize("passphrase", [None, "SECRET"])
+@pytest.mark.parametrize("passphrase", [None, "SECRET pass phräse"])
 def test_who_reads_the_file_undoes_nothing(path, monkeypatch, passphrase):
     """A thread that has read the old file, and goes on when others have changed it."""
     monkeypatch.setattr(keyring_file, "_N", 2**10)
@@ -273,6 +275,135 @@ def test_what_a_killed_process_left_is_removed(ring, path):
     others.write_text("not ours")
     ring.add("a")
     assert not left.exists() and others.exists()
+
+
+# --- changing what is in it ----------------------------------------------------------------------
+
+OTHER = b"OTHER OTHER OTHER OTHER OTHER 32"
+
+
+def test_a_removed_key_is_gone_and_others_stay(ring, path):
+    ring.add("a", KEY)
+    ring.add("b", OTHER)
+    wrapped = ring.wrap_key(b"data", "a")
+    Keyring(path).remove("a")
+    assert ring.names() == Keyring(path).names() == ["b"]
+    with pytest.raises(KeyNotFoundError, match="no master key named 'a'; there are: b"):
+        ring.unwrap_key(wrapped, "a")
+    before = path.read_bytes()
+    with pytest.raises(KeyNotFoundError) as caught:
+        ring.remove("a")
+    assert caught.value.file == str(path) and path.read_bytes() == before
+    ring.add("a", KEY)
+    assert ring.unwrap_key(wrapped, "a") == b"data"
+
+
+def test_a_renamed_key_opens_what_was_wrapped_under_its_name_only(ring, path):
+    ring.add("a", KEY)
+    ring.add("b", OTHER)
+    wrapped = ring.wrap_key(b"data", "a")
+    Keyring(path).rename("a", "c")
+    assert ring.names() == ["b", "c"] and ring.export("c") == KEY
+    with pytest.raises(KeyUnwrapError):
+        ring.unwrap_key(wrapped, "c")
+    before = path.read_bytes()
+    for old, new, error in (("a", "d", KeyNotFoundError), ("b", "c", KeyringError),
+                            ("b", "b", KeyringError), ("b", "", ValueError),
+                            ("b", "x\n", ValueError)):
+        with pytest.raises(error):
+            ring.rename(old, new)
+    assert path.read_bytes() == before
+    ring.rename("c", "a")
+    assert ring.unwrap_key(wrapped, "a") == b"data"
+
+
+def test_a_subset_is_a_private_keyring_of_its_own(ring, path, tmp_path):
+    for name, key in (("a", KEY), ("b", OTHER), ("c", KEY)):
+        ring.add(name, key)
+    before, new = path.read_bytes(), tmp_path / "reader.json"
+    subset = ring.subset(new, ["c", "a"], passphrase=None)
+    assert subset.names() == Keyring(new).names() == ["a", "c"]
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600 and path.read_bytes() == before
+    assert base64.b64encode(OTHER) not in new.read_bytes()
+    assert Keyring(new).unwrap_key(ring.wrap_key(b"data", "a"), "a") == b"data"
+    with pytest.raises(KeyringError, match="exists already"):
+        ring.subset(new, ["b"], passphrase=None)
+    for names, error in ((["a", "x"], KeyNotFoundError), ([], ValueError)):
+        with pytest.raises(error):
+            ring.subset(tmp_path / "none.json", names, passphrase=None)
+    assert sorted(os.listdir(tmp_path)) == ["reader.json", "ring.json"]
+    assert Keyring(new).names() == ["a", "c"]
+
+
+def test_a_subset_says_whether_it_has_a_passphrase(ring, path, monkeypatch):
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    ring.add("a", KEY)
+    with pytest.raises(TypeError, match="passphrase"):
+        ring.subset(path.with_name("new"), ["a"])
+    new = ring.subset(path.with_name("new"), ["a"], passphrase=lambda: PASSPHRASE)
+    assert new.has_passphrase and not ring.has_passphrase
+    assert Keyring(path.with_name("new"), PASSPHRASE).export("a") == KEY
+    assert base64.b64encode(KEY) not in path.with_name("new").read_bytes()
+
+
+def test_an_exported_key_can_be_added_elsewhere(ring, path):
+    ring.add("a")
+    other = Keyring.create(path.with_name("other"))
+    other.add("a", ring.export("a"))
+    assert other.unwrap_key(ring.wrap_key(b"data", "a"), "a") == b"data"
+    with pytest.raises(KeyNotFoundError):
+        ring.export("b")
+
+
+@pytest.mark.parametrize("change", [
+    lambda ring: ring.remove("a"), lambda ring: ring.rename("a", "b"),
+    lambda ring: ring.set_passphrase(PASSPHRASE)], ids=["remove", "rename", "passphrase"])
+def test_a_failure_in_the_middle_of_a_change_leaves_the_old_file(ring, path, monkeypatch, change):
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    ring.add("a", KEY)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        change(ring)
+    monkeypatch.undo()
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
+    assert ring.names() == ["a"] and not ring.has_passphrase
+    change(ring)
+
+
+def test_a_file_that_cannot_be_written_is_not_left_half(ring, path, monkeypatch):
+    ring.add("a", KEY)
+
+    def fail(_):
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(KeyringError, match="no space left"):
+        ring.subset(path.with_name("new"), ["a"], passphrase=None)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_changes_wait_for_each_other(ring, path):
+    code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
+            "print('ready', flush=True); sys.stdin.read(); me = sys.argv[2]\n"
+            "for i in range(15):\n"
+            "    ring.add(f'{me}-{i}'); ring.rename(f'{me}-{i}', f'{me}:{i}')\n"
+            "    if i % 2: ring.remove(f'{me}:{i}')")
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                 for number in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.close()
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    for process in processes:
+        process.stdout.close()
+    assert Keyring(path).names() == sorted(f"{n}:{i}" for n in range(3) for i in range(0, 15, 2))
 
 
 # --- with a passphrase ---------------------------------------------------------------------------
@@ -375,8 +506,8 @@ def test_faults_of_asking_for_the_passphrase_are_not_those_of_the_file(sealed, p
 
 
 def test_a_changed_passphrase(sealed, path):
-    sealed.set_passphrase("another")
-    assert sealed.names() == Keyring(path, "another").names() == ["a"]
+    sealed.set_passphrase("SECRET and another")
+    assert sealed.names() == Keyring(path, "SECRET and another").names() == ["a"]
     with pytest.raises(KeyringError):
         Keyring(path, PASSPHRASE)
     sealed.set_passphrase(None)
@@ -384,6 +515,45 @@ def test_a_changed_passphrase(sealed, path):
     sealed.set_passphrase(PASSPHRASE)
     Keyring(path, PASSPHRASE).add("b")
     assert sealed.names() == ["a", "b"]
+
+
+def test_the_passphrase_file_of_an_old_passphrase_is_not_pickled(sealed, path, passphrase_file):
+    ring = Keyring(path, passphrase_file=passphrase_file)
+    ring.set_passphrase("SECRET and another")
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(ring)
+
+
+@pytest.mark.parametrize(("passphrase", "why"), [
+    ("short 7fQ!x", "fewer than 12"), ("aaaaaaaaaaaaaaaa", "different"),
+    ("abcabcabcabcabc", "different"),
+    ("1234567890123", "no letters"), ("2024-12-31 23:59", "no letters"),
+    ("Password1234!", "common"), ("passwordPASSWORD", "common"), ("!!Secret!!2024", "common"),
+    ("change-me 12345", "common"), ("qwertyuiop123", "row"), ("zyxwvutsrqpon", "row"),
+    ("asdfghjkl;'12", "row")])
+def test_a_weak_passphrase_is_warned_about(path, monkeypatch, passphrase, why):
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    assert why in weakness(passphrase)
+    with pytest.warns(WeakPassphraseWarning, match=why) as caught:
+        ring = Keyring.create(path, passphrase)
+        ring.add("a")
+        ring.set_passphrase(None)
+        ring.set_passphrase(passphrase)
+        ring.subset(path.with_name("subset"), ["a"], passphrase=passphrase)
+    assert len(caught) == 3
+    assert {warning.filename for warning in caught} == {__file__}
+    assert not [warning for warning in caught if passphrase in str(warning.message)]
+
+
+@pytest.mark.parametrize("passphrase", [
+    "correct horse battery staple", "SECRET pass phräse", "kR7#vVq2Lm!z", "8402 1175 9936 0274 61",
+    "пароль из нескольких слов", "passwords are not for sharing"])
+def test_other_passphrases_are_not_warned_about(path, monkeypatch, passphrase):
+    monkeypatch.setattr(keyring_file, "_N", 2**10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Keyring.create(path, passphrase)
+        Keyring(path, passphrase).add("a")
 
 
 def test_every_changed_byte_of_a_sealed_keyring_is_noticed(sealed, path):

@@ -2,7 +2,8 @@
 
 Rules of its messages: results go to standard output; errors and progress to standard error, as
 ``secure-bloom: error: what happened and what to do``. With ``--json`` the result is one JSON
-object. Keys never stand on the command line, only in keyring files.
+object. Keys are never on the command line, only in keyring files, and only ``keyring export`` shows
+one.
 
 Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
 cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;

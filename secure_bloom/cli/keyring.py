@@ -1,12 +1,24 @@
-"""The commands ``keyring create``, ``add``, ``list`` and ``passphrase``."""
+"""The commands ``keyring``: what is in it, and its passphrase."""
 
 from __future__ import annotations
+
+import base64
+import binascii
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from secure_bloom.cli.shared import ask_passphrase, echo, json_option, open_keyring, print_json
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False))
+_NAME = click.argument("name")
+_FORMAT = click.option("--format", "form", required=True,
+                       type=click.Choice(["hex", "base64", "raw"]),
+                       help="How the key is written; it cannot be told from the text.")
+_MAX_INPUT = 4096  # bytes; no key is as long
 
 
 @click.group()
@@ -23,19 +35,20 @@ def keyring() -> None:
 def keyring_create(file: str, passphrase: bool) -> None:
     """Create an empty keyring."""
     from secure_bloom.keys import Keyring
-    Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None)
+    with _warnings_shown():
+        Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None)
     click.echo(f"created {file}; keep a copy: data is lost without its keys", err=True)
 
 
 @keyring.command("add")
 @_FILE
-@click.argument("name")
+@_NAME
 @click.option("--bits", type=click.Choice(["128", "192", "256"]), default="256",
               show_default=True)
 def keyring_add(file: str, name: str, bits: str) -> None:
     """Add a new random master key."""
     open_keyring(file).add(name, bits=int(bits))
-    click.echo(f"added a key of {bits} bits named {name}", err=True)
+    echo(f"added a key of {bits} bits named {name}", err=True)
 
 
 @keyring.command("list")
@@ -51,11 +64,139 @@ def keyring_list(file: str, as_json: bool) -> None:
             echo(name)
 
 
+@keyring.command("remove")
+@_FILE
+@_NAME
+@click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
+def keyring_remove(file: str, name: str, yes: bool) -> None:
+    """Remove a master key. Without a copy of it, what is encrypted with it is lost.
+
+    'secure-bloom keys list PATH' says which master keys a data set needs.
+    """
+    opened = open_keyring(file)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("data is lost without its key, and there is no terminal to ask "
+                                   "whether that is meant: give --yes")
+        click.confirm(f"Data that is encrypted with {name!r} is lost unless there is a copy of "
+                      "the key. Remove it?", abort=True, err=True)
+    opened.remove(name)
+    echo(f"removed the key named {name}", err=True)
+
+
+@keyring.command("rename")
+@_FILE
+@click.argument("old")
+@click.argument("new")
+def keyring_rename(file: str, old: str, new: str) -> None:
+    """Give a master key another name.
+
+    Files name their master keys: those written under OLD do not open under NEW. For them, add a
+    key and use 'secure-bloom keys rotate' instead.
+    """
+    open_keyring(file).rename(old, new)
+    echo(f"renamed {old} to {new}; files that were written under the old name open only under that "
+         "name", err=True)
+
+
+@keyring.command("subset")
+@_FILE
+@click.argument("new_file", metavar="NEWFILE", type=click.Path(dir_okay=False))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--passphrase/--no-passphrase", default=None,
+              help="Whether to seal NEWFILE with a passphrase. Default: as FILE.")
+def keyring_subset(file: str, new_file: str, names: tuple[str, ...],
+                   passphrase: bool | None) -> None:
+    """Create NEWFILE with some of the keys, for a reader who may read only what they encrypt."""
+    opened = open_keyring(file)
+    is_sealed = opened.has_passphrase if passphrase is None else passphrase
+    with _warnings_shown():
+        created = opened.subset(new_file, names, passphrase=(
+            lambda: ask_passphrase(new_file, new=True)) if is_sealed else None)
+    echo(f"created {new_file} with {', '.join(created.names())}", err=True)
+
+
+@keyring.command("import")
+@_FILE
+@_NAME
+@_FORMAT
+@click.option("--from", "source", type=click.Path(dir_okay=False, allow_dash=True), default="-",
+              metavar="PATH", help="File with the key. Default: standard input.")
+def keyring_import(file: str, name: str, form: str, source: str) -> None:
+    """Add a master key of 128, 192 or 256 bits that exists already."""
+    key = _decoded(_input(source, form), form)
+    open_keyring(file).add(name, key)
+    echo(f"added a key of {len(key) * 8} bits named {name}", err=True)
+
+
+@keyring.command("export")
+@_FILE
+@_NAME
+@_FORMAT
+@click.option("--to", "target", required=True, metavar="PATH",
+              type=click.Path(dir_okay=False, allow_dash=True),
+              help="A new file that only you can read; - for standard output.")
+def keyring_export(file: str, name: str, form: str, target: str) -> None:
+    """Write a master key itself. Whoever has it can read what is encrypted with it."""
+    from secure_bloom.keys.keyring_file import create_private
+    text = _encoded(open_keyring(file).export(name), form)
+    if target == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        create_private(target, text)
+    except FileExistsError:
+        raise click.UsageError(f"{target} exists; give the path of a new file") from None
+    echo(f"wrote the key named {name} to {target}", err=True)
+
+
 @keyring.command("passphrase")
 @_FILE
 @click.option("--remove", is_flag=True, help="Leave the keyring without a passphrase.")
 def keyring_passphrase(file: str, remove: bool) -> None:
     """Set, change or remove the passphrase of a keyring."""
     opened = open_keyring(file)
-    opened.set_passphrase(None if remove else ask_passphrase(file, new=True))
+    with _warnings_shown():
+        opened.set_passphrase(None if remove else ask_passphrase(file, new=True))
     click.echo(f"{file} has {'no' if remove else 'a new'} passphrase", err=True)
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Show warnings as this program does, without the line of code that they come from."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        echo(f"secure-bloom: warning: {warning.message}", err=True)
+
+
+def _input(source: str, form: str) -> bytes:
+    if source != "-":
+        with open(source, "rb") as file:
+            return file.read(_MAX_INPUT)
+    if sys.stdin.isatty() and form != "raw":
+        return click.prompt("Key", hide_input=True, err=True).encode()
+    return sys.stdin.buffer.read(_MAX_INPUT)
+
+
+def _decoded(data: bytes, form: str) -> bytes:
+    """A key from how it is written. Errors do not quote it."""
+    from secure_bloom.keys.kms import KEY_SIZES
+    try:
+        if form == "hex":
+            data = binascii.unhexlify(data.strip())
+        elif form == "base64":
+            data = base64.b64decode(data.strip(), validate=True)
+    except binascii.Error:
+        raise click.UsageError(f"the input is not a key in {form}") from None
+    if len(data) not in KEY_SIZES:
+        raise click.UsageError(f"the input has {len(data)} bytes as {form}; a master key has 16, "
+                               "24 or 32 (128, 192 or 256 bits)")
+    return data
+
+
+def _encoded(key: bytes, form: str) -> bytes:
+    if form == "raw":
+        return key
+    return (binascii.hexlify(key) if form == "hex" else base64.b64encode(key)) + b"\n"

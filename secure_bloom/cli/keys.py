@@ -69,7 +69,8 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
     from secure_bloom.keys import rotate_master_keys
     from secure_bloom.report import render_rotation
     if kms is None:
-        raise click.UsageError("the master keys are missing: give --keyring or --kms")
+        raise click.UsageError("the master keys are missing: give --keyring or --kms, or set "
+                               "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
     def show(result) -> None:
         if as_json:

@@ -6,7 +6,9 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 
 import click
 
@@ -59,15 +61,20 @@ def exit_code(error: Exception) -> int:
 
 
 def kms_options(command):
-    """Add ``--keyring`` and ``--kms``; the command gets ``kms``, a client or None."""
+    """Add ``--keyring`` and ``--kms``; the command gets ``kms``, a client or None.
+
+    Without these options it is what the environment names.
+    """
     @functools.wraps(command)
     def with_client(*args, keyring: str | None, kms: str | None, **options):
         return command(*args, kms=_client(keyring, kms), **options)
 
-    option = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
-                          "awskms:?region=eu-west-1 or vault:https://host:8200/transit.")
-    return click.option("--keyring", type=click.Path(dir_okay=False), metavar="FILE",
-                        help="Keyring with the master keys.")(option(with_client))
+    kms = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
+                       "awskms:?region=eu-west-1 or vault:https://host:8200/transit. "
+                       "Default: SECURE_BLOOM_KMS.")
+    keyring = click.option("--keyring", type=click.Path(dir_okay=False), metavar="FILE",
+                           help="Keyring with the master keys. Default: SECURE_BLOOM_KEYRING.")
+    return keyring(kms(with_client))
 
 
 def _client(keyring: str | None, uri: str | None):
@@ -76,7 +83,21 @@ def _client(keyring: str | None, uri: str | None):
     if uri is not None:
         from secure_bloom.keys import open_kms
         return open_kms(uri)
-    return None if keyring is None else open_keyring(keyring)
+    if keyring is not None:
+        return open_keyring(keyring)
+    from secure_bloom.keys.environment import environment_kms
+    return environment_kms(_asked_once())
+
+
+def _asked_once() -> Callable[[str], str]:
+    """Asks for a passphrase when a key is needed first, by one of several threads."""
+    lock, ask = Lock(), functools.cache(ask_passphrase)
+
+    def ask_once(path: str) -> str:
+        with lock:
+            return ask(path)
+
+    return ask_once
 
 
 def open_keyring(path: str):
@@ -143,10 +164,11 @@ def names(text: str | None) -> list[str]:
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """The passphrase of a keyring, from the terminal."""
     if not sys.stdin.isatty():
-        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it: use "
-                           "--kms 'keyring:FILE?passphrase-file=FILE'", file=keyring)
-    return click.prompt(f"Passphrase of {keyring}", hide_input=True, confirmation_prompt=new,
-                        err=True)
+        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
+                           "--kms, where there is one, takes it from a file: "
+                           "'keyring:FILE?passphrase-file=FILE'", file=keyring)
+    return click.prompt(f"{'New passphrase' if new else 'Passphrase'} of {keyring}",
+                        hide_input=True, confirmation_prompt=new, err=True)
 
 
 def line_from_stdin() -> str:

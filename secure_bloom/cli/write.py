@@ -106,7 +106,8 @@ def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
             "--column-key NAME:col,col for sensitive columns; to write it without encryption, "
             "give --plaintext")
     if kms is None:
-        raise click.UsageError("encryption needs the master keys: give --keyring FILE or --kms URI")
+        raise click.UsageError("encryption needs master keys: give --keyring FILE or --kms URI, or "
+                               "set SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
     from secure_bloom import EncryptionConfiguration
     if column_keys:
         return EncryptionConfiguration(footer_key, column_keys, plaintext_footer=plaintext_footer)

@@ -21,6 +21,7 @@ from secure_bloom.errors import (
 from secure_bloom.files import Source, resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.audit_file import OpenFileAudit
 from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, FileAudit
 from secure_bloom.maintain.evidence import find_plain_filters
@@ -112,7 +113,7 @@ class _Auditing:
             except KeyRetrievalError as error:
                 if magic == MAGIC_ENCRYPTED:
                     return self._closed(path, error)
-                result, findings = self._open(path, None)  # only its signature needs the key
+                result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
                 result.not_checked.append(f"what needs keys: {error.message}")
                 return result, findings
         except KMS_FAULTS:

@@ -26,6 +26,9 @@ def register(spark) -> None:
     Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
     :func:`enable_pushdown`.
 
+    Where a read or a write names no keys, those are used that ``SECURE_BLOOM_KEYRING`` or
+    ``SECURE_BLOOM_KMS`` names now in the environment of this process.
+
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
@@ -36,6 +39,7 @@ def register(spark) -> None:
     MissingExtraError
         If PySpark is not installed, or older than 4.0.
     """
+    from secure_bloom.spark.kms import environment_uri
     try:
         from secure_bloom.spark.source import SecureParquet as Source
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
@@ -43,7 +47,9 @@ def register(spark) -> None:
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
-    spark.dataSource.register(Source)
+    # Spark pickles the class now and runs it in workers, whose environment is another one.
+    environment = {"environment": environment_uri()}
+    spark.dataSource.register(type(Source.__name__, (Source,), environment))
 
 
 def attach(spark, path, bloom_filters, **options):

@@ -18,6 +18,7 @@ from secure_bloom.encryption_requirement import (
 from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
 from secure_bloom.folder import visible_files
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.kms import kms_client, kms_uri
 from secure_bloom.spark.names import find_name
@@ -98,9 +99,9 @@ class Folder:
             files.append(DataFile(info.path, info.size, tuple(values.values())))
         return Listing(tuple(files), names or ())
 
-    def keys(self) -> CachedKms | None:
-        """The KMS client of this process; None if no KMS was named."""
-        return None if self._kms is None else kms_client(self._kms)
+    def keys(self) -> CachedKms | NoKeys:
+        """The KMS client of this process; NO_KEYS if no KMS was named."""
+        return NO_KEYS if self._kms is None else kms_client(self._kms)
 
     def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
         """What must be encrypted: by the option, and what a schema given marks as sensitive.
@@ -127,7 +128,7 @@ class Folder:
         try:
             return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks)
         except KeyNotFoundError as error:
-            if keys is not None:
+            if keys is not NO_KEYS:
                 raise
             raise KeyNotFoundError("the file is encrypted; name the KMS in option keyring or kms",
                                    file=path) from error

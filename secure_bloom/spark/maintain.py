@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from secure_bloom.folder import parquet_files
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.attach import attach as attach_here
 from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
-from secure_bloom.spark.kms import kms_client, kms_uri
+from secure_bloom.spark.kms import environment_uri, kms_client, kms_uri, with_environment
 from secure_bloom.spark.options import KEYRING, KMS, locate
 from secure_bloom.writer import BloomFilterOptions
 
@@ -41,6 +42,7 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
     bloom_filters : mapping of str to True or BloomFilterOptions
     keyring, kms : str, optional
         As the options of these names: a keyring that all machines have, or the URI of a KMS.
+        Default: as the environment of this process says.
     replace, dry_run : bool
         As for :func:`secure_bloom.attach`.
     """
@@ -49,7 +51,8 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
     options = {KEYRING: keyring, KMS: kms}
-    uri = kms_uri({name: value for name, value in options.items() if value is not None})
+    options = {name: value for name, value in options.items() if value is not None}
+    uri = kms_uri(with_environment(options, environment_uri()))
     task = partial(_task, root, paths, uri, dict(bloom_filters), replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
     rows = numbers.mapInArrow(task, "number long, result string").collect()
@@ -60,7 +63,7 @@ def _task(root: str, paths: list[str], uri: str | None, bloom_filters: dict, rep
           dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Attach to the files with these numbers."""
     filesystem, _ = locate({"path": root})
-    keys = None if uri is None else kms_client(uri)
+    keys = NO_KEYS if uri is None else kms_client(uri)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         result = attach_here(paths[number], bloom_filters, keys, replace=replace, dry_run=dry_run,
                              filesystem=filesystem, files_at_once=1)

@@ -30,7 +30,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.filters import ColumnPredicate
-from secure_bloom.spark.folder import Folder
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
@@ -46,7 +45,7 @@ class SecureParquetPushdown(SecureParquet):
 
     def reader(self, schema: StructType) -> PruningReader:
         """See :class:`PruningReader`."""
-        return PruningReader(Folder(self.options), schema, self.is_inferred)
+        return PruningReader(self.folder(), schema, self.is_inferred)
 
 
 class PruningReader(SecureParquetReader):

@@ -17,7 +17,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.hashing import exact, hash_values
-from secure_bloom.keys import ExplicitKeys, InMemoryKms
+from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
@@ -341,7 +341,7 @@ def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=
             plaintext_files_allowed=True))  # so that both kinds of keys give the same answer
     if master_keys is not None:
         ways.append(_kms(master_keys))
-    return ways or [None]
+    return ways or [NO_KEYS]
 
 
 def _read_with(case: Case, keys) -> Answer:

@@ -1,0 +1,144 @@
+"""The KMS that the environment names, for where no keys are given.
+
+    SECURE_BLOOM_KEYRING    path of a keyring
+    SECURE_BLOOM_KMS        URI of a KMS, see :mod:`secure_bloom.keys.uri`
+
+It is opened when a key is needed first, so what needs no key does not depend on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from secure_bloom.errors import KeyNotFoundError, KeyringError
+from secure_bloom.keys.kms import KmsClient
+from secure_bloom.keys.uri import absolute_uri, open_kms
+
+KEYRING = "SECURE_BLOOM_KEYRING"
+KMS = "SECURE_BLOOM_KMS"
+
+
+class NoKeys(Enum):
+    """The type of :data:`NO_KEYS`."""
+
+    NO_KEYS = "no keys"
+
+    def __repr__(self) -> str:
+        return "NO_KEYS"
+
+
+NO_KEYS: Final = NoKeys.NO_KEYS  #: no keys, and not those of the environment either
+
+
+def from_environment():
+    """The KMS client that the environment names, opened.
+
+    Raises
+    ------
+    KeyNotFoundError
+        If neither ``SECURE_BLOOM_KEYRING`` nor ``SECURE_BLOOM_KMS`` is set.
+    KeyringError
+        If both are set, or what is set cannot be used.
+    """
+    kms = environment_kms()
+    if kms is None:
+        raise KeyNotFoundError(f"neither {KEYRING} nor {KMS} is set")
+    return kms.client
+
+
+def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms | None:
+    """The KMS that the environment names now; None where it names none.
+
+    Parameters
+    ----------
+    ask : callable, optional
+        Returns the passphrase of the keyring with this path.
+    """
+    keyring, uri = (os.environ.get(name) or None for name in (KEYRING, KMS))
+    if keyring is None and uri is None:
+        return None
+    # It may be opened later, in another folder.
+    keyring = None if keyring is None else os.path.abspath(os.path.expanduser(keyring))
+    uri = None if uri is None else absolute_uri(uri)
+    return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
+
+
+def or_environment(keys):
+    """The keys that are given; where none are, those of the environment, None without any."""
+    return environment_kms() if keys is None else keys
+
+
+class EnvironmentKms(KmsClient):
+    """A KMS client that is opened when it is called first. Pickled as the settings alone.
+
+    Parameters
+    ----------
+    keyring, uri : str or None
+        What the two variables say; also attributes.
+    ask : callable, optional
+        See :func:`environment_kms`.
+    """
+
+    def __init__(self, keyring: str | None, uri: str | None,
+                 ask: Callable[[str], str] | None = None):
+        self.keyring, self.uri, self._ask = keyring, uri, ask
+        self._client = None
+
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(keyring: str | None, uri: str | None) -> EnvironmentKms:
+        """The one for these settings in this process, so that all who use it share a cache."""
+        return EnvironmentKms(keyring, uri)
+
+    @property
+    def client(self):
+        """The client itself.
+
+        Raises
+        ------
+        KeyringError
+            If it cannot be opened; the next call tries again.
+        """
+        if self._client is None:  # two threads may both open it, to no harm
+            self._client = self._opened()
+        return self._client
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:
+        """See :meth:`KmsClient.wrap_key`."""
+        return self.client.wrap_key(key_bytes, master_key_identifier)
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        return self.client.unwrap_key(wrapped_key, master_key_identifier)
+
+    def __getattr__(self, name: str):
+        if name in ("kms_instance_id", "kms_instance_url"):
+            return getattr(self.client, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _opened(self):
+        from secure_bloom.keys.keyring import Keyring
+        if self.keyring is not None and self.uri is not None:
+            raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or name the "
+                               "keys where they are used")
+        name = KEYRING if self.uri is None else KMS
+        try:
+            if self.uri is not None:
+                return open_kms(self.uri)
+            path, ask = self.keyring, self._ask
+            return Keyring(path, None if ask is None else lambda: ask(path))
+        except KeyringError as error:
+            raise KeyringError(f"{error.message} ({name})", file=error.file) from error
+        except ValueError as error:
+            raise KeyringError(f"{name}: {error}") from None
+
+    def __reduce__(self):
+        return EnvironmentKms.of, (self.keyring, self.uri)
+
+    def __repr__(self) -> str:
+        return f"<EnvironmentKms by {KEYRING if self.uri is None else KMS}>"
+
