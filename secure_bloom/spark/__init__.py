@@ -24,7 +24,8 @@ def register(spark) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
 
     Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
-    :func:`enable_pushdown`.
+    :func:`enable_pushdown`. In local mode, the format runs in this Python if that of the workers
+    lacks secure_bloom; if that does not help, there is a warning that says what to do.
 
     Parameters
     ----------
@@ -38,12 +39,14 @@ def register(spark) -> None:
     """
     try:
         from secure_bloom.spark.source import SecureParquet as Source
+        from secure_bloom.spark.worker_python import fitting_python
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
             from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
-    spark.dataSource.register(Source)
+    with fitting_python(spark):
+        spark.dataSource.register(Source)
 
 
 def attach(spark, path, bloom_filters, **options):
