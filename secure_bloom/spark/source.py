@@ -6,6 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.writer import SecureParquetWriter
 
@@ -20,19 +21,23 @@ class SecureParquet(DataSource):
         """What users write in ``format(...)``."""
         return "secure_parquet"
 
+    @plain_errors()
     def schema(self) -> StructType:
         """The schema of the files in the folder."""
         self.is_inferred = True
         return Folder(self.options).schema()
 
+    @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """See :class:`SecureParquetReader`."""
         return SecureParquetReader(Folder(self.options), schema, self.is_inferred)
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""
         return SecureParquetWriter(self.options, schema, overwrite)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
         """See :class:`secure_bloom.spark.streaming.SecureParquetStreamWriter`."""
         from secure_bloom.spark.streaming import SecureParquetStreamWriter  # PySpark 4.1
