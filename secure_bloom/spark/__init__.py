@@ -38,6 +38,7 @@ def register(spark) -> None:
         If PySpark is not installed, or older than 4.0.
     """
     try:
+        from secure_bloom.spark import classic
         from secure_bloom.spark.source import SecureParquet as Source
         from secure_bloom.spark.worker_python import fitting_python
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
@@ -46,7 +47,8 @@ def register(spark) -> None:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
     with fitting_python(spark):
-        spark.dataSource.register(Source)
+        classic.register(spark, Source)
+    classic.extend(spark)
 
 
 def attach(spark, path, bloom_filters, **options):

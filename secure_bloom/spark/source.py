@@ -6,6 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.options import FORMAT, without_properties
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.writer import SecureParquetWriter
@@ -19,13 +20,13 @@ class SecureParquet(DataSource):
     @classmethod
     def name(cls) -> str:
         """What users write in ``format(...)``."""
-        return "secure_parquet"
+        return FORMAT
 
     @plain_errors()
     def schema(self) -> StructType:
         """The schema of the files in the folder."""
         self.is_inferred = True
-        return Folder(self.options).schema()
+        return Folder(without_properties(self.options)).schema()
 
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:

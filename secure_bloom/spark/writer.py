@@ -60,13 +60,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
+        place = locate(options)
         self._row_schema = stored_schema(schema)
         self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
         in_files = StructType([column for column in schema if column.name not in partition_by])
         self._file_schema = file_schema(mark(in_files, self._own_keys()))
-        self.job = Job(*locate(options), overwrite)
+        self.job = Job(*place, overwrite)
         self.job.check_folder()
         if not overwrite:
             _check_partition_columns(self.job, partition_by)
