@@ -16,7 +16,6 @@ import org.apache.spark.sql.execution.datasources.InsertIntoDataSourceCommand;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.streaming.sources.WriteToMicroBatchDataSourceV1;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
@@ -29,8 +28,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Refuses to write columns whose metadata names a master key with a format that does not encrypt.
  *
- * A rule of the optimizer, the last look at a plan before it runs: it changes nothing. Compiled by
- * Janino, see DefaultSource.
+ * A rule of the optimizer, which sees each plan before it runs, and changes nothing. The plans of a
+ * streaming query do not show that they write files. Compiled by Janino, see DefaultSource.
  */
 public final class SensitiveWrites extends Rule {
   private static final String KEY = "secure_bloom.key";
@@ -56,15 +55,16 @@ public final class SensitiveWrites extends Rule {
     if (plan instanceof InsertIntoHadoopFsRelationCommand) {
       InsertIntoHadoopFsRelationCommand command = (InsertIntoHadoopFsRelationCommand) plan;
       String format = command.fileFormat().toString();
+      // Their values go into names of folders. In the query the optimizer may have replaced them by
+      // expressions, which have no metadata.
+      for (Iterator i = CollectionConverters.asJava(command.partitionColumns()).iterator();
+          i.hasNext();) {
+        Attribute column = (Attribute) i.next();
+        check(new StructField(column.name(), column.dataType(), true, column.metadata()), "",
+            "partitionBy");
+      }
       if (!format.equals("Parquet") || !isEncrypted(command.options())) {
         check(command.query(), format);
-        // The optimizer may have replaced these by expressions, which have no metadata.
-        for (Iterator i = CollectionConverters.asJava(command.partitionColumns()).iterator();
-            i.hasNext();) {
-          Attribute column = (Attribute) i.next();
-          check(new StructField(column.name(), column.dataType(), true, column.metadata()), "",
-              format);
-        }
       }
     } else if (plan instanceof DataWritingCommand) {
       check(((DataWritingCommand) plan).query(), plan.nodeName());
@@ -79,11 +79,6 @@ public final class SensitiveWrites extends Rule {
           ? ((DataSourceV2Relation) command.table()).table().name() : command.table().name();
       if (!table.equals("secure_parquet") && !table.equals("noop-table")) {
         check(command.query(), table);
-      }
-    } else if (plan instanceof WriteToMicroBatchDataSourceV1) {
-      WriteToMicroBatchDataSourceV1 command = (WriteToMicroBatchDataSourceV1) plan;
-      if (command.sink().getClass().getSimpleName().equals("FileStreamSink")) {
-        check(command.query(), command.sink().toString());
       }
     }
     return plan;
