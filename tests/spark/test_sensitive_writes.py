@@ -114,7 +114,7 @@ def test_what_does_not_leave_or_is_encrypted_is_let_through(spark, frame, tmp_pa
     by_properties = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
     assert_refused(lambda: frame.write.option(FACTORY, by_properties).parquet(f"{tmp_path}/out"),
                    tmp_path / "out")
-    with pytest.raises(Exception, match="kms.client.class"):  # so it came to parquet-java
+    with pytest.raises(Exception, match=r"kms\.client\.class"):  # so it came to parquet-java
         frame.write.options(**{FACTORY: by_properties, "parquet.encryption.footer.key": "k",
                                "parquet.encryption.column.keys": "k: ssn"}) \
             .parquet(f"{tmp_path}/out")
@@ -129,7 +129,7 @@ def test_sparks_own_writer_with_our_keys(spark, frame, keyring, tmp_path):
                                  bloom_filters={}, kms=keyring) for column in ("ssn", "id"))
         frame.write.options(**options).parquet(f"{tmp_path}/native")
         assert read_table(tmp_path / "native", keys=keyring).num_rows == 6
-        with pytest.raises(Exception, match="nothing was written: metadata secure_bloom.key of"):
+        with pytest.raises(Exception, match="nothing was written: metadata"):
             frame.write.option("plaintext", "true").parquet(f"{tmp_path}/plain")
         assert_refused(lambda: frame.select("ssn").write.csv(f"{tmp_path}/out"), tmp_path / "out")
         assert_refused(lambda: frame.write.options(**others).partitionBy("ssn")
