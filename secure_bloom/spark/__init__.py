@@ -27,6 +27,10 @@ def register(spark) -> None:
     :func:`enable_pushdown`. In local mode, the format runs in this Python if that of the workers
     lacks secure_bloom; if that does not help, there is a warning that says what to do.
 
+    In a classic session, tables of the format in Spark's catalog then have their options, and
+    columns whose metadata names a master key (``secure_bloom.key``) are not written by formats
+    that do not encrypt: see docs/spark.md.
+
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
