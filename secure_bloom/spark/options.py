@@ -138,20 +138,30 @@ def with_one_name(options: Mapping[str, str]) -> dict[str, str]:
 
 # --- tables in catalogs --------------------------------------------------------------------------
 
-_OF_TABLE = "option."
+_PREFIX = "option."
+_OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
 
 
 def without_properties(options: Mapping[str, str]) -> Mapping[str, str]:
     """The options of a table.
 
     At CREATE TABLE, Spark hands over all properties of the table, and what it was given in OPTIONS
-    and LOCATION among them.
+    and LOCATION among them. What it is told then is the schema from there on, so by default it is
+    that of all files: nothing would find a column later that is sensitive in the second file only.
     """
     if options.get("provider", "").lower() != FORMAT:
         return options
-    own = {name.removeprefix(_OF_TABLE): value for name, value in options.items()
-           if name.startswith(_OF_TABLE)}
+    own = {"mergeschema": "true"} | {name.removeprefix(_PREFIX): value
+                                     for name, value in options.items() if name.startswith(_PREFIX)}
     return own | ({"path": options["path"]} if "path" in options else {})
+
+
+def for_writing(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The same options without those of a table that are for reading only."""
+    if _OF_TABLE not in options:
+        return options
+    return {name: value for name, value in options.items()
+            if name not in (_OF_TABLE, *_ONLY_READING)}
 
 
 # --- where ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.options import FORMAT, without_properties
+from secure_bloom.spark.options import FORMAT, for_writing, without_properties
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.writer import SecureParquetWriter
@@ -36,10 +36,10 @@ class SecureParquet(DataSource):
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""
-        return SecureParquetWriter(self.options, schema, overwrite)
+        return SecureParquetWriter(for_writing(self.options), schema, overwrite)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
         """See :class:`secure_bloom.spark.streaming.SecureParquetStreamWriter`."""
         from secure_bloom.spark.streaming import SecureParquetStreamWriter  # PySpark 4.1
-        return SecureParquetStreamWriter(self.options, schema, overwrite)
+        return SecureParquetStreamWriter(for_writing(self.options), schema, overwrite)

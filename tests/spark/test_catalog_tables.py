@@ -72,6 +72,36 @@ def test_a_table_without_columns_takes_those_of_the_files(spark, sql, tmp_path, 
     assert visible(tmp_path / "t")  # the files are not the catalog's
 
 
+def test_a_table_has_the_columns_and_marks_of_all_files(spark, sql, tmp_path, encrypted):
+    frame = people(spark, 3).coalesce(1)
+    write(frame.select("ssn"), tmp_path / "1", **PLAINTEXT)
+    write(frame, tmp_path / "2", **encrypted)
+    (tmp_path / "t").mkdir()
+    for name in ("1", "2"):
+        [file] = visible(tmp_path / name)
+        (tmp_path / name / file).rename(tmp_path / "t" / f"{name}.parquet")
+    sql("create table people using secure_parquet options "
+        f"(path '{tmp_path}/t', keyring '{encrypted['keyring']}')")
+    schema = spark.table("people").schema
+    assert schema.names == ["ssn", "city", "id"]
+    assert schema["ssn"].metadata == {"secure_bloom.key": "pii"}
+    sql("create table first using secure_parquet options "
+        f"(path '{tmp_path}/t', keyring '{encrypted['keyring']}', mergeSchema 'false')")
+    assert spark.table("first").schema.names == ["ssn"]
+
+
+def test_a_stream_into_a_table(spark, sql, tmp_path, encrypted, options):
+    pytest.importorskip("pyspark", "4.1")
+    people(spark, 3).write.parquet(f"{tmp_path}/in")
+    sql("create table people (ssn string, city string, id bigint) using secure_parquet "
+        f"options (path '{tmp_path}/t', {options})")
+    spark.readStream.schema(people(spark).schema).parquet(f"{tmp_path}/in").writeStream \
+        .option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True) \
+        .toTable("people").awaitTermination()
+    assert_encrypted(tmp_path / "t", encrypted["keyring"], "ssn-2")
+    assert rows(sql("select count(*) from people")) == [(3,)]
+
+
 def test_a_table_with_columns_and_a_location(spark, sql, tmp_path, encrypted, options):
     sql(f"create table people (ssn string, id bigint) using secure_parquet options ({options}) "
         f"location '{tmp_path}/a folder'")
@@ -111,6 +141,16 @@ def test_options_of_a_query_win_over_those_of_the_table(spark, sql, tmp_path):
                   for name in visible(tmp_path / "t")) == ["GZIP", "ZSTD"]
     assert "option nonsense: unknown" in failure(
         lambda: sql("select * from people with (nonsense = '1')").collect())
+
+
+def test_options_for_reading_do_not_hinder_an_insert(spark, sql, tmp_path):
+    write(people(spark, 3), tmp_path / "t", **PLAINTEXT)
+    sql("create table people using secure_parquet "
+        f"options (path '{tmp_path}/t', plaintext 'true', mergeSchema 'true', split_bytes '1m')")
+    sql("insert into people values ('ssn-9', 'Rome', 9)")
+    assert rows(sql("select count(*) from people")) == [(4,)]
+    assert "for reading only" in failure(
+        lambda: write(people(spark, 3), tmp_path / "t", **PLAINTEXT, mergeSchema="true"))
 
 
 def test_without_encryption_options_an_insert_is_refused(sql, tmp_path):
@@ -178,7 +218,8 @@ def test_the_properties_of_a_table_are_not_options():
     properties = {"provider": "secure_parquet", "owner": "me", "keyring": "k",
                   "option.keyring": "k", "location": "file:/t", "path": "file:/t",
                   "option.path": "/t", "purpose": "tests"}
-    assert without_properties(properties) == {"keyring": "k", "path": "file:/t"}
+    assert without_properties(properties) == {"keyring": "k", "path": "file:/t",
+                                              "mergeschema": "true"}
     assert without_properties({"keyring": "k", "option.x": "1"}) == {"keyring": "k",
                                                                      "option.x": "1"}
 

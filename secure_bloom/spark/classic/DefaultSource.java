@@ -110,8 +110,10 @@ final class CatalogTable implements SupportsRead, SupportsWrite {
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    Map merged = new HashMap(merged(info.options()));
+    merged.put("of_table", "true"); // so some may be for reading only
     SupportsWrite writing = (SupportsWrite) DefaultSource.pythonTable(schema());
-    return writing.newWriteBuilder(new WriteInfo(info, merged(info.options())));
+    return writing.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(merged)));
   }
 
   /** The options of the table, and those of one query, which win. */
