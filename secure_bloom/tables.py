@@ -165,8 +165,9 @@ def _probably_above(folder: str) -> Iterator[str]:
     root = table_of(folder)
     if root != folder.rstrip("/"):
         yield root
-    if posixpath.basename(root) == _ICEBERG_DATA:
-        yield posixpath.dirname(root)
+    above, name = posixpath.split(root)
+    if name == _ICEBERG_DATA and above:
+        yield above
 
 
 def _kind_at(filesystem: pa_fs.FileSystem, folder: str) -> str | None:

@@ -24,7 +24,12 @@ def register(spark) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
 
     Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
-    :func:`enable_pushdown`.
+    :func:`enable_pushdown`. In local mode, the format runs in this Python if that of the workers
+    lacks secure_bloom; if that does not help, there is a warning that says what to do.
+
+    In a classic session, tables of the format in Spark's catalog then have their options, and
+    columns whose metadata names a master key (``secure_bloom.key``) are not written by formats
+    that do not encrypt: see docs/spark.md.
 
     Where a read or a write names no keys, those are used that ``SECURE_BLOOM_KEYRING`` or
     ``SECURE_BLOOM_KMS`` names now in the environment of this process.
@@ -41,15 +46,19 @@ def register(spark) -> None:
     """
     from secure_bloom.spark.kms import environment_uri
     try:
+        from secure_bloom.spark import classic
         from secure_bloom.spark.source import SecureParquet as Source
+        from secure_bloom.spark.worker_python import fitting_python
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
             from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
     # Spark pickles the class now and runs it in workers, whose environment is another one.
-    environment = {"environment": environment_uri()}
-    spark.dataSource.register(type(Source.__name__, (Source,), environment))
+    source = type(Source.__name__, (Source,), {"environment": environment_uri()})
+    with fitting_python(spark):
+        classic.register(spark, source)
+    classic.extend(spark)
 
 
 def attach(spark, path, bloom_filters, **options):

@@ -17,6 +17,7 @@ from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.spark.kms import environment_uri, kms_client, kms_uri, with_environment
 from secure_bloom.spark.options import KEYRING, KMS, locate
+from secure_bloom.spark.worker_python import fitting_python
 from secure_bloom.writer import BloomFilterOptions
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
     uri = kms_uri(with_environment(options, environment_uri()))
     task = partial(_task, root, paths, uri, dict(bloom_filters), replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
-    rows = numbers.mapInArrow(task, "number long, result string").collect()
+    with fitting_python(spark):
+        rows = numbers.mapInArrow(task, "number long, result string").collect()
     return _merged([json.loads(row["result"]) for row in sorted(rows)], dry_run)
 
 

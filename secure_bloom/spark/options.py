@@ -18,6 +18,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.files import resolve
 
+FORMAT = "secure_parquet"
+
 KEYRING = "keyring"
 KMS = "kms"
 PLAINTEXT = "plaintext"
@@ -135,13 +137,45 @@ def with_one_name(options: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
+# --- tables in catalogs --------------------------------------------------------------------------
+
+_PREFIX = "option."
+_OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
+
+
+def without_properties(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of a table.
+
+    At CREATE TABLE, Spark hands over all properties of the table, and what it was given in OPTIONS
+    and LOCATION among them. What it is told then is the schema from there on, so by default it is
+    that of all files: nothing would find a column later that is sensitive in the second file only.
+    """
+    if options.get("provider", "").lower() != FORMAT:
+        return options
+    own = {"mergeschema": "true"} | {name.removeprefix(_PREFIX): value
+                                     for name, value in options.items() if name.startswith(_PREFIX)}
+    return own | ({"path": options["path"]} if "path" in options else {})
+
+
+def for_writing(options: Mapping[str, str]) -> Mapping[str, str]:
+    """The same options without those of a table that are for reading only."""
+    if _OF_TABLE not in options:
+        return options
+    return {name: value for name, value in options.items()
+            if name not in (_OF_TABLE, *_ONLY_READING)}
+
+
 # --- where ---------------------------------------------------------------------------------------
 
 def locate(options: Mapping[str, str]) -> tuple[pa_fs.FileSystem, str]:
     """Filesystem and absolute path of option ``path``, which save() and load() set."""
     path = options.get("path")
     if not path:
-        raise OptionError("give the folder, as in save(path) and load(path)", option="path")
+        raise OptionError(
+            "give the folder, as in save(path) and load(path). Of tables in a catalog Spark tells "
+            "neither path nor options unless secure_bloom.spark.register was called for a session "
+            "that is not one of Spark Connect: say them in the query, as in "
+            "SELECT * FROM t WITH (path '...'), or use a temporary view", option="path")
     try:
         return resolve(without_file_scheme(path))
     except (pa.ArrowInvalid, UnsupportedError) as error:

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.filters import ColumnPredicate
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
@@ -43,6 +44,7 @@ _DECIMAL_DIGITS = 28
 class SecureParquetPushdown(SecureParquet):
     """``secure_parquet`` with predicates."""
 
+    @plain_errors()
     def reader(self, schema: StructType) -> PruningReader:
         """See :class:`PruningReader`."""
         return PruningReader(self.folder(), schema, self.is_inferred)

@@ -17,6 +17,7 @@ from secure_bloom.spark.conform import conform
 from secure_bloom.spark.filters import ColumnPredicate
 from secure_bloom.spark.folder import Folder
 from secure_bloom.spark.names import find_name, same_path
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.report import TaskReport, log
 from secure_bloom.spark.schema import arrow_schema
 from secure_bloom.spark.sensitivity import marked_paths, with_own_key
@@ -74,6 +75,7 @@ class SecureParquetReader(DataSourceReader):
                     raise UnsupportedError("it is in .schema(...), but not in option columns: "
                                            "leave one of the two away", column=name)
 
+    @plain_errors()
     def partitions(self) -> list[InputPartition]:
         """What each task reads; files that partition values rule out are left out."""
         listing = self._folder.list()
@@ -95,13 +97,14 @@ class SecureParquetReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, in batches as Spark has them."""
         report = TaskReport()
-        try:
-            for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
-                for batch in self._read_range(part, partition.places, report):
-                    report.rows_read += batch.num_rows
-                    yield batch
-        finally:
-            report.log()
+        with plain_errors():
+            try:
+                for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
+                    for batch in self._read_range(part, partition.places, report):
+                        report.rows_read += batch.num_rows
+                        yield batch
+            finally:
+                report.log()
 
     def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
         """The same with the name that the column has in the schema."""

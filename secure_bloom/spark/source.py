@@ -9,6 +9,8 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.spark.folder import Folder
 from secure_bloom.spark.kms import with_environment
+from secure_bloom.spark.options import FORMAT, for_writing, without_properties
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reader import SecureParquetReader
 from secure_bloom.spark.writer import SecureParquetWriter
 
@@ -22,29 +24,34 @@ class SecureParquet(DataSource):
     @classmethod
     def name(cls) -> str:
         """What users write in ``format(...)``."""
-        return "secure_parquet"
+        return FORMAT
 
     def folder(self) -> Folder:
         """The folder to read."""
-        return Folder(self._options())
+        return Folder(self._with_keys(self.options))
 
-    def _options(self) -> Mapping[str, str]:
-        return with_environment(self.options, self.environment)
+    def _with_keys(self, options: Mapping[str, str]) -> Mapping[str, str]:
+        return with_environment(options, self.environment)
 
+    @plain_errors()
     def schema(self) -> StructType:
         """The schema of the files in the folder."""
         self.is_inferred = True
-        return self.folder().schema()
+        return Folder(self._with_keys(without_properties(self.options))).schema()
 
+    @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """See :class:`SecureParquetReader`."""
         return SecureParquetReader(self.folder(), schema, self.is_inferred)
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""
-        return SecureParquetWriter(self._options(), schema, overwrite)
+        return SecureParquetWriter(self._with_keys(for_writing(self.options)), schema, overwrite)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
         """See :class:`secure_bloom.spark.streaming.SecureParquetStreamWriter`."""
         from secure_bloom.spark.streaming import SecureParquetStreamWriter  # PySpark 4.1
-        return SecureParquetStreamWriter(self._options(), schema, overwrite)
+        return SecureParquetStreamWriter(self._with_keys(for_writing(self.options)), schema,
+                                         overwrite)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.spark.batches import Batch
 from secure_bloom.spark.commit import CommitError, Job
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.writer import SecureParquetWriter, TaskCommit
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -51,6 +52,7 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
                    if name.lower() not in _SPARK_OPTIONS}
         self._writer = SecureParquetWriter(options, schema, overwrite)
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
         """Write the rows of a task to a file that the job hides."""
         query = TaskContext.get().getLocalProperty(_QUERY_ID)
@@ -59,12 +61,14 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
                               "so a batch could be written twice")
         return StreamTaskCommit(self._writer.write(iterator), self._writer.job.id, query)
 
+    @plain_errors()
     def commit(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
         """Publish the files of the tasks, unless this batch has been published before."""
         reports = self._take_job(messages)
         batch = Batch(reports[0].query, batchId) if reports else None
         self._writer.commit([report.task for report in reports], batch)
 
+    @plain_errors()
     def abort(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
         """Remove what the tasks have written so far."""
         self._take_job(messages)

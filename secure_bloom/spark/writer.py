@@ -20,6 +20,7 @@ from secure_bloom.spark.hive_folders import Partitioner, folder_names
 from secure_bloom.spark.nested import without_hidden_nulls
 from secure_bloom.spark.options import PARTITION_BY, OptionError, locate
 from secure_bloom.spark.partitions import partition_values
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema import (
     check_partition_types,
     field_metadata,
@@ -59,13 +60,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
+        place = locate(options)
         self._row_schema = stored_schema(schema)
         self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
         in_files = StructType([column for column in schema if column.name not in partition_by])
         self._file_schema = file_schema(mark(in_files, self._own_keys()))
-        self.job = Job(*locate(options), overwrite)
+        self.job = Job(*place, overwrite)
         self.job.check_folder()
         if not overwrite:
             _check_partition_columns(self.job, partition_by)
@@ -73,6 +75,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._try()
         self.job.start()
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task to files that the job hides."""
         partitioner = Partitioner(self._options.partition_by)
@@ -82,6 +85,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
                     files.add(folder, part)
             return TaskCommit(files.finish())
 
+    @plain_errors()
     def commit(self, messages: list[TaskCommit | None], batch: Batch | None = None) -> None:
         """Publish the files of the tasks; without any, one file that holds the schema."""
         files = [file for message in messages if message is not None for file in message.files]
@@ -89,6 +93,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
             files = [self._write_empty_file()]
         self.job.commit(files, batch)
 
+    @plain_errors()
     def abort(self, messages: list[TaskCommit | None]) -> None:
         """Remove what the tasks have written so far."""
         self.job.abort()

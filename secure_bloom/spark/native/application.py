@@ -12,9 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-import zipfile
 from collections.abc import Iterable
-from importlib import resources
 
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
 from secure_bloom.keys.kms import wrap_locally
+from secure_bloom.spark.java import build_jar
 
 FACTORY = "secure_bloom.spark.NativeCrypto"
 FACTORY_OPTION = "parquet.crypto.factory.class"
@@ -65,7 +64,7 @@ def enable(spark, *, plaintext: bool = False) -> None:
     conf = context._jsc.hadoopConfiguration()
     _check_configuration(spark)
     if conf.get(_PUBLIC_KEY) is None:
-        jar = _build_jar(context)
+        jar = build_jar(context, "secure-bloom-native.jar", __package__, _SOURCES)
         context._jsc.addJar(jar)
         _class_loader(spark).addURL(context._jvm.java.io.File(jar).toURI().toURL())
         # It would look for classes where they were when it was made.
@@ -180,23 +179,6 @@ def _class_loader(spark):
 def _factory(spark):
     """A new object of our class. Its loader is named, as each thread of py4j has its own."""
     return _class_loader(spark).loadClass(FACTORY).newInstance()
-
-
-def _build_jar(context) -> str:
-    """Compile the Java sources; gives the path of a jar, which Spark removes in the end."""
-    jvm = context._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    path = os.path.join(context._temp_dir, "secure-bloom-native.jar")
-    with zipfile.ZipFile(path, "w") as jar:
-        for source in _SOURCES:
-            text = resources.files(__package__).joinpath(source).read_text()
-            compiler = jvm.org.codehaus.janino.SimpleCompiler()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(source, jvm.java.io.StringReader(text))
-            for name, code in compiler.getBytecodes().items():
-                jar.writestr(f"{name.replace('.', '/')}.class", code)
-            loader = compiler.getClassLoader()
-    return path
 
 
 def _check_configuration(spark) -> None:

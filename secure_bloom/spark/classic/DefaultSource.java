@@ -1,0 +1,158 @@
+package secure_parquet;
+
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The Python data source, with the options of tables in a catalog.
+ *
+ * Spark looks a format up by the name of a class, "secure_parquet.DefaultSource", before it looks
+ * at formats in Python. Its own class for these drops what the catalog says of a table, so they
+ * would learn neither its path nor its options.
+ *
+ * Compiled at run time by Janino, which makes no bridge methods and infers no types: hence the raw
+ * types and the casts.
+ */
+public final class DefaultSource extends PythonDataSourceV2 {
+  static final String NAME = "secure_parquet";
+  private static final String[] SECRETS = {"parquet.encryption.key.list"};
+
+  public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
+    Table table = super.getTable(schema, partitioning, properties);
+    String provider = (String) properties.get(TableCatalog.PROP_PROVIDER);
+    if (!NAME.equalsIgnoreCase(provider)) {
+      return table; // of load() or save(), whose options Spark hands over itself
+    }
+    if (partitioning.length > 0) {
+      throw new IllegalArgumentException("PARTITIONED BY, CLUSTERED BY and CLUSTER BY do not reach "
+          + NAME + ": say OPTIONS (partition_by 'column, column') instead");
+    }
+    return new CatalogTable(table, options(properties), properties);
+  }
+
+  /** What OPTIONS and LOCATION of a table say. */
+  private static Map options(Map properties) {
+    Map options = new HashMap();
+    for (Iterator i = properties.entrySet().iterator(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      String name = (String) entry.getKey();
+      if (name.startsWith(TableCatalog.OPTION_PREFIX)) {
+        options.put(name.substring(TableCatalog.OPTION_PREFIX.length()).toLowerCase(Locale.ROOT),
+            entry.getValue());
+      }
+    }
+    if (properties.get("path") != null) {
+      options.put("path", properties.get("path"));
+    }
+    for (int i = 0; i < SECRETS.length; i++) {
+      if (options.containsKey(SECRETS[i])) {
+        throw new IllegalArgumentException("option " + SECRETS[i] + ": keys do not belong in a "
+            + "catalog: put them in a keyring file, and name it in option keyring");
+      }
+    }
+    return options;
+  }
+
+  /** Spark's own table; for each use a new one, as it keeps what it was first asked. */
+  static Table pythonTable(StructType schema) {
+    PythonDataSourceV2 source = new PythonDataSourceV2();
+    source.setShortName(NAME);
+    return source.getTable(schema, new Transform[0], Collections.EMPTY_MAP);
+  }
+}
+
+final class CatalogTable implements SupportsRead, SupportsWrite {
+  private final Table table;
+  private final Map options;
+  private final Map properties;
+
+  CatalogTable(Table table, Map options, Map properties) {
+    this.table = table;
+    this.options = options;
+    this.properties = new HashMap(properties);
+    this.properties.remove("path"); // which Spark shows as the location
+  }
+
+  public String name() {
+    return table.name();
+  }
+
+  public StructType schema() {
+    return table.schema();
+  }
+
+  public Set capabilities() {
+    return table.capabilities();
+  }
+
+  public Map properties() {
+    return properties;
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap query) {
+    return ((SupportsRead) DefaultSource.pythonTable(schema())).newScanBuilder(merged(query));
+  }
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    Map merged = new HashMap(merged(info.options()));
+    merged.put("of_table", "true"); // so some may be for reading only
+    SupportsWrite writing = (SupportsWrite) DefaultSource.pythonTable(schema());
+    return writing.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(merged)));
+  }
+
+  /** The options of the table, and those of one query, which win. */
+  private CaseInsensitiveStringMap merged(CaseInsensitiveStringMap query) {
+    Map merged = new HashMap(options);
+    for (Iterator i = query.entrySet().iterator(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());
+    }
+    return new CaseInsensitiveStringMap(merged);
+  }
+}
+
+final class WriteInfo implements LogicalWriteInfo {
+  private final LogicalWriteInfo info;
+  private final CaseInsensitiveStringMap options;
+
+  WriteInfo(LogicalWriteInfo info, CaseInsensitiveStringMap options) {
+    this.info = info;
+    this.options = options;
+  }
+
+  public CaseInsensitiveStringMap options() {
+    return options;
+  }
+
+  public String queryId() {
+    return info.queryId();
+  }
+
+  public StructType schema() {
+    return info.schema();
+  }
+
+  public Optional rowIdSchema() {
+    return info.rowIdSchema();
+  }
+
+  public Optional metadataSchema() {
+    return info.metadataSchema();
+  }
+}

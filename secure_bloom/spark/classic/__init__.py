@@ -1,0 +1,80 @@
+"""What ``register`` adds to a classic session, whose JVM can be reached: two Java classes.
+
+- ``secure_parquet.DefaultSource`` gives the format the options of tables in a catalog.
+- ``SensitiveWrites`` has Spark refuse to write sensitive columns with formats that do not encrypt.
+
+With Spark Connect the JVM is out of reach, and there is neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+
+from secure_bloom.spark.java import build_jar
+
+_SOURCES = ("DefaultSource.java", "SensitiveWrites.java")
+_TABLES = "secure_parquet.DefaultSource"
+_WRITES = "secure_bloom.spark.SensitiveWrites"
+_log = logging.getLogger("secure_bloom.spark")
+
+
+def extend(spark) -> None:
+    """Add both to a session. Another call does no harm.
+
+    Where the platform does not let us at the JVM, a warning is logged.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Where it is one of Spark Connect, nothing is done.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        return
+    try:
+        loader = _loader(spark)
+        if not _is_loaded(loader):
+            _load(spark.sparkContext, loader)
+        loader.loadClass(_WRITES).newInstance().install(spark._jsparkSession)
+    except Exception as error:  # whatever py4j or the platform makes of it
+        _log.warning("tables in catalogs are not told their options, and sensitive columns are not "
+                     "watched in Spark's own writers: %s", error)
+
+
+def register(spark, source: type) -> None:
+    """Make a format known to a session, as ``spark.dataSource.register`` does.
+
+    That refuses a name which a class has, so from the second session on it cannot be used.
+    """
+    if not hasattr(spark, "_jsparkSession") or not _is_loaded(_loader(spark)):
+        spark.dataSource.register(source)
+        return
+    from pyspark.sql.udf import _wrap_function
+    context = spark.sparkContext
+    python = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
+    spark._jsparkSession.sessionState().dataSourceManager().registerDataSource(
+        source.name(), python.UserDefinedPythonDataSource(_wrap_function(context, source)))
+
+
+def _loader(spark):
+    """Where Spark looks for the classes of formats, in all threads."""
+    return spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _is_loaded(loader) -> bool:
+    from py4j.protocol import Py4JJavaError
+    if loader is None:
+        return False
+    try:
+        loader.loadClass(_TABLES)
+    except Py4JJavaError:  # there is no such class
+        return False
+    return True
+
+
+def _load(context, loader) -> None:
+    jar = build_jar(context, "secure-bloom-classic.jar", __package__, _SOURCES)
+    loader.addURL(context._jvm.java.io.File(jar).toURI().toURL())
+    with zipfile.ZipFile(jar) as file:
+        for name in file.namelist():  # now, as the jar goes with this SparkContext
+            loader.loadClass(name.removesuffix(".class").replace("/", "."))

@@ -1,0 +1,44 @@
+"""Java classes for the JVM of Spark's driver, compiled there by the compiler that Spark brings.
+
+Spark uses Janino for its queries, so neither a JDK nor a jar is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable
+from importlib import resources
+
+
+def build_jar(context, name: str, package: str, sources: Iterable[str]) -> str:
+    """Compile Java sources.
+
+    Parameters
+    ----------
+    context : pyspark.SparkContext
+    name : str
+        Of the jar.
+    package : str
+        The Python package that has the sources.
+    sources : iterable of str
+        File names; each may use those before it.
+
+    Returns
+    -------
+    str
+        The path of a jar, which Spark removes in the end.
+    """
+    jvm = context._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    path = os.path.join(context._temp_dir, name)
+    with zipfile.ZipFile(path, "w") as jar:
+        for source in sources:
+            text = resources.files(package).joinpath(source).read_text()
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source, jvm.java.io.StringReader(text))
+            for class_name, code in compiler.getBytecodes().items():
+                jar.writestr(f"{class_name.replace('.', '/')}.class", code)
+            loader = compiler.getClassLoader()
+    return path

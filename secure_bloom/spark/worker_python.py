@@ -1,0 +1,106 @@
+"""The Python of Spark's workers. In local mode, it is made one that has this secure_bloom.
+
+Spark's workers use ``python3`` of the path, or ``PYSPARK_PYTHON``, which need not be the Python of
+the driver. Each function that is handed to Spark names its Python, so ours can name another one
+than the functions of the rest of the application.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+
+import secure_bloom
+
+_LOCAL = re.compile(r"local(\[.*\])?")
+_SECONDS = 60  # an interpreter answers in less than one
+# Where secure_bloom lies in the current folder, it is found without what it needs.
+_PROBE = """
+import importlib.util, json, sys
+import secure_bloom
+for name in ("pyarrow", "cryptography", "numba", "xxhash"):
+    if importlib.util.find_spec(name) is None:
+        sys.exit(1)
+print(json.dumps([sys.version_info[:2], secure_bloom.__version__]))
+"""
+
+_fitting: dict[str, str] = {}  # the Python to use for one that is set, once that was found out
+_log = logging.getLogger("secure_bloom.spark")
+
+
+@contextlib.contextmanager
+def fitting_python(spark) -> Iterator[None]:
+    """What is handed to Spark in this context runs in a Python that has this secure_bloom.
+
+    Only in local mode; elsewhere the Python of the workers is not on this machine, and nothing is
+    done. One that has been found fitting is not looked at again.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Where it is one of Spark Connect, the Python cannot be changed any more: if it does not fit,
+        there is a warning.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        if os.environ.get("SPARK_LOCAL_REMOTE"):  # its server is a child of this process
+            _choose(os.environ.get("PYSPARK_PYTHON")
+                    or os.environ.get("PYSPARK_DRIVER_PYTHON") or "python3", is_fixed=True)
+        yield
+        return
+    context = spark.sparkContext
+    if not _LOCAL.fullmatch(context.master):
+        yield
+        return
+    own = context.pythonExec
+    context.pythonExec = _choose(own)
+    try:
+        yield
+    finally:
+        context.pythonExec = own
+
+
+def _choose(python: str, *, is_fixed: bool = False) -> str:
+    """The Python to use: the one that is set or, if it does not fit, this one."""
+    if python in _fitting:
+        return _fitting[python]
+    fault = _fault(python)
+    if fault is None:
+        _fitting[python] = python
+    elif not is_fixed and sys.executable and _fault(sys.executable) is None:
+        _log.info("%s %s; secure_parquet uses %s instead", python, fault, sys.executable)
+        _fitting[python] = sys.executable
+    else:
+        warnings.warn(f"the Python of Spark's workers, {python}, {fault}: install secure_bloom "
+                      f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
+                      f"{_version(sys.version_info)} that has it, before the session is made",
+                      stacklevel=5)
+        return python
+    return _fitting[python]
+
+
+def _fault(python: str) -> str | None:
+    """What speaks against a Python, as the end of a sentence; None if it can be used."""
+    try:
+        result = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True,
+                                stdin=subprocess.DEVNULL, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return "cannot be run"
+    if result.returncode:
+        return "does not have secure_bloom, or what that needs"
+    version, release = json.loads(result.stdout.splitlines()[-1])
+    if tuple(version) != sys.version_info[:2]:
+        return f"is Python {_version(version)}, and that of the driver {_version(sys.version_info)}"
+    if release != secure_bloom.__version__:
+        return f"has secure_bloom {release}, and that of the driver {secure_bloom.__version__}"
+    return None
+
+
+def _version(info) -> str:
+    return f"{info[0]}.{info[1]}"

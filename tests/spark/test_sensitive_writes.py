@@ -1,0 +1,156 @@
+"""Sensitive columns that would leave by Spark's own writers: what is refused, and what is not."""
+
+import uuid
+
+import pytest
+from pyspark.sql import functions as F
+
+from secure_bloom import EncryptionConfiguration, read_table
+from secure_bloom.spark import classic, native
+from tests.spark.helpers import read, uses_spark, visible, write
+
+pytestmark = uses_spark
+
+MARK = {"secure_bloom.key": "pii"}
+REFUSED = r"nothing was written: column (\w+\.)*(ssn|x) is sensitive"
+FACTORY = "parquet.crypto.factory.class"
+
+
+@pytest.fixture
+def frame(spark, tmp_path, encrypted):
+    """Rows read from encrypted files, whose column ssn is sensitive."""
+    write(spark.range(6).selectExpr("id", "concat('ssn-', id) as ssn"), tmp_path / "t", **encrypted)
+    return read(spark, tmp_path / "t", keyring=encrypted["keyring"])
+
+
+def assert_refused(action, folder, match=REFUSED):
+    with pytest.raises(Exception, match=match) as caught:
+        action()
+    assert "secure_bloom.spark.native" in str(caught.value)
+    assert visible(folder) == []
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json", "orc", "text"])
+def test_files_of_spark(frame, tmp_path, format):
+    frame = frame.select("ssn") if format == "text" else frame
+    assert_refused(lambda: frame.write.format(format).save(f"{tmp_path}/out"), tmp_path / "out")
+    # What is not sensitive, or not any more, is written.
+    frame.withMetadata("ssn", {}).write.format(format).save(f"{tmp_path}/public")
+    assert visible(tmp_path / "public")
+    if format != "text":
+        frame.select("id").write.format(format).save(f"{tmp_path}/ids")
+        assert visible(tmp_path / "ids")
+
+
+@pytest.mark.parametrize("derive", [
+    lambda frame: frame.where("id > 2").orderBy("ssn").limit(2),
+    lambda frame: frame.withColumnRenamed("ssn", "x"),
+    lambda frame: frame.groupBy("ssn").count(),
+    lambda frame: frame.join(frame.selectExpr("id"), "id"),
+    lambda frame: frame.union(frame),
+    lambda frame: frame.select(F.array(F.struct("ssn")).alias("s")),
+    lambda frame: frame.cache()])
+def test_what_a_query_hands_on_stays_sensitive(frame, tmp_path, derive):
+    assert_refused(lambda: derive(frame).write.json(f"{tmp_path}/out"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("derive", [
+    lambda frame: frame.selectExpr("upper(ssn) as x"),
+    lambda frame: frame.withMetadata("ssn", {}).union(frame)])
+def test_expressions_and_the_second_side_of_a_union_are_not_noticed(frame, tmp_path, derive):
+    derive(frame).write.json(f"{tmp_path}/out")
+    assert visible(tmp_path / "out")
+
+
+def test_partitions_tables_and_sql(spark, frame, tmp_path):
+    database = f"db_{uuid.uuid4().hex}"
+    spark.sql(f"create database {database} location '{tmp_path}/database'")
+    frame.createOrReplaceTempView("sensitive")
+    try:
+        for action in (
+                lambda: frame.write.partitionBy("ssn").parquet(f"{tmp_path}/out"),
+                lambda: frame.write.partitionBy("id").csv(f"{tmp_path}/out"),
+                lambda: frame.write.saveAsTable(f"{database}.t"),
+                lambda: frame.write.bucketBy(2, "id").saveAsTable(f"{database}.t"),
+                lambda: frame.writeTo(f"{database}.t").using("orc").create(),
+                lambda: spark.sql(
+                    f"create table {database}.t using parquet as select * from sensitive"),
+                lambda: spark.sql(f"insert overwrite directory '{tmp_path}/out' using csv "
+                                  "select * from sensitive"),
+                lambda: frame.write.jdbc("jdbc:none:", "t")):
+            assert_refused(action, tmp_path / "out")
+        assert not visible(tmp_path / "database" / "t")
+        # Spark gives the rows the metadata of the table's own columns.
+        spark.sql(f"create table {database}.old (id bigint, ssn string) using parquet")
+        spark.sql(f"insert into {database}.old select * from sensitive")
+        frame.write.insertInto(f"{database}.old")
+        assert spark.table(f"{database}.old").count() == 12
+    finally:
+        spark.sql("drop view sensitive")
+        spark.sql(f"drop database {database} cascade")
+
+
+def test_a_stream_into_files_is_not_noticed_but_its_batches_are(spark, tmp_path):
+    source = tmp_path / "in"
+    spark.range(3).selectExpr("concat('ssn-', id) as ssn").write.parquet(str(source))
+
+    def run(writer, name):
+        writer.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint")) \
+            .trigger(availableNow=True).start(str(tmp_path / name)).awaitTermination()
+
+    stream = spark.readStream.schema("ssn string").parquet(str(source)).withMetadata("ssn", MARK)
+    run(stream.writeStream.format("json"), "files")
+    assert visible(tmp_path / "files")
+    each = stream.writeStream.foreachBatch(
+        lambda batch, number: batch.write.json(str(tmp_path / "out")))
+    assert_refused(lambda: run(each, "batches"), tmp_path / "out", r"(?s).*" + REFUSED)
+
+
+def test_what_does_not_leave_or_is_encrypted_is_let_through(spark, frame, tmp_path, encrypted):
+    frame.write.format("noop").mode("overwrite").save()
+    write(frame, tmp_path / "copy", **encrypted)
+    assert frame.toPandas().shape == (6, 2)
+    # Of a class of somebody else nothing is known; parquet-java's own needs the names of keys.
+    by_properties = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
+    assert_refused(lambda: frame.write.option(FACTORY, by_properties).parquet(f"{tmp_path}/out"),
+                   tmp_path / "out")
+    with pytest.raises(Exception, match=r"kms\.client\.class"):  # so it came to parquet-java
+        frame.write.options(**{FACTORY: by_properties, "parquet.encryption.footer.key": "k",
+                               "parquet.encryption.column.keys": "k: ssn"}) \
+            .parquet(f"{tmp_path}/out")
+
+
+def test_sparks_own_writer_with_our_keys(spark, frame, keyring, tmp_path):
+    session = frame.sparkSession
+    native.enable(session)
+    try:
+        options, others = (
+            native.write_options(encryption=EncryptionConfiguration("footer", {"pii": [column]}),
+                                 bloom_filters={}, kms=keyring) for column in ("ssn", "id"))
+        frame.write.options(**options).parquet(f"{tmp_path}/native")
+        assert read_table(tmp_path / "native", keys=keyring).num_rows == 6
+        with pytest.raises(Exception, match="nothing was written: metadata"):
+            frame.write.option("plaintext", "true").parquet(f"{tmp_path}/plain")
+        assert_refused(lambda: frame.select("ssn").write.csv(f"{tmp_path}/out"), tmp_path / "out")
+        assert_refused(lambda: frame.write.options(**others).partitionBy("ssn")
+                       .parquet(f"{tmp_path}/out"), tmp_path / "out")
+    finally:
+        spark.sparkContext._jsc.hadoopConfiguration().unset(FACTORY)
+        session.conf.unset("secure_bloom.native.plaintext")
+
+
+def test_registering_again_adds_no_second_net_and_compiles_nothing(spark, monkeypatch):
+    import secure_bloom.spark
+    rules = spark._jsparkSession.experimental().extraOptimizations().size()
+    monkeypatch.setattr(classic, "build_jar", None)
+    secure_bloom.spark.register(spark)
+    assert spark._jsparkSession.experimental().extraOptimizations().size() == rules == 1
+
+
+def test_where_the_jvm_is_out_of_reach_a_warning_says_what_is_missing(caplog):
+    class Session:
+        _jsparkSession = None
+
+    classic.extend(Session())
+    [record] = caplog.records
+    assert record.levelname == "WARNING" and "sensitive columns are not watched" in record.message

@@ -1,0 +1,129 @@
+"""In local mode the format runs in a Python that has secure_bloom, whatever the workers use."""
+
+import os
+import subprocess
+import sys
+import venv
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+import secure_bloom
+from secure_bloom.spark import worker_python
+from secure_bloom.spark.worker_python import fitting_python
+from tests.spark.helpers import QUICK_JVM
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+import secure_bloom.spark
+
+python, folder, jvm = sys.argv[1:]
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "OFF").config("spark.driver.host", "127.0.0.1")
+         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+secure_bloom.spark.register(spark)
+writer = spark.range(5).write.format("secure_parquet").option("plaintext", "true")
+writer.mode("append").save(folder)
+assert spark.read.format("secure_parquet").load(folder).count() == 5
+assert len(secure_bloom.spark.attach(spark, folder, {"id": True}).changed) == 1
+assert spark.sparkContext.pythonExec == python  # that of the user's own functions
+"""
+
+
+@pytest.fixture
+def bare(tmp_path) -> str:
+    """A Python in which nothing is installed."""
+    venv.create(tmp_path / "bare", symlinks=True)
+    return str(tmp_path / "bare" / "bin" / "python")
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(worker_python, "_fitting", {})
+
+
+def session(python, master="local[2]"):
+    return SimpleNamespace(_jsparkSession=None,
+                           sparkContext=SimpleNamespace(pythonExec=python, master=master))
+
+
+def used(spark) -> str:
+    with fitting_python(spark):
+        return spark.sparkContext.pythonExec
+
+
+def program(path, text) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_bare_python_of_the_workers_does_not_matter(tmp_path, bare):
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, bare, str(tmp_path / "t"), QUICK_JVM],
+        capture_output=True, text=True, timeout=300, env=os.environ | {"PYSPARK_PYTHON": bare})
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_python_that_fits_is_used_and_looked_at_once(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(worker_python, "_fault", lambda python: calls.append(python))
+    for _ in range(3):
+        assert used(session("/some/python")) == "/some/python"
+    assert calls == ["/some/python"]
+
+
+def test_one_that_does_not_fit_is_looked_at_once(tmp_path, bare, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spark = session(bare)
+    assert used(spark) == sys.executable and spark.sparkContext.pythonExec == bare
+    monkeypatch.setattr(worker_python, "_fault", None)  # not called again
+    assert used(session(bare)) == sys.executable
+
+
+def test_the_python_itself_is_asked(tmp_path, bare, monkeypatch):
+    assert worker_python._fault(sys.executable) is None
+    assert "does not have secure_bloom" in worker_python._fault(bare)
+    # It is found in the current folder, but not what it needs.
+    monkeypatch.chdir(os.path.dirname(os.path.dirname(secure_bloom.__file__)))
+    assert "or what that needs" in worker_python._fault(bare)
+    assert worker_python._fault(str(tmp_path / "none")) == "cannot be run"
+    own = f"[{sys.version_info[0]}, {sys.version_info[1]}]"
+    older = program(tmp_path / "older", f"echo '[{own}, \"0.0.1\"]'")
+    assert worker_python._fault(older) == (
+        f"has secure_bloom 0.0.1, and that of the driver {secure_bloom.__version__}")
+    other = program(tmp_path / "other", f"echo '[[3, 8], \"{secure_bloom.__version__}\"]'")
+    assert worker_python._fault(other).startswith("is Python 3.8, and that of the driver 3.")
+
+
+def test_a_warning_of_one_line_says_what_to_do_where_no_python_fits(bare, monkeypatch):
+    monkeypatch.setattr(worker_python, "_fault", lambda python: "does not have secure_bloom")
+    with pytest.warns(UserWarning, match="install secure_bloom .* there, or set PYSPARK_PYTHON "
+                                         "to a Python .* before the session") as caught:
+        assert used(session(bare)) == bare
+    [warning] = caught
+    assert "\n" not in str(warning.message) and bare in str(warning.message)
+
+
+def test_on_a_cluster_nothing_is_looked_at(monkeypatch):
+    monkeypatch.setattr(worker_python, "_fault", None)
+    for master in ("yarn", "spark://host:7077", "k8s://host", "local-cluster[1,1,1024]"):
+        assert used(session("/some/python", master)) == "/some/python"
+    monkeypatch.delenv("SPARK_LOCAL_REMOTE", raising=False)
+    with fitting_python(SimpleNamespace()):  # a session of Spark Connect
+        pass
+
+
+def test_a_local_connect_server_can_only_be_warned_about(monkeypatch, bare, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
+    monkeypatch.setenv("PYSPARK_PYTHON", bare)
+    with pytest.warns(UserWarning, match="PYSPARK_PYTHON"), fitting_python(SimpleNamespace()):
+        pass
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with warnings.catch_warnings(action="error"), fitting_python(SimpleNamespace()):
+        pass
