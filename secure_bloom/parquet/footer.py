@@ -52,7 +52,7 @@ _COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
 
-_MAX_REMEMBERED = 1 << 15  # bytes of a schema; a hostile one becomes a thousand times as large
+_MAX_REMEMBERED = 1 << 15  # bytes of a schema; of a hostile one the paths may be far longer
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Footer:
 
     def _patch(self, chunks: RowGroup, places: Mapping[int, tuple[int, int]]) -> set[int]:
         """Do that by kernel, where it can; returns for which columns it could."""
-        raw = {ordinal: data for ordinal in places if (data := chunks[ordinal].raw)}
+        raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
         wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
         out = np.empty(bounds[-1] + len(raw) * self.kernels.ROOM, np.uint8)
@@ -238,7 +238,7 @@ class Footer:
         new, start, done = out.tobytes(), 0, set()
         for ordinal, end in zip(raw, ends.tolist(), strict=True):
             if end >= 0:
-                chunks[ordinal].replace(new[start:end])
+                chunks.replace(ordinal, new[start:end])
                 start = end
                 done.add(ordinal)
         return done
@@ -335,7 +335,8 @@ def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
     """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
     schema = Struct([[_SCHEMA, thrift.LIST, raw]])
     with thrift.no_garbage_collection():
-        return tuple(leaf_columns(thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)))
+        elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
+        return tuple(leaf_columns(elements, len(raw)))
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
