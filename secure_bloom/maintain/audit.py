@@ -22,7 +22,7 @@ from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.maintain.audit_file import OpenFileAudit
 from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, FileAudit
-from secure_bloom.maintain.evidence import find_plain_filters
+from secure_bloom.maintain.evidence import Traces
 from secure_bloom.maintain.policy import Policy
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
 from secure_bloom.reader import ParquetFile, read_footer
@@ -147,16 +147,16 @@ class _Auditing:
         source = Source(path, self._filesystem)
         try:
             content, _ = read_footer(source)
-            found = list(find_plain_filters(source, source.size - TAIL_SIZE - len(content)))
+            found = Traces().look(source, source.size - TAIL_SIZE - len(content))
         finally:
             source.file.close()
-        if not found:
+        if not found.count:
             return result, []
         return result, [AuditFinding(
-            "trace", f"{len(found)} plaintext Bloom filters stand in the file, of "
-            f"{sum(length for _, length in found):,} bytes; of which columns, its encrypted footer "
-            "says", "audit it with its keys: they are leaks unless their columns are plain", path,
-            evidence=("at bytes " + ", ".join(str(at) for at, _ in found[:10]),))]
+            "trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
+            f"{found.num_bytes:,} bytes; of which columns, its encrypted footer says",
+            "audit it with its keys: they are leaks unless their columns are plain", path,
+            evidence=found.evidence)]
 
     def shared_ids(self) -> list[AuditFinding]:
         """Files with the same id that are not copies of each other."""

@@ -25,7 +25,7 @@ from secure_bloom.errors import (
 from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
-from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys
+from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.reader import ParquetFile, read_footer
 from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
@@ -166,6 +166,7 @@ class _Job:
             if rewrite.has_other_names:
                 notes += (_OTHER_NAMES,)
             check_keys(plan, file)
+            check_pages(plan, file)
             change = FileChange.planned(plan, file, notes)
             if self._dry_run:
                 return change
