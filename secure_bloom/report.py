@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import KeyRetrievalError, UnsupportedError, located
 from secure_bloom.findings import FilterCheck, VerifyResult
 from secure_bloom.keys.inventory import Inventory
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.rotation import RotationResult
 from secure_bloom.maintain.audit_result import NONE, AuditFinding, AuditResult
 from secure_bloom.maintain.folders import MaintainResult
-from secure_bloom.reader import ParquetFile
+from secure_bloom.parquet.bloom_filter import Disjoint, read_filter
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import BloomFilterInfo, ParquetFile
 
 _SHOWN_FINDINGS = 20
 _SHOWN_FILES = 20
@@ -21,13 +25,18 @@ _SHOWN_FILES = 20
 def inspect_file(file: ParquetFile) -> dict:
     """Encryption of a file, and for each column its encryption and filters."""
     footer = file.footer
+    filters: dict[str, list[BloomFilterInfo]] = defaultdict(list)
+    for info in file.bloom_filters:
+        filters[info.column].append(info)
+    hidden, disjoint = set(file.hidden_columns), Disjoint(footer.start)
     return {
         "file": file.name,
         "rows": file.num_rows,
         "row_groups": file.num_row_groups,
         "created_by": footer.created_by,
         "encryption": _encryption(footer),
-        "columns": [_column(file, column) for column in file.columns],
+        "columns": [_column(file, column, filters.get(column.path, []), column.path in hidden,
+                            disjoint) for column in file.columns],
     }
 
 
@@ -53,28 +62,33 @@ def _key_name(key_metadata: bytes | None) -> str | None:
         return None
 
 
-def _column(file: ParquetFile, column) -> dict:
-    chunks = [chunks[column.ordinal] for chunks in file.footer.row_groups]
-    filters = [info for info in file.bloom_filters if info.column == column.path]
+def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo], hidden: bool,
+            disjoint: Disjoint) -> dict:
+    first = file.footer.row_groups[0][column.ordinal] if file.footer.row_groups else None
     sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
     return {
         "column": column.path,
         "type": str(column.type.arrow_type or column.type.physical_type),
-        "encryption": chunks[0].encryption if chunks else None,
-        "key": _key_name(chunks[0].key_metadata) if chunks else None,
-        "filters": None if column.path in file.hidden_columns else len(filters),
+        "encryption": first.encryption if first else None,
+        "key": _key_name(first.key_metadata) if first else None,
+        "filters": None if hidden else len(filters),
         "filters_encrypted": sum(info.encrypted for info in filters),
         "filter_bytes": sum(sizes),
-        "expected_fpp": _expected_fpp(file, column.path, filters),
+        "expected_fpp": _expected_fpp(file, column, filters, disjoint),
     }
 
 
-def _expected_fpp(file: ParquetFile, column: str, filters) -> float | None:
+def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
+                  disjoint: Disjoint) -> float | None:
     """The mean over the filters that can be read."""
     values = []
     for info in filters:
+        chunk = file.footer.row_groups[info.row_group][column.ordinal]
         try:
-            values.append(file.read_bloom_filter(info.row_group, column).expected_fpp())
+            with located(file=file.name):
+                filter_ = read_filter(file, chunk, file.footer.start, disjoint)
+            if filter_ is not None:  # another column may have the same path
+                values.append(filter_.expected_fpp())
         except (KeyRetrievalError, UnsupportedError):
             continue
     return float(np.mean(values)) if values else None
@@ -146,11 +160,12 @@ def render_verification(result: VerifyResult) -> str:
     """A result of :func:`secure_bloom.verify_file` as text."""
     if result.not_checked is not None:
         return f"{result.file}\n  not checked: {result.not_checked}"
-    columns = list(dict.fromkeys(check.column for check in result.filters))
+    columns: dict[str, list[FilterCheck]] = defaultdict(list)
+    for check in result.filters:
+        columns[check.column].append(check)
     lines = [result.file]
     if columns:
-        rows = [_verified_row(column, [check for check in result.filters if check.column == column])
-                for column in columns]
+        rows = [_verified_row(column, checks) for column, checks in columns.items()]
         lines += ["", render_table(["column", "filters", "values checked", "false positives",
                                     "promised", "not checked"], rows), ""]
     elif not result.findings:
