@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,7 @@ _SHOWN_FILES = 20
 
 def inspect_file(file: ParquetFile) -> dict:
     """Encryption of a file, and for each column its encryption and filters."""
-    footer = file.footer
-    filters: dict[str, list[BloomFilterInfo]] = defaultdict(list)
-    for info in file.bloom_filters:
-        filters[info.column].append(info)
+    footer, filters = file.footer, _filters_by_column(file)
     hidden, disjoint = set(file.hidden_columns), Disjoint(footer.start)
     return {
         "file": file.name,
@@ -35,9 +32,22 @@ def inspect_file(file: ParquetFile) -> dict:
         "row_groups": file.num_row_groups,
         "created_by": footer.created_by,
         "encryption": _encryption(footer),
-        "columns": [_column(file, column, filters.get(column.path, []), column.path in hidden,
+        "columns": [_column(file, column, filters.get(column.ordinal, []), column.path in hidden,
                             disjoint) for column in file.columns],
     }
+
+
+def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
+    """By ordinal of the column, for several may have one path."""
+    filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
+    infos = deque(file.bloom_filters)
+    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        if not infos:
+            break
+        if (infos[0].row_group, infos[0].column) == (chunk.row_group, chunk.column.path) \
+                and chunk.bloom_filter is not None:
+            filters[chunk.column.ordinal].append(infos.popleft())
+    return filters
 
 
 def _encryption(footer) -> dict | None:
@@ -87,7 +97,6 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
         try:
             with located(file=file.name):
                 filter_ = read_filter(file, chunk, file.footer.start, disjoint)
-            if filter_ is not None:  # another column may have the same path
                 values.append(filter_.expected_fpp())
         except (KeyRetrievalError, UnsupportedError):
             continue
