@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError, KeyAccessError, KeyNotFoundError
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.measure import ColumnHashes
@@ -56,8 +57,8 @@ class Plan:
         return [*self.remove, *(chunk for chunk, _ in self.build if chunk.bloom_filter)]
 
 
-@dataclass(frozen=True)
-class FileChange:
+@dataclass(frozen=True, slots=True, repr=False)
+class FileChange(Summarized):
     """What was done to the filters of a file, or would be.
 
     Attributes
@@ -79,6 +80,10 @@ class FileChange:
     removed: int
     bytes: int | None = None
     notes: tuple[str, ...] = ()
+
+    def _headline(self) -> str:
+        return (f"{shown(self.file, 60)}: {count(self.built, 'filter')} built, {self.removed} "
+                "removed")
 
     @classmethod
     def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
