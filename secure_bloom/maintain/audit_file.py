@@ -15,11 +15,13 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.maintain.audit_result import (
+    ENCRYPTED_FOOTER,
     KINDS,
     LEAKING,
     NONE,
     OPEN,
     PROTECTED,
+    SIGNED_FOOTER,
     UNKNOWN,
     AuditFinding,
     ColumnAudit,
@@ -68,8 +70,8 @@ class OpenFileAudit:
         """Fill in ``result`` and ``findings``."""
         footer = self._footer
         if footer.is_encrypted:
-            self.result.encryption = "encrypted footer" if footer.has_encrypted_footer \
-                else "signed footer"
+            self.result.encryption = ENCRYPTED_FOOTER if footer.has_encrypted_footer \
+                else SIGNED_FOOTER
             if not footer.has_encrypted_footer and not footer.signature_verified:
                 self._not_checked("the footer's signature: its key is not at hand")
         if self._policy and self._policy.encrypted_footer and not footer.has_encrypted_footer:
@@ -129,6 +131,9 @@ class _ColumnAudit:
             self._find("damaged", error.message, _REWRITE)
             encrypted, plain = [], self._chunks
         result.encrypted = bool(encrypted) and not plain
+        if result.encrypted:
+            with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
+            result.encryption = "footer key" if with_footer_key else "column key"
         demanded = policy is not None and policy.is_sensitive(self._leaf.path)
         result.sensitive = demanded or bool(encrypted)
         if (demanded or encrypted) and plain:
@@ -169,6 +174,7 @@ class _ColumnAudit:
             if layout is not None:
                 self._layouts[chunk.row_group] = layout
                 self.result.bytes += chunk.bloom_filter[1] or layout.length or 0
+                self.result.plain_filters += layout.kind == PLAIN
         if self._hidden:
             self._audit._not_checked(f"column {shown(self._leaf.path)}: whether it has filters is "
                                      "encrypted with a key that is not at hand")

@@ -184,10 +184,12 @@ class _Writing:
             yield from parts
             length = sum(map(len, parts))
             chunk.set_bloom_filter(position, length)
+            chunk.finish()
             position += length
             self.num_bytes += length
         for chunk in self._plan.remove:
             chunk.remove_bloom_filter()
+            chunk.finish()
         count_invocations(self._footer)
         yield self._footer.to_bytes()
 

@@ -301,6 +301,12 @@ class ColumnChunk:
                                          self.aad(ModuleType.COLUMN_META_DATA))
             self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
+    def finish(self) -> None:
+        """Keep changes as bytes from now on, sealed: they take far less memory."""
+        struct = self._to_change()
+        self.seal()
+        self._group.replace(self.column.ordinal, thrift.encode(struct))
+
     def _column_key_struct(self) -> Struct | None:
         return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \
             else None
