@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
+from secure_bloom.display import Summarized, count
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
@@ -89,7 +90,7 @@ class EncryptionAlgorithm:
                    bool(fields.get_bool(3)))
 
 
-class Footer:
+class Footer(Summarized):
     """An open footer.
 
     Parameters
@@ -132,6 +133,13 @@ class Footer:
             if len(group) != len(self.columns):
                 raise FormatError(f"the row group has {len(group)} columns, the schema "
                                   f"{len(self.columns)}", row_group=number)
+
+    def _headline(self) -> str:
+        encryption = "not encrypted" if self.algorithm is None else \
+            f"{'encrypted' if self.has_encrypted_footer else 'signed'}, {self.algorithm.name}"
+        return (f"{count(len(self.columns), 'column')}, "
+                f"{count(len(self.row_groups), 'row group')}, {count(self.num_rows, 'row')}, "
+                + encryption)
 
     @property
     def has_encrypted_footer(self) -> bool:
