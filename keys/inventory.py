@@ -6,12 +6,13 @@ footer, or where it stands in a file beside; else it is in the encrypted footer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import Summarized, count, names, shown
 from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, located
 from secure_bloom.files import Source, resolve
 from secure_bloom.folder import parquet_files
@@ -29,8 +30,8 @@ from secure_bloom.reader import read_footer
 FOOTER = "footer"
 
 
-@dataclass
-class MasterKeyUse:
+@dataclass(repr=False)
+class MasterKeyUse(Summarized):
     """What a master key is needed for.
 
     Attributes
@@ -54,9 +55,12 @@ class MasterKeyUse:
     kms_instance_id: str | None = None
     kms_instance_url: str | None = None
 
+    def _headline(self) -> str:
+        return f"{shown(self.name, 60)}: {count(self.files, 'file')}"
 
-@dataclass
-class Inventory:
+
+@dataclass(repr=False)
+class Inventory(Summarized):
     """The master keys of a data set.
 
     Attributes
@@ -80,6 +84,14 @@ class Inventory:
     hidden: int = 0
     master_keys: list[MasterKeyUse] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+
+    def _headline(self) -> str:
+        return (f"{count(self.files, 'file')}, {self.plaintext:,} without encryption, "
+                f"{count(len(self.master_keys), 'master key')}, {len(self.failed):,} failed")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        return ("master key", "files", "used for"), (
+            (use.name, use.files, names(use.used_for)) for use in self.master_keys)
 
     def to_dict(self) -> dict:
         """As JSON has it."""

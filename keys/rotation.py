@@ -8,7 +8,7 @@ opens with the new master key, any other with the old one, so readers need both 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -16,6 +16,7 @@ from threading import Lock
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import Summarized, count
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -41,8 +42,8 @@ _FILES_AT_ONCE = 4
 _KEY_SIZE = 16
 
 
-@dataclass
-class RotationResult:
+@dataclass(repr=False)
+class RotationResult(Summarized):
     """What a rotation did, or would do.
 
     Attributes
@@ -64,6 +65,13 @@ class RotationResult:
     failed: dict[str, str] = field(default_factory=dict)
     master_keys: list[str] = field(default_factory=list)
     dry_run: bool = False
+
+    def _headline(self) -> str:
+        return (f"{count(len(self.rotated), 'file')} {'to rotate' if self.dry_run else 'rotated'}, "
+                f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        return ("file", "why it could not be rotated"), self.failed.items()
 
     def to_dict(self) -> dict:
         """As JSON has it."""

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from secure_bloom.display import shown
+
+_MAX_MESSAGE = 2000  # characters; what files say may be much longer
+
 
 class SecureBloomError(Exception):
     """Base of all errors raised on purpose by secure_bloom.
@@ -39,8 +43,10 @@ class SecureBloomError(Exception):
         if self.row_group is not None:
             where.append(f"row group {self.row_group}")
         if self.column is not None:
-            where.append(f"column {self.column}")
-        return f"{', '.join(where)}: {self.message}" if where else self.message
+            where.append(f"column {shown(self.column)}")
+        message = "\n".join(shown(line, _MAX_MESSAGE) for line in
+                            self.message[:_MAX_MESSAGE].split("\n"))
+        return f"{', '.join(where)}: {message}" if where else message
 
     def __reduce__(self):
         # Exceptions cross process borders in Spark; keep the attributes when pickled.
@@ -114,6 +120,18 @@ class ColumnError(SecureBloomError, ValueError):
 
 class PredicateError(ColumnError, TypeError):
     """A row filter compares a column with a value of a type that it cannot be compared with."""
+
+
+class UnknownColumnError(ColumnError):
+    """A file has no such column.
+
+    Attributes
+    ----------
+    similar : str or None
+        A column that the file has and that may be meant.
+    """
+
+    similar: str | None = None
 
 
 class EncryptionMismatchError(SecureBloomError):

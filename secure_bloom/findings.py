@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+
+from secure_bloom.display import Summarized, count, shown
 
 #: what can be found, and how bad it is
 KINDS = {
@@ -21,8 +24,9 @@ KINDS = {
     "false-positives": "warning",  # a filter is wrong more often than its size and values explain
 }
 
-@dataclass(frozen=True)
-class Finding:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Finding(Summarized):
     """Something that is wrong with a file.
 
     Attributes
@@ -52,16 +56,19 @@ class Finding:
     def text(self) -> str:
         """All of it but the file."""
         places = ([] if self.row_group is None else [f"row group {self.row_group}"]) \
-            + ([] if self.column is None else [f"column {self.column}"])
+            + ([] if self.column is None else [f"column {shown(self.column)}"])
         where = f"{', '.join(places)}: " if places else ""
         return f"{self.severity} ({self.kind}): {where}{self.message}"
 
     def __str__(self) -> str:
         return f"{self.file}: {self.text}"
 
+    def _headline(self) -> str:
+        return f"{shown(self.file, 40)}: {self.text}"
 
-@dataclass(frozen=True)
-class FilterCheck:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FilterCheck(Summarized):
     """What was found out about one Bloom filter.
 
     Attributes
@@ -97,9 +104,13 @@ class FilterCheck:
     promised_fpp: float | None = None
     not_checked: str | None = None
 
+    def _headline(self) -> str:
+        what = "values not checked" if self.values is None else count(self.values, "value")
+        return f"row group {self.row_group}, column {shown(self.column, 40)}: {what}"
 
-@dataclass(frozen=True)
-class VerifyResult:
+
+@dataclass(frozen=True, repr=False)
+class VerifyResult(Summarized):
     """What :func:`secure_bloom.verify_file` found.
 
     Attributes
@@ -125,6 +136,22 @@ class VerifyResult:
     def ok(self) -> bool:
         """Whether there is no error among the findings. What was not checked may be wrong yet."""
         return all(finding.severity != "error" for finding in self.findings)
+
+    def _headline(self) -> str:
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        what = "not checked" if self.not_checked is not None else \
+            f"{count(len(self.filters), 'filter')}, {count(errors, 'error')}, " \
+            f"{count(len(self.findings) - errors, 'warning')}"
+        return f"{shown(str(self.file), 60)}: {what}"
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        if self.findings:
+            return ("finding", "row group", "column", "what"), (
+                (finding.kind, finding.row_group, finding.column, finding.message)
+                for finding in self.findings)
+        return ("row group", "column", "values", "not checked"), (
+            (check.row_group, check.column, check.values, check.not_checked)
+            for check in self.filters)
 
     def to_dict(self) -> dict:
         """The result for JSON."""

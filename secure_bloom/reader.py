@@ -5,7 +5,7 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
 from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
+from secure_bloom.display import Summarized, count, shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
     check_encryption,
@@ -36,7 +37,7 @@ from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.leaves import leaf_types
 from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
-from secure_bloom.parquet.bloom_filter import read_filter, read_header
+from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
     MAGIC,
@@ -63,8 +64,8 @@ class Pruned(NamedTuple):
     kept: list[int]
 
 
-@dataclass(frozen=True)
-class BloomFilterInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class BloomFilterInfo(Summarized):
     """One Bloom filter of a file.
 
     Attributes
@@ -90,8 +91,13 @@ class BloomFilterInfo:
     num_bytes: int | None
     encrypted: bool
 
+    def _headline(self) -> str:
+        size = "size not known" if self.num_bytes is None else count(self.num_bytes, "byte")
+        return (f"row group {self.row_group}, column {shown(self.column, 40)}: {size} at "
+                f"{self.offset}, {'encrypted' if self.encrypted else 'plaintext'}")
 
-class ParquetFile:
+
+class ParquetFile(Summarized):
     """A Parquet file and its Bloom filters.
 
     Parameters
@@ -229,14 +235,15 @@ class ParquetFile:
         """The same; the filters of other row groups are not read."""
         leaf = self._column(column)
         if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
-            arrays, count = values, len(values)
+            arrays, num_values = values, len(values)
         else:
             arrays = as_arrays(values)
-            count = sum(map(len, arrays))
-        answers = np.ones((self.num_row_groups, count), dtype=bool)
+            num_values = sum(map(len, arrays))
+        answers = np.ones((self.num_row_groups, num_values), dtype=bool)
+        disjoint = Disjoint(self._footer.start)
         for row_group in row_groups:
             try:
-                filter_ = self._read_filter(row_group, leaf)
+                filter_ = self._read_filter(row_group, leaf, disjoint)
             except UnsupportedError:
                 continue
             if filter_ is not None and arrays:
@@ -451,10 +458,11 @@ class ParquetFile:
         with located(file=self._source.name):
             return find_column(self._footer.columns, path)
 
-    def _read_filter(self, row_group: int, column: LeafColumn) -> SplitBlockBloomFilter | None:
+    def _read_filter(self, row_group: int, column: LeafColumn,
+                     disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
         chunk = self._footer.row_groups[row_group][column.ordinal]
         with located(file=self._source.name):
-            return read_filter(self._source, chunk, self._footer.start)
+            return read_filter(self._source, chunk, self._footer.start, disjoint)
 
     def _info(self, chunk: ColumnChunk) -> BloomFilterInfo | None:
         with located(file=self._source.name):
@@ -471,9 +479,12 @@ class ParquetFile:
             return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
                                    chunk.encryption is not None)
 
-    def __repr__(self) -> str:
-        return (f"<ParquetFile {self._source.name}: {self.num_row_groups} row groups, "
-                f"{self.num_rows} rows>")
+    def _headline(self) -> str:
+        return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "
+                f"{count(self.num_rows, 'row')}")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
 
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:

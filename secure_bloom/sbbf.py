@@ -18,6 +18,7 @@ from operator import index
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.display import Summarized
 from secure_bloom.hashing import column_type_of, insert_values, kernels_for
 from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.sizing import (
@@ -33,7 +34,7 @@ _CACHE_LINE = 64
 _WORD = np.dtype("<u4")
 
 
-class SplitBlockBloomFilter:
+class SplitBlockBloomFilter(Summarized):
     """A split-block Bloom filter.
 
     Parameters
@@ -255,9 +256,9 @@ class SplitBlockBloomFilter:
 
     __hash__ = None  # filters change
 
-    def __repr__(self) -> str:
+    def _headline(self) -> str:
         kind = f", {self.column_type}" if self.column_type else ""
-        return f"<SplitBlockBloomFilter {self.num_blocks} blocks, {self.num_bytes} bytes{kind}>"
+        return f"{self.num_blocks} blocks, {self.num_bytes} bytes{kind}"
 
 
 def _no_bits(num_blocks: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from secure_bloom.display import shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
     Requirement,
@@ -23,7 +24,14 @@ from secure_bloom.errors import (
 )
 from secure_bloom.findings import FilterCheck, Finding, VerifyResult
 from secure_bloom.measure import ColumnHashes, Comparison, compare, measure_false_positives
-from secure_bloom.parquet.bloom_filter import PLAIN, UNKNOWN, Layout, find_layout, read_filter
+from secure_bloom.parquet.bloom_filter import (
+    PLAIN,
+    UNKNOWN,
+    Disjoint,
+    Layout,
+    find_layout,
+    read_filter,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.schema import find_column
@@ -93,7 +101,7 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         return verification.run()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Found:
     """A filter that the footer names, and what stands at its place."""
 
@@ -117,7 +125,7 @@ class _Range(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what} of row group {self.chunk.row_group}, column " \
-               f"{self.chunk.column.path} (bytes {self.start} to {self.end})"
+               f"{shown(self.chunk.column.path)} (bytes {self.start} to {self.end})"
 
 
 class _Verification:
@@ -129,6 +137,8 @@ class _Verification:
         self._hashes = ColumnHashes(file, keys)
         self._advance = advance
         self._rows_done, self._rows = 0, 1
+        self._filters = Disjoint(self._footer.start)
+        self._pages_read = Disjoint(self._footer.start, "pages")
         self._findings: list[Finding] = []
         self._checks: list[FilterCheck] = []
         self._missing_keys = False
@@ -263,7 +273,7 @@ class _Verification:
     def _read(self, chunk: ColumnChunk, *, silent: bool, encrypted: bool | None) \
             -> SplitBlockBloomFilter | None:
         try:
-            return read_filter(self._file, chunk, self._footer.start)
+            return read_filter(self._file, chunk, self._footer.start, self._filters)
         except KMS_FAULTS:
             raise
         except KeyRetrievalError as error:
@@ -321,6 +331,7 @@ class _Verification:
 
         portions = self._hashes.read(chunk.row_group, chunk.column)
         try:
+            self._pages_read.add(chunk, max((chunk.pages or (0, 0))[1], 0))
             return compare(portions, filter_, advance), None
         except (ColumnError, UnsupportedError) as error:
             return None, error.message

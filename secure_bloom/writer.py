@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
+from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import check_columns, file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
@@ -105,7 +106,7 @@ def write_table(table: pa.Table, where, *, bloom_filters: Mapping[str, bool | Bl
         writer.write_table(table, row_group_size)
 
 
-class ParquetWriter:
+class ParquetWriter(Summarized):
     """Writes a Parquet file row group by row group.
 
     A context manager: the file is complete when the block ends, and does not appear under its
@@ -145,11 +146,13 @@ class ParquetWriter:
 
     _writer: pq.ParquetWriter | None = None
     _output: Output | None = None
+    _name = ""
 
     def __init__(self, where, schema: pa.Schema, *,
                  bloom_filters: Mapping[str, bool | BloomFilterOptions],
                  encryption=None, kms=None, filesystem=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
+        self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
         self._process = os.getpid()
         for name, advice in _REFUSED_OPTIONS.items():
@@ -215,6 +218,9 @@ class ParquetWriter:
     def num_bytes(self) -> int:
         """Bytes written so far; filters and footer come when the file is closed."""
         return self._sink.position
+
+    def _headline(self) -> str:
+        return f"{shown(self._name, 80)}: {'open' if self._writer else 'closed'}"
 
     def close(self) -> None:
         """Write filters and footer, and make the file visible; nothing happens a second time."""

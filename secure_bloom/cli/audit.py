@@ -15,7 +15,6 @@ from secure_bloom.cli.shared import (
     jobs_option,
     json_option,
     kms_options,
-    print_json,
     progress,
     write_report,
 )
@@ -62,7 +61,7 @@ def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: in
         from secure_bloom.maintain.page import render_page
         write_report(html, render_page(result))
     if as_json:
-        print_json(result.to_dict())
+        click.get_text_stream("stdout").writelines(result.json_parts())
     else:
         echo(render_audit(result))
     ctx.exit(_exit_code(result))

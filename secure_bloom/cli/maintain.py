@@ -20,7 +20,8 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be 
 _EXIT = """
 
     Exit code 0: all files are as they should be; 3: some could not be changed, and are as they
-    were; 2, 4, 5: other errors. Done again after it was stopped, it goes on with what is left.
+    were; 2: no file has such a column, and nothing was changed; 4, 5: other errors. Done again
+    after it was stopped, it goes on with what is left.
     """
 
 
@@ -82,5 +83,11 @@ def _run(ctx, path: str, label: str, operation, *arguments, dry_run: bool, jobs:
         else:
             echo(render_changes(result))
 
-    change_files(ctx, f"{label} {Path(path).name}", lambda advance: operation(
-        path, *arguments, dry_run=dry_run, files_at_once=jobs, advance=advance, **options), show)
+    def run(advance):
+        result = operation(path, *arguments, dry_run=dry_run, files_at_once=jobs, advance=advance,
+                           **options)
+        if result.mistake:
+            raise result.mistake
+        return result
+
+    change_files(ctx, f"{label} {Path(path).name}", run, show)

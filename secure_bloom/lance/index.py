@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.display import Summarized
 from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
 from secure_bloom.hashing import exact, hash_values, storage_array
 from secure_bloom.lance.layout import (
@@ -31,7 +32,7 @@ _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
 _KEPT_BYTES = 256 * 1024 * 1024  # of filters that stay in memory; beyond, each question reads them
 
 
-class BloomFilterIndex:
+class BloomFilterIndex(Summarized):
     """A BLOOMFILTER index of a Lance data set, whoever has written it.
 
     The file is read and checked once. Each answer names the zones that may hold a row; all other
@@ -223,9 +224,9 @@ class BloomFilterIndex:
                  for batch in batches for words in batch]
         return float(np.mean(rates)) if rates else 0.0
 
-    def __repr__(self) -> str:
-        return (f"<BloomFilterIndex {self._fragment.size} zones, filters of {self.num_bytes} "
-                f"bytes, {self.column_type or 'type not known'}>")
+    def _headline(self) -> str:
+        return (f"{self._fragment.size} zones, filters of {self.num_bytes} bytes, "
+                f"{self.column_type or 'type not known'}")
 
 
 def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:

@@ -57,6 +57,8 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
         If there is no such file or folder.
     UnsupportedError
         If the files belong to a table that keeps their sizes elsewhere.
+    ColumnError
+        If no file of a folder has such a column, or it cannot have a filter in any.
     KeyRetrievalError
         If the KMS does not answer.
     """

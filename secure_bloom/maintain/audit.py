@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from hashlib import sha256
 from threading import Lock
 
@@ -23,11 +23,21 @@ from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.audit_file import OpenFileAudit
-from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, FileAudit
-from secure_bloom.maintain.evidence import find_plain_filters
+from secure_bloom.maintain.audit_result import (
+    ENCRYPTED_FOOTER,
+    UNREADABLE,
+    AuditFinding,
+    AuditResult,
+    ColumnAudit,
+    FileAudit,
+)
+from secure_bloom.maintain.evidence import Traces
 from secure_bloom.maintain.policy import Policy
+from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
 from secure_bloom.reader import ParquetFile, read_footer
+
+_MAX_SHARED = 10_000
 
 
 def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
@@ -71,26 +81,37 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
     paths = parquet_files(filesystem, path)
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
-    done, lock = 0, Lock()
-
-    def one(file: str) -> tuple[FileAudit, list[AuditFinding]]:
-        nonlocal done
-        outcome = auditing.file(file)
-        with lock:
-            done += 1
-            if advance is not None:
-                advance(done / len(paths))
-        return outcome
-
-    result = AuditResult(path)
-    with ThreadPoolExecutor(files_at_once or os.cpu_count() or 1) as pool:
-        for file, findings in pool.map(one, paths):
-            result.files.append(file)
-            result.findings += findings
+    shared, files, findings = _Shared(), {}, {}
+    for path_of, (file, found) in in_threads(lambda path: (path, auditing.file(path)), paths,
+                                             files_at_once or os.cpu_count() or 1):
+        files[path_of] = shared.file(file)
+        if found:
+            findings[path_of] = found
+        if advance is not None:
+            advance(len(files) / len(paths))
+    result = AuditResult(path, [files[one] for one in paths],
+                         [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
     if policy is not None:
         result.findings += _without_match(policy, result)
     return result
+
+
+class _Shared:
+    """What the records of many files have in common, so that a million of them fit in memory."""
+
+    def __init__(self):
+        self._columns: dict[tuple, list[ColumnAudit]] = {}
+        self._texts: dict[str, str] = {}
+
+    def file(self, file: FileAudit) -> FileAudit:
+        """The record; its parts are those of an equal file."""
+        key = tuple(map(astuple, file.columns))
+        if key in self._columns or len(self._columns) < _MAX_SHARED:
+            file.columns = self._columns.setdefault(key, file.columns)
+        if len(self._texts) < _MAX_SHARED:
+            file.not_checked = [self._texts.setdefault(text, text) for text in file.not_checked]
+        return file
 
 
 class _Auditing:
@@ -120,10 +141,11 @@ class _Auditing:
             raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
-            return FileAudit(path, not_checked=["everything: the file cannot be read"]), \
+            return FileAudit(path, UNREADABLE,
+                             not_checked=["everything: the file cannot be read"]), \
                 [AuditFinding(kind, error.message, "take a good copy of the file", path)]
         except (SecureBloomError, OSError) as error:
-            return FileAudit(path, not_checked=[f"everything: {error}"]), []
+            return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
 
     def _open(self, path: str, keys) -> tuple[FileAudit, list[AuditFinding]]:
         with ParquetFile(path, keys, filesystem=self._filesystem) as file:
@@ -147,7 +169,7 @@ class _Auditing:
     def _closed(self, path: str, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:
         """A file with an encrypted footer whose key is not at hand."""
-        result = FileAudit(path, "encrypted footer", missing_keys=True,
+        result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
                            not_checked=[f"everything but its file id: {error.message}"])
         if not self._scan:
             result.not_checked.append("whether plaintext filters stand in it: not looked for")
@@ -155,16 +177,16 @@ class _Auditing:
         source = Source(path, self._filesystem)
         try:
             content, _ = read_footer(source)
-            found = list(find_plain_filters(source, source.size - TAIL_SIZE - len(content)))
+            found = Traces().look(source, source.size - TAIL_SIZE - len(content))
         finally:
             source.file.close()
-        if not found:
+        if not found.count:
             return result, []
         return result, [AuditFinding(
-            "trace", f"{len(found)} plaintext Bloom filters stand in the file, of "
-            f"{sum(length for _, length in found):,} bytes; of which columns, its encrypted footer "
-            "says", "audit it with its keys: they are leaks unless their columns are plain", path,
-            evidence=("at bytes " + ", ".join(str(at) for at, _ in found[:10]),))]
+            "trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
+            f"{found.num_bytes:,} bytes; of which columns, its encrypted footer says",
+            "audit it with its keys: they are leaks unless their columns are plain", path,
+            evidence=found.evidence)]
 
     def shared_ids(self) -> list[AuditFinding]:
         """Files with the same id that are not copies of each other."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from secure_bloom.display import shown
 from secure_bloom.errors import (
     KMS_FAULTS,
     NO_KEY,
@@ -16,21 +17,23 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.maintain.audit_result import (
+    ENCRYPTED_FOOTER,
     KINDS,
     LEAKING,
     NONE,
     OPEN,
     PROTECTED,
+    SIGNED_FOOTER,
     UNKNOWN,
     AuditFinding,
     ColumnAudit,
     FileAudit,
 )
 from secure_bloom.maintain.change import layout_of
-from secure_bloom.maintain.evidence import Evidence, fill, find_plain_filters
+from secure_bloom.maintain.evidence import Evidence, Traces, fill
 from secure_bloom.maintain.policy import Policy
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Layout, read_filter
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Layout, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.parquet.modules import module_length
@@ -62,13 +65,15 @@ class OpenFileAudit:
         self._policy, self._guesses, self._scan = policy, guesses, scan
         self.findings: list[AuditFinding] = []
         self.result = FileAudit(file.name)
+        self.filters = Disjoint(self._footer.start)
+        self.indexes = Disjoint(self._footer.start, "column indexes")
 
     def run(self) -> None:
         """Fill in ``result`` and ``findings``."""
         footer = self._footer
         if footer.is_encrypted:
-            self.result.encryption = "encrypted footer" if footer.has_encrypted_footer \
-                else "signed footer"
+            self.result.encryption = ENCRYPTED_FOOTER if footer.has_encrypted_footer \
+                else SIGNED_FOOTER
             if not footer.has_encrypted_footer and not footer.signature_verified:
                 self._not_checked("the footer's signature: its key is not at hand")
         if self._policy and self._policy.encrypted_footer and not footer.has_encrypted_footer:
@@ -87,13 +92,11 @@ class OpenFileAudit:
                 known.add((chunk.bloom_filter or (None,))[0])
             except (KeyRetrievalError, UnsupportedError, FileError):
                 continue  # said with its column
-        found = [place for place in find_plain_filters(self._file, self._footer.start)
-                 if place[0] not in known]
-        if found:
-            self._find("trace", f"{len(found)} plaintext Bloom filters stand in the file, of "
-                       f"{sum(length for _, length in found):,} bytes, which its footer does not "
-                       "name: left over, or of columns whose keys are not at hand", _REWRITE,
-                       evidence=("at bytes " + ", ".join(str(at) for at, _ in found[:10]),))
+        found = Traces(known).look(self._file, self._footer.start)
+        if found.count:
+            self._find("trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
+                       f"{found.num_bytes:,} bytes, which its footer does not name: left over, or "
+                       "of columns whose keys are not at hand", _REWRITE, evidence=found.evidence)
 
     def _find(self, kind: str, message: str, remedy: str, column: str | None = None,
               chunks: Sequence[ColumnChunk] = (), evidence: Sequence[str] = ()) -> None:
@@ -117,20 +120,25 @@ class _ColumnAudit:
         self._leaking: list[ColumnChunk] = []
         self._layouts: dict[int, Layout] = {}  # by row group, of those with a filter
         self._hidden: KeyRetrievalError | None = None
+        self._without_key = False
         self._errors = False
         self.result = ColumnAudit(column.path)
 
     def run(self) -> ColumnAudit:
         result, policy = self.result, self._audit._policy
+        encrypted, plain = [], []
         try:
-            encrypted = [chunk for chunk in self._chunks if chunk.encryption is not None]
+            for chunk in self._chunks:
+                (plain if chunk.encryption is None else encrypted).append(chunk)
         except FormatError as error:
             self._find("damaged", error.message, _REWRITE)
-            encrypted = []
-        result.encrypted = len(encrypted) == len(self._chunks) and bool(encrypted)
+            encrypted, plain = [], self._chunks
+        result.encrypted = bool(encrypted) and not plain
+        if result.encrypted:
+            with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
+            result.encryption = "footer key" if with_footer_key else "column key"
         demanded = policy is not None and policy.is_sensitive(self._leaf.path)
         result.sensitive = demanded or bool(encrypted)
-        plain = [chunk for chunk in self._chunks if chunk not in encrypted]
         if (demanded or encrypted) and plain:
             self._find("unencrypted", "the column is sensitive and its data is not encrypted",
                        _REWRITE, plain)
@@ -171,10 +179,11 @@ class _ColumnAudit:
             if layout is not None:
                 self._layouts[chunk.row_group] = layout
                 self.result.bytes += chunk.bloom_filter[1] or layout.length or 0
+                self.result.plain_filters += layout.kind == PLAIN
         if self._hidden:
             reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
                 else f"a key that cannot be had: {self._hidden.message}"
-            self._audit._not_checked(f"column {self._leaf.path}: whether it has filters is "
+            self._audit._not_checked(f"column {shown(self._leaf.path)}: whether it has filters is "
                                      f"encrypted with {reason}")
 
     def _look_at(self, chunk: ColumnChunk) -> None:
@@ -187,13 +196,15 @@ class _ColumnAudit:
                        "use it", _ATTACH, [chunk])
             return
         try:
-            filter_ = read_filter(self._file, chunk, self._audit._footer.start)
+            filter_ = read_filter(self._file, chunk, self._audit._footer.start,
+                                  self._audit.filters)
         except KMS_FAULTS:
             raise
         except KeyRetrievalError:
-            what = f"column {self._leaf.path}: whether its filters authenticate, without its key"
-            if what not in self._audit.result.not_checked:
-                self._audit._not_checked(what)
+            if not self._without_key:
+                self._audit._not_checked(f"column {shown(self._leaf.path)}: whether its filters "
+                                         "authenticate, without its key")
+            self._without_key = True
             return
         except UnsupportedError as error:
             self._find("refused", f"readers pass over the filter: {error.message}", _ATTACH,
@@ -238,6 +249,7 @@ class _ColumnAudit:
         offset, _ = chunk.bloom_filter
         try:
             num_bytes, size = decode_header(self._file.read_at(MAX_HEADER_SIZE, offset))
+            self._audit.filters.add(chunk, size + num_bytes)
             return SplitBlockBloomFilter.from_bitset(
                 self._file.read_at(num_bytes, offset + size), column_type=self._leaf.type)
         except (FileError, UnsupportedError, ValueError):
@@ -250,23 +262,30 @@ class _ColumnAudit:
             who = "whoever has the footer key" if footer.has_encrypted_footer else "everybody"
             self._find("statistics", f"the column is encrypted, but {who} can read its least and "
                        "greatest values in the footer", _REWRITE, found)
-        found = [chunk for chunk in encrypted if self._has_plain_index(chunk)]
+        found = self._with_plain_index(encrypted)
         if found:
             self._find("statistics", "the column is encrypted, but the least and greatest values "
                        "of its pages stand in a column index that is not", _REWRITE, found)
+
+    def _with_plain_index(self, chunks: list[ColumnChunk]) -> list[ColumnChunk]:
+        try:
+            return [chunk for chunk in chunks if self._has_plain_index(chunk)]
+        except FormatError as error:
+            self._find("damaged", error.message, _REWRITE)
+            return []
 
     def _has_plain_index(self, chunk: ColumnChunk) -> bool:
         where = chunk.column_index
         if where is None or not 0 < where[0] < where[0] + where[1] <= self._audit._footer.start:
             return False
+        self._audit.indexes.add(chunk, where[1])
         data = self._file.read_at(where[1], where[0])
         if module_length(data) == len(data):
             return False
         try:
-            _, end = thrift.decode(data, {})
+            return thrift.end_of_struct(data) == len(data)
         except FormatError:
             return False
-        return end == len(data)
 
     def _find(self, kind: str, message: str, remedy: str, chunks: Sequence[ColumnChunk] = (),
               evidence: Sequence[str] = ()) -> None:

@@ -7,13 +7,21 @@ new footer. The new file takes the place of the old one in one step.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import NO_KEY, FormatError
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.measure import ColumnHashes
-from secure_bloom.parquet.bloom_filter import UNKNOWN, Layout, encode_filter, find_layout
+from secure_bloom.parquet.bloom_filter import (
+    UNKNOWN,
+    Disjoint,
+    Layout,
+    encode_filter,
+    find_layout,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.invocations import count_invocations
@@ -22,6 +30,7 @@ from secure_bloom.rewrite import Kept, Rewrite, Zeros
 from secure_bloom.writer import BloomFilterOptions
 
 _Range = tuple[int, int]  # offsets of the first byte, and of the first one behind
+_Place = tuple[int, int]  # row group and column
 
 
 @dataclass
@@ -48,8 +57,8 @@ class Plan:
         return [*self.remove, *(chunk for chunk, _ in self.build if chunk.bloom_filter)]
 
 
-@dataclass(frozen=True)
-class FileChange:
+@dataclass(frozen=True, slots=True, repr=False)
+class FileChange(Summarized):
     """What was done to the filters of a file, or would be.
 
     Attributes
@@ -72,6 +81,10 @@ class FileChange:
     bytes: int | None = None
     notes: tuple[str, ...] = ()
 
+    def _headline(self) -> str:
+        return (f"{shown(self.file, 60)}: {count(self.built, 'filter')} built, {self.removed} "
+                "removed")
+
     @classmethod
     def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
         """What a plan would do."""
@@ -88,6 +101,20 @@ def layout_of(file: ParquetFile, chunk: ColumnChunk) -> Layout | None:
     if not len(MAGIC) <= where[0] < file.footer.start:
         return Layout(UNKNOWN)
     return find_layout(file, where[0], file.footer.start)
+
+
+def check_pages(plan: Plan, file: ParquetFile) -> None:
+    """See whether the pages to be read overlap, before anything is read.
+
+    Raises
+    ------
+    FormatError
+        If they have more bytes than the file.
+    """
+    disjoint = Disjoint(file.footer.start, "pages")
+    for chunk, _ in plan.build:
+        _, length = chunk.pages or (0, 0)
+        disjoint.add(chunk, max(length, 0))
 
 
 def check_keys(plan: Plan, file: ParquetFile) -> None:
@@ -131,7 +158,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
     gone = plan.gone()
     removed = _merged(range_ for chunk in gone if (range_ := _extent(file, chunk)) is not None)
     if removed:
-        _check_nothing_else_goes(removed, {id(chunk) for chunk in gone}, file)
+        _check_nothing_else_goes(removed, set(map(_place, gone)), file)
     writing = _Writing(plan, file, keys, advance)
     rewrite.replace_by(writing.parts(_segments(removed, file.footer.start)))
     return writing.num_bytes
@@ -157,10 +184,12 @@ class _Writing:
             yield from parts
             length = sum(map(len, parts))
             chunk.set_bloom_filter(position, length)
+            chunk.finish()
             position += length
             self.num_bytes += length
         for chunk in self._plan.remove:
             chunk.remove_bloom_filter()
+            chunk.finish()
         count_invocations(self._footer)
         yield self._footer.to_bytes()
 
@@ -170,6 +199,10 @@ class _Writing:
     def _count(self, rows: int) -> None:
         self._rows_done += rows
         self._advance(self._rows_done / self._rows)
+
+
+def _place(chunk: ColumnChunk) -> _Place:
+    return chunk.row_group, chunk.column.ordinal
 
 
 # --- bytes that go, and bytes that stay ----------------------------------------------------------
@@ -187,21 +220,23 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     return offset, offset + length
 
 
-def _check_nothing_else_goes(removed: list[_Range], gone: set[int], file: ParquetFile) -> None:
+def _check_nothing_else_goes(removed: list[_Range], gone: set[_Place], file: ParquetFile) -> None:
+    starts = [start for start, _ in removed]
     for start, end, what, chunk in _that_stay(gone, file):
-        if any(start < stop and begin < end for begin, stop in removed):
+        before = bisect_left(starts, end)  # so many of them begin before this ends
+        if before and removed[before - 1][1] > start:
             raise FormatError(f"a filter that is to be removed shares bytes with the {what} of "
                               "this column; write the file again", **chunk.place)
 
 
-def _that_stay(gone: set[int], file: ParquetFile) \
+def _that_stay(gone: set[_Place], file: ParquetFile) \
         -> Iterator[tuple[int, int, str, ColumnChunk]]:
     """The ranges of bytes that are in use, as far as the keys at hand show them."""
     for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages
-            if id(chunk) not in gone and chunk.bloom_filter:
+            if _place(chunk) not in gone and chunk.bloom_filter:
                 offset, length = chunk.bloom_filter
                 ranges["filter"] = offset, length or (layout_of(file, chunk).length or 1)
         except NO_KEY:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -109,6 +110,35 @@ def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
 
 # --- filters that no footer names ----------------------------------------------------------------
 
+@dataclass
+class Traces:
+    """What has the form of plaintext filters: how many, their bytes, and where the first ones are.
+
+    Those at known places are left out.
+    """
+
+    known: Container[int] = ()
+    count: int = 0
+    num_bytes: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def look(self, source, end: int) -> Traces:
+        """Look through a file; arguments as for :func:`find_plain_filters`."""
+        for offset, length in find_plain_filters(source, end):
+            if offset not in self.known:
+                self.count += 1
+                self.num_bytes += length
+                if len(self.first) < _SHOWN_TRACES:
+                    self.first.append(offset)
+        return self
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Where they are, as a finding has it."""
+        return ("at bytes " + ", ".join(map(str, self.first)),)
+
+
+_SHOWN_TRACES = 10
 _ANCHOR = encode_header(32)[2:]  # what follows numBytes: algorithm, hash, compression
 _PORTION = 8 * 1024 * 1024
 

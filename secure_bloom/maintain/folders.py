@@ -7,15 +7,17 @@ operation that was stopped is resumed by doing it again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from threading import Lock
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import Summarized, count
 from secure_bloom.errors import (
     KMS_FAULTS,
+    ColumnError,
     MissingExtraError,
     SecureBloomError,
     located,
@@ -23,8 +25,10 @@ from secure_bloom.errors import (
 from secure_bloom.files import resolve
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
-from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys
+from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
+from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
+from secure_bloom.maintain.threads import in_threads
 from secure_bloom.reader import ParquetFile, read_footer
 from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
 
@@ -32,8 +36,8 @@ _NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
 
 
-@dataclass
-class MaintainResult:
+@dataclass(repr=False)
+class MaintainResult(Summarized):
     """What an operation did to the files of a folder, or would do.
 
     Attributes
@@ -51,6 +55,17 @@ class MaintainResult:
     unchanged: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    mistake = None  # ColumnError: that of the arguments, where one file was asked for
+
+    def _headline(self) -> str:
+        return (f"{count(len(self.changed), 'file')} {'to change' if self.dry_run else 'changed'}, "
+                f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        changed = ((change.file, ", ".join(change.columns), change.built, change.removed)
+                   for change in self.changed)
+        failed = ((file, message, 0, 0) for file, message in self.failed.items())
+        return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
 
     def to_dict(self) -> dict:
         """As JSON has it."""
@@ -85,6 +100,9 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
         If there is no such file or folder.
     UnsupportedError
         If the files belong to a table that keeps their sizes elsewhere.
+    ColumnError
+        If no file of a folder could be changed for the same mistake: none has such a column, or it
+        cannot have a filter. The result has the files that could not be read besides.
     KeyRetrievalError
         If the KMS does not answer. The attribute ``result`` of whatever ends an
         operation is a MaintainResult: what was done before.
@@ -101,7 +119,17 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
     except BaseException as error:
         error.result = job.result()
         raise
-    return job.result()
+    result = job.result()
+    if mistake := job.mistake():
+        if paths == [path]:
+            mistake.file, result.mistake = path, mistake
+            return result
+        result.failed = {file: message for file, message in result.failed.items()
+                         if file not in job.mistakes.files}
+        if result.failed:
+            mistake.result = result
+        raise mistake
+    return result
 
 
 class _Job:
@@ -112,18 +140,14 @@ class _Job:
         self._filesystem, self._paths, self._keys = filesystem, paths, keys
         self._planner, self._dry_run, self._advance = planner, dry_run, advance
         self._outcomes: dict[str, FileChange | str | None] = {}
+        self.mistakes = Mistakes()
         self._files_done = 0
         self._fractions: dict[str, float] = {}  # of files that are worked on, by path
         self._lock = Lock()
 
     def run(self, files_at_once: int) -> None:
-        with ThreadPoolExecutor(files_at_once) as pool:
-            try:
-                for future in as_completed([pool.submit(self._try, path) for path in self._paths]):
-                    future.result()
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        for _ in in_threads(self._try, self._paths, files_at_once):
+            pass
 
     def result(self) -> MaintainResult:
         """What was done, in the order of the paths."""
@@ -138,6 +162,12 @@ class _Job:
                 result.failed[path] = outcome
         return result
 
+    def mistake(self) -> ColumnError | None:
+        """A mistake in the arguments for which nothing could be done, if it is the same for all."""
+        failed = sum(isinstance(outcome, str) for outcome in self._outcomes.values())
+        return self.mistakes.error(failed - len(self.mistakes.files)) \
+            if failed == len(self._paths) else None
+
     def _try(self, path: str) -> None:
         try:
             with located(file=path):
@@ -145,7 +175,10 @@ class _Job:
         except _NO_FAULT_OF_A_FILE:
             raise
         except SecureBloomError as error:
-            self._outcomes[path] = str(error).removeprefix(f"file {path}").lstrip(",: ")
+            if isinstance(error, ColumnError):
+                self.mistakes.add(path, error)
+            error.file = None  # it is said with the file
+            self._outcomes[path] = str(error)
         except OSError as error:
             self._outcomes[path] = str(error)
         with self._lock:
@@ -164,6 +197,7 @@ class _Job:
             if rewrite.has_other_names:
                 notes += (_OTHER_NAMES,)
             check_keys(plan, file)
+            check_pages(plan, file)
             change = FileChange.planned(plan, file, notes)
             if self._dry_run:
                 return change

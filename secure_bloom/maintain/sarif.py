@@ -13,7 +13,10 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(result: AuditResult) -> dict:
-    """One run, with a rule for each kind of finding; what was not checked is a notification."""
+    """One run, with a rule for each kind of finding.
+
+    What was not checked is a notification, and so is that no file is encrypted.
+    """
     rules = list(KINDS)
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{
         "tool": {"driver": {"name": "secure-bloom", "version": __version__, "rules": [
@@ -21,9 +24,11 @@ def to_sarif(result: AuditResult) -> dict:
              "defaultConfiguration": {"level": severity}}
             for kind, (severity, title) in KINDS.items()]}},
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": [
-            {"level": "note", "message": {"text": f"not checked: {what}"},
-             "locations": [_file(file.file)]}
-            for file in result.files for what in file.not_checked]}],
+            *([{"level": "warning", "message": {"text": result.summary}}]
+              if result.lacks_encryption else []),
+            *({"level": "note", "message": {"text": f"not checked: {what}"},
+               "locations": [_file(file.file)]}
+              for file in result.files for what in file.not_checked)]}],
         "results": [_result(finding, rules.index(finding.kind)) for finding in result.findings]}]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
 from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
@@ -45,7 +46,7 @@ def seal(path, keys, *, dry_run: bool = False, filesystem=None,
 
 
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-    plan, notes, hidden = Plan(), [], set()
+    plan, hidden, removed = Plan(), set(), {}
     for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
@@ -56,14 +57,15 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
             plan.build.append((chunk, _size(file, chunk)))
         elif leaks:
             plan.remove.append(chunk)
-            notes.append(f"column {chunk.column.path}: its values have no certain hash, so the "
-                         "filter is removed")
+            removed[chunk.column.path] = None
     if hidden and not plan:
         raise KeyNotFoundError("whether these columns leak cannot be seen without their keys: "
-                               + ", ".join(sorted(hidden)))
-    notes += [f"column {path}: without its key it cannot be seen whether it leaks"
+                               + ", ".join(map(shown, sorted(hidden))))
+    notes = [f"column {shown(path)}: its values have no certain hash, so the filter is removed"
+             for path in removed]
+    notes += [f"column {shown(path)}: without its key it cannot be seen whether it leaks"
               for path in sorted(hidden)]
-    return plan, tuple(dict.fromkeys(notes))
+    return plan, tuple(notes)
 
 
 def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:

@@ -32,7 +32,8 @@ def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[by
             chunk.cipher.encrypt(filter_.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))]
 
 
-def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter | None:
+def read_filter(source, chunk: ColumnChunk, end: int,
+                disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
     """The filter of a column chunk; None where it has none.
 
     Parameters
@@ -42,6 +43,8 @@ def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter |
     chunk : ColumnChunk
     end : int
         Where the footer begins: nothing of a filter may lie beyond.
+    disjoint : Disjoint, optional
+        Where the filters of many column chunks are read.
 
     Raises
     ------
@@ -49,10 +52,16 @@ def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter |
         With row group and column. Nothing is returned of a filter that does not open.
     """
     with located(**chunk.place):
-        data = _filter_bytes(source, chunk, end)
-        if data is None:
+        where = chunk.bloom_filter
+        if where is None:
             return None
+        data = _FilterBytes(source, *where, end)
+        if disjoint is not None:
+            disjoint.add(chunk, where[1] or 0)
+        data.read_all()
         num_bytes = _take_header(data, chunk)
+        if disjoint is not None and where[1] is None:
+            disjoint.add(chunk, num_bytes)
         if chunk.cipher is None:
             return SplitBlockBloomFilter.from_bitset(data.take(num_bytes),
                                                      column_type=chunk.column.type)
@@ -63,14 +72,42 @@ def read_filter(source, chunk: ColumnChunk, end: int) -> SplitBlockBloomFilter |
 def read_header(source, chunk: ColumnChunk, end: int) -> int | None:
     """The size of the filter's bitset in bytes; arguments and errors as for :func:`read_filter`."""
     with located(**chunk.place):
-        data = _filter_bytes(source, chunk, end, only_header=True)
-        return None if data is None else _take_header(data, chunk)
+        where = chunk.bloom_filter
+        return None if where is None else _take_header(
+            _FilterBytes(source, *where, end), chunk)
+
+
+class Disjoint:
+    """Notices that parts of a file overlap, by their sizes: else a small file takes ages to read.
+
+    Parameters
+    ----------
+    end : int
+        Where the footer begins: parts that do not overlap have no more bytes together.
+    what : str
+    """
+
+    def __init__(self, end: int, what: str = "Bloom filters"):
+        self._left, self._what = end, what
+
+    def add(self, chunk: ColumnChunk, num_bytes: int) -> None:
+        """Count the part of a column chunk, before it is read.
+
+        Raises
+        ------
+        FormatError
+            If all parts together have more bytes than there are.
+        """
+        self._left -= num_bytes
+        if self._left < 0:
+            raise FormatError(f"the {self._what} of this file overlap: together they claim more "
+                              "bytes than it has", **chunk.place)
 
 
 PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What stands somewhere in a file, as far as it can be told without a key.
 
@@ -108,11 +145,6 @@ def find_layout(source, offset: int, end: int) -> Layout:
     return Layout(ENCRYPTED, header + bitset)
 
 
-def _filter_bytes(source, chunk, end, only_header=False) -> _FilterBytes | None:
-    where = chunk.bloom_filter
-    return None if where is None else _FilterBytes(source, *where, end, at_once=not only_header)
-
-
 def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
     """The size of the bitset, by the header; ``data`` then stands at the bitset."""
     if chunk.cipher is None:
@@ -135,12 +167,9 @@ def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) 
 
 
 class _FilterBytes:
-    """The bytes from a filter's offset on.
+    """The bytes from a filter's offset on."""
 
-    With ``at_once`` they are read in one go where the footer gives their length.
-    """
-
-    def __init__(self, source, offset: int, length: int | None, end: int, *, at_once: bool):
+    def __init__(self, source, offset: int, length: int | None, end: int):
         if not 0 < offset < end:
             raise FormatError(f"the Bloom filter offset {offset} lies outside the data, "
                               f"which ends at {end}")
@@ -151,8 +180,14 @@ class _FilterBytes:
             raise FormatError(f"the Bloom filter length {length} is more than any filter has")
         self._source = source
         self._position = offset
+        self._length = length
         self._end = end if length is None else offset + length
-        self._buffer = self._read(offset, length) if at_once and length is not None else b""
+        self._buffer = b""
+
+    def read_all(self) -> None:
+        """Read them in one go, where the footer gives their length."""
+        if self._length is not None:
+            self._buffer = self._read(self._position, self._length)
 
     def peek(self, size: int) -> bytes:
         """Up to ``size`` next bytes, fewer where the data ends."""

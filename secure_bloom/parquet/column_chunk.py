@@ -101,22 +101,14 @@ class ColumnChunk:
         return self._group.decoded(self.column.ordinal)
 
     @property
-    def raw(self) -> bytes | None:
-        """The ColumnChunk as it stands in the footer; None once it was changed."""
-        return self._group.raw(self.column.ordinal)
-
-    def replace(self, raw: bytes) -> None:
-        """Put another ColumnChunk of the same column in its place."""
-        self._group.replace(self.column.ordinal, raw)
-
-    @property
     def _struct(self) -> Struct:
         """The ColumnChunk, decoded when it is first asked for."""
         decoded = self._decoded
         struct = decoded.struct
         if struct is None:
             with located(**self.place):
-                struct = decoded.struct = self._decode(self.raw, _COLUMN_CHUNK_LAYOUT)
+                struct = decoded.struct = self._decode(
+                    self._group.raw(self.column.ordinal), _COLUMN_CHUNK_LAYOUT)
         return struct
 
     def _to_change(self) -> Struct:
@@ -317,6 +309,12 @@ class ColumnChunk:
             module = self.cipher.encrypt(thrift.encode(meta),
                                          self.aad(ModuleType.COLUMN_META_DATA))
             self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
+
+    def finish(self) -> None:
+        """Keep changes as bytes from now on, sealed: they take far less memory."""
+        struct = self._to_change()
+        self.seal()
+        self._group.replace(self.column.ordinal, thrift.encode(struct))
 
     def _column_key_struct(self) -> Struct | None:
         return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \

@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
+from secure_bloom.display import Summarized, count
 from secure_bloom.errors import (
     NO_KEY,
     AuthenticationError,
@@ -55,7 +56,7 @@ _COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 _TYPE_ORDER = 1  # ColumnOrder
 
-_MAX_REMEMBERED = 1 << 15  # bytes of a schema; a hostile one becomes a thousand times as large
+_MAX_REMEMBERED = 1 << 15  # bytes of a schema; of a hostile one the paths may be far longer
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class EncryptionAlgorithm:
                    bool(fields.get_bool(3)))
 
 
-class Footer:
+class Footer(Summarized):
     """An open footer.
 
     Parameters
@@ -136,6 +137,13 @@ class Footer:
             if len(group) != len(self.columns):
                 raise FormatError(f"the row group has {len(group)} columns, the schema "
                                   f"{len(self.columns)}", row_group=number)
+
+    def _headline(self) -> str:
+        encryption = "not encrypted" if self.algorithm is None else \
+            f"{'encrypted' if self.has_encrypted_footer else 'signed'}, {self.algorithm.name}"
+        return (f"{count(len(self.columns), 'column')}, "
+                f"{count(len(self.row_groups), 'row group')}, {count(self.num_rows, 'row')}, "
+                + encryption)
 
     @property
     def has_encrypted_footer(self) -> bool:
@@ -244,7 +252,7 @@ class Footer:
 
     def _patch(self, chunks: RowGroup, places: Mapping[int, tuple[int, int]]) -> set[int]:
         """Do that by kernel, where it can; returns for which columns it could."""
-        raw = {ordinal: data for ordinal in places if (data := chunks[ordinal].raw)}
+        raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
         wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
         out = np.empty(bounds[-1] + len(raw) * self.kernels.ROOM, np.uint8)
@@ -253,7 +261,7 @@ class Footer:
         new, start, done = out.tobytes(), 0, set()
         for ordinal, end in zip(raw, ends.tolist(), strict=True):
             if end >= 0:
-                chunks[ordinal].replace(new[start:end])
+                chunks.replace(ordinal, new[start:end])
                 start = end
                 done.add(ordinal)
         return done
@@ -350,7 +358,8 @@ def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
     """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
     schema = Struct([[_SCHEMA, thrift.LIST, raw]])
     with thrift.no_garbage_collection():
-        return tuple(leaf_columns(thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)))
+        elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
+        return tuple(leaf_columns(elements, len(raw)))
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

@@ -109,7 +109,8 @@ class RowGroup(Sequence):
     def seal(self) -> None:
         """Encrypt the metadata of the column chunks that were changed."""
         for ordinal in sorted(self._changed or ()):
-            self[ordinal].seal()
+            if isinstance(self._changed[ordinal], Decoded):
+                self[ordinal].seal()
 
     def encode(self) -> bytes:
         """The bytes of the row group."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
-from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.display import MAX_NAME, Summarized, shown
+from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
 from secure_bloom.parquet.thrift import Struct
 
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
@@ -27,6 +29,10 @@ LOGICAL_TYPE_LAYOUT = {
 SCHEMA_ELEMENT_LAYOUT = {10: LOGICAL_TYPE_LAYOUT}
 
 _MAX_SCHEMA_DEPTH = 200
+_ROOM = 64 * 1024 * 1024  # bytes that columns may take, and some times what the schema has
+_TIMES = 4
+_LEAF_SIZE = 200  # bytes of a LeafColumn without its path
+_LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and looks at
 _REPEATED = 2  # FieldRepetitionType
 
 
@@ -60,8 +66,8 @@ class ColumnType:
         return f"{self.physical_type}{length}" + (f" {self.arrow_type}" if self.arrow_type else "")
 
 
-@dataclass(frozen=True)
-class LeafColumn:
+@dataclass(frozen=True, slots=True, repr=False)
+class LeafColumn(Summarized):
     """A leaf of the schema.
 
     Attributes
@@ -83,15 +89,26 @@ class LeafColumn:
     type: ColumnType
     is_repeated: bool = False
 
+    def _headline(self) -> str:
+        return f"{self.ordinal} {shown(self.path)}: {self.type}"
 
-def leaf_columns(elements: Iterable[Struct]) -> list[LeafColumn]:
+
+def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafColumn]:
     """The leaf columns of a schema, in the order of their ordinals.
+
+    Parameters
+    ----------
+    elements : iterable of Struct
+    num_bytes : int
+        Of the schema in the file.
 
     Raises
     ------
     FormatError
-        If the elements form no tree.
+        If the elements form no tree, or one whose columns would take far more memory than any
+        schema needs: the name of a group is part of the path of each leaf below it.
     """
+    room = _ROOM + _TIMES * num_bytes
     leaves: list[LeafColumn] = []
     elements = iter(elements)
     root = next(elements, None)
@@ -113,8 +130,13 @@ def leaf_columns(elements: Iterable[Struct]) -> list[LeafColumn]:
         if children:
             stack.append([parts, is_repeated, children])
         else:
-            leaves.append(LeafColumn(len(leaves), ".".join(parts), parts, column_type(element),
-                                     is_repeated))
+            room -= _LEAF_SIZE + sum(map(len, parts)) + 9 * len(parts)
+            if room < 0:
+                raise FormatError("the paths of the columns are too long: "
+                                  f"{len(leaves):,} of them take {_ROOM:,} bytes and more")
+            path = ".".join(parts)
+            room -= 0 if path.isascii() else 3 * len(path)  # what Python may take
+            leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
     if any(children for *_, children in stack):
         raise FormatError("the schema ends before all children have come")
     return leaves
@@ -138,10 +160,33 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
     below = [column.path for column in leaves if column.path.startswith(f"{path}.")]
     if below:
-        raise ColumnError(f"this is a group, not a leaf column; its leaves: {', '.join(below)}",
+        raise ColumnError(f"this is a group, not a leaf column; its leaves: {_listed(below)}",
                           column=path)
-    names = ", ".join(column.path for column in leaves[:20]) + (", ..." if leaves[20:] else "")
-    raise ColumnError(f"there is no such column; there are: {names}", column=path)
+    known = [column.path for column in leaves[:_COMPARED]]
+    similar = similar_name(path, known)
+    advice = f" (did you mean {similar!r}?)" if similar is not None else ""
+    error = UnknownColumnError(f"there is no such column{advice}; there are: {_listed(known)}",
+                               column=path)
+    error.similar = similar
+    raise error
+
+
+def similar_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that may be meant; None where none is similar."""
+    short = tuple(one for one in known if len(one) <= MAX_NAME) if len(name) <= MAX_NAME else ()
+    return _similar(name, short)
+
+
+@lru_cache(maxsize=16)  # files of one folder have the same columns
+def _similar(name: str, known: tuple[str, ...]) -> str | None:
+    import difflib
+    lower = {one.lower(): one for one in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), lower, 1, 0.6)
+    return lower[found[0]] if found else None
+
+
+def _listed(paths: list[str]) -> str:
+    return ", ".join(map(shown, paths[:_LISTED])) + (", ..." if len(paths) > _LISTED else "")
 
 
 def column_type(element: Struct) -> ColumnType:
@@ -153,18 +198,22 @@ def column_type(element: Struct) -> ColumnType:
     length = (element.get_int(2) or 0) if physical == "FIXED_LEN_BYTE_ARRAY" else 0
     if physical == "FIXED_LEN_BYTE_ARRAY" and not 0 < length < 2**31:
         raise FormatError(f"a FIXED_LEN_BYTE_ARRAY column has length {length}")
-    return ColumnType(physical, length, _arrow_type(physical, length, element))
-
-
-def _arrow_type(physical: str, length: int, element: Struct) -> pa.DataType | None:
     logical = element.get(10)
     if isinstance(logical, Struct) and logical.fields:
         kind = _logical_kind(logical.fields[0])
     else:
         kind = _converted_kind(element.get_int(6))
     if kind == ("decimal",):
-        return _decimal_type(physical, length, element)
-    return _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
+        kind = ("decimal", *_precision_and_scale(element))
+    return _column_type(physical, length, kind)
+
+
+@lru_cache(maxsize=1024)  # most columns share theirs
+def _column_type(physical: str, length: int, kind: tuple) -> ColumnType:
+    if kind[:1] == ("decimal",):
+        return ColumnType(physical, length, _decimal_type(physical, length, *kind[1:]))
+    arrow_type = _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
+    return ColumnType(physical, length, arrow_type)
 
 
 _LOGICAL_NAMES = {1: "text", 2: "nested", 3: "nested", 4: "text", 5: "decimal", 6: "date",
@@ -233,15 +282,19 @@ def _raw_type(physical: str, length: int, kind: tuple) -> pa.DataType | None:
     return pa.binary(length) if kind in ((), ("bytes",), ("uuid",)) else None
 
 
-def _decimal_type(physical: str, length: int, element: Struct) -> pa.DataType | None:
-    """Decimals with one encoding for each value; a BYTE_ARRAY decimal may be padded at will."""
-    if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY") or length > 32:
-        return None
+def _precision_and_scale(element: Struct) -> tuple[int, int]:
     scale, precision = element.get_int(7) or 0, element.get_int(8) or 0
     logical = element.get(10)
     decimal = logical.get(5) if isinstance(logical, Struct) else None
     if isinstance(decimal, Struct):
         scale, precision = decimal.get_int(1) or 0, decimal.get_int(2) or 0
+    return precision, scale
+
+
+def _decimal_type(physical: str, length: int, precision: int, scale: int) -> pa.DataType | None:
+    """Decimals with one encoding for each value; a BYTE_ARRAY decimal may be padded at will."""
+    if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY") or length > 32:
+        return None
     if not (1 <= precision <= 76 and 0 <= scale <= precision):
         return None
     wide = precision > 38 or length > 16  # the Arrow value has at least the bytes of the stored one

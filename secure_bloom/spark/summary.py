@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError
 from secure_bloom.folder import SUCCESS
 
@@ -24,8 +25,8 @@ class StagedFile:
     filter_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class CommitSummary:
+@dataclass(frozen=True, repr=False)
+class CommitSummary(Summarized):
     """What a commit made visible.
 
     Attributes
@@ -45,6 +46,11 @@ class CommitSummary:
     encrypted_filters: int
     plain_filters: int
     filter_bytes: int
+
+    def _headline(self) -> str:
+        filters = count(self.encrypted_filters + self.plain_filters, "filter")
+        return (f"{count(self.files, 'file')}, {count(self.rows, 'row')}, "
+                f"{count(self.bytes, 'byte')}, {filters}, at {shown(str(self.time), 40)}")
 
     @classmethod
     def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:

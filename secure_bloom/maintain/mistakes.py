@@ -1,0 +1,56 @@
+"""Mistakes in the arguments, which every file of a folder has, so that they are said once."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from secure_bloom.errors import ColumnError, UnknownColumnError
+
+
+class Mistakes:
+    """The files of which a column was asked for that they do not have, or that cannot do it.
+
+    Attributes
+    ----------
+    files : set of str
+    """
+
+    def __init__(self):
+        self.files: set[str] = set()
+        self._first: ColumnError | None = None
+        self._is_same = True
+        self._lock = Lock()
+
+    def add(self, file: str, error: ColumnError) -> None:
+        """Note what is wrong with a file."""
+        with self._lock:
+            self.files.add(file)
+            self._first = self._first or error
+            self._is_same &= _kind(error) == _kind(self._first)
+
+    def error(self, others: int) -> ColumnError | None:
+        """What to say once; None unless all files have the same mistake.
+
+        Parameters
+        ----------
+        others : int
+            Files that could not be read.
+        """
+        if self._first is None or not self._is_same:
+            return None
+        number, readable = f"{len(self.files):,}", " that can be read" if others else ""
+        if len(self.files) == 1:
+            message = self._first.message
+        elif isinstance(self._first, UnknownColumnError):
+            similar = self._first.similar
+            message = f"no file of the {number}{readable} has such a column" \
+                + (f"; did you mean {similar!r}?" if similar is not None else "")
+        else:
+            message = f"{self._first.message} (in all {number} files{readable})"
+        return type(self._first)(message, column=self._first.column)
+
+
+def _kind(error: ColumnError) -> tuple:
+    """Unknown columns are one mistake, whatever the other columns of a file are."""
+    is_unknown = isinstance(error, UnknownColumnError)
+    return type(error), error.column, None if is_unknown else error.message
