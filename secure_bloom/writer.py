@@ -9,6 +9,7 @@ Filters thus stand just before the footer, where parquet-java puts them, and no 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from secure_bloom.encryption import check_columns, file_encryption
+from secure_bloom.encrypted_columns import check_encrypted, resolve_columns
+from secure_bloom.encryption import file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
 from secure_bloom.hashing import hash_stored, occurring
@@ -158,8 +160,8 @@ class ParquetWriter:
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
         self._plan = _plan(schema, leaves, bloom_filters)
-        check_columns(encryption, leaves)
-        self._encryption = file_encryption(encryption, kms)
+        self._asked = resolve_columns(encryption, leaves)
+        self._encryption = file_encryption(self._asked, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
         self._sink = _Sink(self._output.write)
@@ -275,6 +277,8 @@ class ParquetWriter:
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
                               f"{len(self._filters)} were expected")
+        check_encrypted(self._asked, footer.columns,
+                        itertools.chain.from_iterable(footer.row_groups))
         self._output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0

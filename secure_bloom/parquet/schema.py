@@ -6,6 +6,7 @@ without children; its ordinal counts leaves and is the column ordinal of modules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -117,6 +118,44 @@ def leaf_columns(elements: list[Struct]) -> list[LeafColumn]:
     return leaves
 
 
+def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
+    """The leaf column with this dotted path, or the leaves of the group that has it.
+
+    Empty if there is neither.
+
+    Raises
+    ------
+    ColumnError
+        If several have it, which names with dots make possible: a column ``st.b``, and the field
+        ``b`` of a struct ``st``.
+    """
+    found: dict[tuple[str, ...], list[LeafColumn]] = {}
+    for column in leaves:
+        if column.path == path or column.path.startswith(f"{path}."):
+            parts = _part_with_path(column.parts, path)
+            if parts is not None:
+                found.setdefault(parts, []).append(column)
+    if len(found) > 1:
+        raise ColumnError(
+            f"{len(found)} columns or groups have this path and cannot be told apart: "
+            f"{' and '.join(_in_words(parts, own[0].parts) for parts, own in found.items())}; "
+            "rename one of them", column=path)
+    return [column for own in found.values() for column in own]
+
+
+def _part_with_path(parts: tuple[str, ...], path: str) -> tuple[str, ...] | None:
+    """The column, or the group that it is in, with this dotted path."""
+    for depth in range(1, len(parts) + 1):
+        if ".".join(parts[:depth]) == path:
+            return parts[:depth]
+    return None
+
+
+def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
+    kind = "column" if parts == leaf else "group"
+    return f"the {kind} " + " in ".join(repr(part) for part in reversed(parts))
+
+
 def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     """The leaf column with this dotted path, if it can have a filter."""
     column = find_column(leaves, path)
@@ -128,15 +167,15 @@ def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
 
 def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     """The leaf column with this dotted path."""
-    found = [column for column in leaves if column.path == path]
+    named = named_columns(leaves, path)
+    found = [column for column in named if column.path == path]
     if len(found) == 1:
         return found[0]
     if found:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
-    below = [column.path for column in leaves if column.path.startswith(f"{path}.")]
-    if below:
-        raise ColumnError(f"this is a group, not a leaf column; its leaves: {', '.join(below)}",
-                          column=path)
+    if named:
+        raise ColumnError("this is a group, not a leaf column; its leaves: "
+                          f"{', '.join(column.path for column in named)}", column=path)
     names = ", ".join(column.path for column in leaves[:20]) + (", ..." if leaves[20:] else "")
     raise ColumnError(f"there is no such column; there are: {names}", column=path)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
-from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
@@ -70,7 +70,7 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
     if isinstance(encryption, ArrowEncryptionConfiguration):
-        encryption = _from_pyarrow(encryption)
+        encryption = from_pyarrow(encryption)
     if not isinstance(encryption, EncryptionConfiguration):
         raise TypeError("encryption must be an EncryptionConfiguration, not "
                         f"{type(encryption).__name__}")
@@ -81,17 +81,6 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
         raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
                                "files with key material; leave it on")
     return encryption
-
-
-def _from_pyarrow(encryption) -> EncryptionConfiguration:
-    try:
-        column_keys = encryption.column_keys
-    except ValueError:  # so pyarrow says that there are none
-        column_keys = None
-    names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
-             "double_wrapping", "data_key_length_bits", "internal_key_material")
-    return EncryptionConfiguration(column_keys=column_keys, **{
-        name: getattr(encryption, name) for name in names})
 
 
 def _plan(encryption, kms, filters: list[str]) -> dict:
