@@ -70,7 +70,8 @@ class EncryptionConfiguration:
     footer_key : str
         Name of the master key for the footer.
     column_keys : mapping of str to sequence of str, optional
-        Dotted paths of leaf columns, by the name of their master key.
+        Dotted paths of leaf columns, or of groups for all columns in them, by the name of their
+        master key. The path of a column goes before that of a group that it is in.
     uniform_encryption : bool
         Encrypt every column with the footer key.
     plaintext_footer : bool

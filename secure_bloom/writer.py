@@ -23,6 +23,7 @@ from secure_bloom.encrypted_columns import check_encrypted, resolve_columns
 from secure_bloom.encryption import file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.hashing import hash_stored, occurring
 from secure_bloom.keys import external
 from secure_bloom.leaves import (
@@ -34,9 +35,9 @@ from secure_bloom.leaves import (
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn, filter_column
+from secure_bloom.parquet.schema import LeafColumn, filter_columns
 from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
+from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spill import FilterStore
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
@@ -51,36 +52,6 @@ _REFUSED_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class BloomFilterOptions:
-    """How to size the Bloom filter of a column.
-
-    Parameters
-    ----------
-    fpp : float
-        Wanted false-positive probability.
-    ndv : int, optional
-        Expected number of distinct values in a row group; the filter then has the size for it.
-        Without, it starts with room for every value of the row group and is folded down to the
-        smallest size that keeps ``fpp``.
-    max_bytes : int, optional
-        Upper bound of the bitset in bytes, 32 to 128 MiB. A filter that would need more is less
-        precise instead.
-    """
-
-    fpp: float = 0.01
-    ndv: int | None = None
-    max_bytes: int | None = None
-
-    def __post_init__(self):
-        check_fpp(self.fpp)
-        if self.ndv is not None and self.ndv < 0:
-            raise ValueError(f"ndv must not be negative, got {self.ndv}")
-        if self.max_bytes is not None and not BYTES_PER_BLOCK <= self.max_bytes <= MAX_BYTES:
-            raise ValueError(f"max_bytes must be {BYTES_PER_BLOCK} to {MAX_BYTES}, "
-                             f"got {self.max_bytes}")
-
-
-@dataclass(frozen=True)
 class FilterTotals:
     """How many filters were written, and how many bytes they take, headers included."""
 
@@ -89,7 +60,7 @@ class FilterTotals:
     bytes: int = 0
 
 
-def write_table(table: pa.Table, where, *, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
                 encryption=None, kms=None, row_group_size: int | None = None,
                 filesystem=None, **writer_options) -> None:
     """Write a table to a Parquet file with Bloom filters.
@@ -118,10 +89,12 @@ class ParquetWriter:
     where : str, path, or writable binary file
         A file object is only appended to and stays open.
     schema : pyarrow.Schema
-    bloom_filters : mapping of str to True or BloomFilterOptions
-        The columns that get a filter in every row group, by dotted path: ``city``,
-        ``address.city``, ``tags.list.element``. Filters of encrypted columns are encrypted with
-        the column's key, all others are plain.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
+        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
+        are encrypted with the column's key, all others are plain.
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
         with key material is written beside this one, and ``where`` must be a new path.
@@ -148,7 +121,7 @@ class ParquetWriter:
     _output: Output | None = None
 
     def __init__(self, where, schema: pa.Schema, *,
-                 bloom_filters: Mapping[str, bool | BloomFilterOptions],
+                 bloom_filters: BloomFilters = None,
                  encryption=None, kms=None, filesystem=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._store = FilterStore()
@@ -394,29 +367,13 @@ class _Sink:
 
 # --- which columns -------------------------------------------------------------------------------
 
-def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
-    """The filters that are asked for, by dotted path of the column."""
-    if not isinstance(bloom_filters, Mapping):
-        raise TypeError("bloom_filters must be a mapping of column paths to True or "
-                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    filters = {}
-    for path, options in bloom_filters.items():
-        if options is None or options is False:
-            continue
-        filters[path] = BloomFilterOptions() if options is True else options
-        if not isinstance(filters[path], BloomFilterOptions):
-            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
-                            f"not {type(options).__name__}")
-    return filters
-
-
 def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
     """For each top-level field with filters: (position among its leaves, leaf column, options)."""
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[tuple]] = {}
-    for path, options in asked_filters(bloom_filters).items():
-        column = filter_column(leaves, path)
+    asked = asked_filters(bloom_filters, leaves)
+    for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
         index, position = owners[column.ordinal]
         plan.setdefault(index, []).append((position, column, options))
     return plan

@@ -143,6 +143,18 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
     return [column for own in found.values() for column in own]
 
 
+def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
+    """The leaf columns whose dotted path no other column or group has, by that path."""
+    parts: dict[str, set[tuple[str, ...]]] = {}
+    found: dict[str, list[LeafColumn]] = {}
+    for column in leaves:
+        found.setdefault(column.path, []).append(column)
+        for depth in range(1, len(column.parts) + 1):
+            parts.setdefault(".".join(column.parts[:depth]), set()).add(column.parts[:depth])
+    return {path: columns[0] for path, columns in found.items()
+            if len(columns) == 1 and len(parts[path]) == 1}
+
+
 def _part_with_path(parts: tuple[str, ...], path: str) -> tuple[str, ...] | None:
     """The column, or the group that it is in, with this dotted path."""
     for depth in range(1, len(parts) + 1):
@@ -156,12 +168,21 @@ def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
     return f"the {kind} " + " in ".join(repr(part) for part in reversed(parts))
 
 
+def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafColumn]:
+    """The leaf columns with these dotted paths, each of which can have a filter."""
+    clear = clear_columns(leaves)
+    return [_able(clear[path] if path in clear else find_column(leaves, path)) for path in paths]
+
+
 def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     """The leaf column with this dotted path, if it can have a filter."""
-    column = find_column(leaves, path)
+    return _able(find_column(leaves, path))
+
+
+def _able(column: LeafColumn) -> LeafColumn:
     if not column.type.can_have_filter:
         raise ColumnError(f"a column of type {column.type} cannot have a Bloom filter",
-                          column=path)
+                          column=column.path)
     return column
 
 

@@ -10,6 +10,7 @@ from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptio
 
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
@@ -21,13 +22,12 @@ from secure_bloom.spark.native.application import (
 )
 from secure_bloom.spark.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
-from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+def write_options(*, encryption, bloom_filters: BloomFilters = None,
                   kms) -> dict[str, str]:
     """Options for Spark's own Parquet writer. They serve in this Spark application only.
 
@@ -38,8 +38,9 @@ def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterO
     ----------
     encryption : EncryptionConfiguration
         That of secure_bloom or pyarrow.
-    bloom_filters : mapping of str to True or BloomFilterOptions
-        As for :class:`secure_bloom.ParquetWriter`. ``max_bytes`` is one bound for all columns.
+    bloom_filters : iterable of str, or mapping, optional
+        As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
+        all columns.
     kms : KmsClient or KeyEncryptionKeys
 
     Returns
