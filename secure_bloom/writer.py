@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import RLock
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -82,7 +82,11 @@ class ParquetWriter:
     """Writes a Parquet file row group by row group.
 
     A context manager: the file is complete when the block ends, and does not appear under its
-    name when it ends with an exception.
+    name when it ends with an exception. An existing file that it replaces keeps its mode; where
+    ``where`` is a symbolic link, the file that it leads to is replaced.
+
+    Several threads may share a writer; it takes one table after the other. A forked process cannot
+    write or close the file of its parent.
 
     Parameters
     ----------
@@ -125,7 +129,6 @@ class ParquetWriter:
                  encryption=None, kms=None, filesystem=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._store = FilterStore()
-        self._process = os.getpid()
         for name, advice in _REFUSED_OPTIONS.items():
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
@@ -137,7 +140,8 @@ class ParquetWriter:
         self._encryption = file_encryption(self._asked, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
-        self._sink = _Sink(self._output.write)
+        self._lock = RLock()
+        self._sink = _Sink(self._output)
         try:
             self._writer = pq.ParquetWriter(self._sink, without_half_dictionaries(schema),
                                             **writer_options,
@@ -156,17 +160,17 @@ class ParquetWriter:
         row_group_size : int, optional
             Rows in a row group; default as in pyarrow: at most 1,048,576.
         """
-        self._check_open()
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-        try:
-            table = decode_half_dictionaries(table)
-            for start in range(0, max(table.num_rows, 1), rows):
-                self._write_row_group(table.slice(start, rows))
-        except BaseException:
-            self._abort()
-            raise
+        with self._opened():
+            try:
+                table = decode_half_dictionaries(table)
+                for start in range(0, max(table.num_rows, 1), rows):
+                    self._write_row_group(table.slice(start, rows))
+            except BaseException:
+                self._abort()
+                raise
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch; see :meth:`write_table`."""
@@ -182,8 +186,8 @@ class ParquetWriter:
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
-        self._check_open()
-        self._writer.add_key_value_metadata(key_value_metadata)
+        with self._opened():
+            self._writer.add_key_value_metadata(key_value_metadata)
 
     @property
     def num_bytes(self) -> int:
@@ -194,16 +198,19 @@ class ParquetWriter:
         """Write filters and footer, and make the file visible; nothing happens a second time."""
         if self._writer is None:
             return
-        try:
-            self._sink.hold()
-            self._writer.close()
-            self._finish(*self._sink.release())
-            self._publish()
-        except BaseException:
-            self._abort()
-            raise
-        self._writer = self._output = None
-        self._store.close()
+        with self._locked():
+            if self._writer is None:  # another thread has closed it meanwhile
+                return
+            try:
+                self._sink.hold()
+                self._writer.close()
+                self._finish(*self._sink.release())
+                self._publish()
+            except BaseException:
+                self._abort()
+                raise
+            self._writer = self._output = None
+            self._store.close()
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -217,9 +224,21 @@ class ParquetWriter:
     def __del__(self):
         self._abort()  # only a file that was closed is complete
 
-    def _check_open(self) -> None:
-        if self._writer is None:
-            raise ValueError("this writer is closed")
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Keep other threads away from this writer, which must not be closed."""
+        with self._locked():
+            if self._writer is None:
+                raise ValueError("this writer is closed")
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        output = self._output
+        if output is not None:
+            output.check_own()  # first: in a fork nobody may be left to release the lock
+        with self._lock:
+            yield
 
     def _write_row_group(self, table: pa.Table) -> None:
         """Filters are built on another core while pyarrow writes pages; both release the GIL."""
@@ -306,19 +325,25 @@ class ParquetWriter:
                 filesystem.delete_file(external.material_path(path))
 
     def _abort(self) -> None:
-        output, self._output = self._output, None
-        writer, self._writer = self._writer, None
+        output = self._output
         if output is None:
             return
-        self._sink.discard()
-        if os.getpid() != self._process:
-            return  # a forked process must leave its parent's file alone
-        self._store.close()
-        try:
-            if writer is not None:
-                writer.close()
-        finally:
+        if not output.is_own:  # without the lock, which nobody here may be left to release
+            self._writer = self._output = None
             output.abort()
+            return
+        with self._lock:
+            output, self._output = self._output, None
+            writer, self._writer = self._writer, None
+            if output is None:
+                return
+            self._sink.discard()
+            self._store.close()
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                output.abort()
 
 
 def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
@@ -340,16 +365,16 @@ class _Sink:
 
     closed = False
 
-    def __init__(self, write):
-        self._write = write
+    def __init__(self, output: Output):
+        self._output: Output | None = output
         self.position = 0
         self._held: bytearray | None = None
 
     def write(self, data) -> int:
         if self._held is not None:
             self._held += data
-        elif self._write is not None:
-            self._write(data)
+        elif self._output is not None and self._output.is_own:  # pyarrow's closes itself in a fork
+            self._output.write(data)
             self.position += len(data)
         return len(data)
 
@@ -358,11 +383,11 @@ class _Sink:
 
     def release(self) -> tuple[bytes, int]:
         """What was held back, and the position where it belongs."""
-        held, self._held, self._write = bytes(self._held), None, None
+        held, self._held, self._output = bytes(self._held), None, None
         return held, self.position
 
     def discard(self) -> None:
-        self._held = self._write = None
+        self._held = self._output = None
 
 
 # --- which columns -------------------------------------------------------------------------------
