@@ -7,13 +7,15 @@ without touching the Parquet file. Whoever moves a file must move both.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import posixpath
 from collections.abc import Mapping
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
+from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
 from secure_bloom.files import check_absent, create_file
 from secure_bloom.folder import KEY_MATERIAL
 from secure_bloom.rewrite import Rewrite
@@ -91,18 +93,34 @@ class MaterialFile(Rewrite):
 
 
 def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FileExistsError where a Parquet file, or its key material, would be replaced.
+    """Check that a Parquet file with key material beside it can be written at a path.
 
-    The two cannot be replaced in the same step, and one without the other is lost.
+    Raises
+    ------
+    FileExistsError
+        If the file, or its key material, would be replaced. The two cannot be replaced in the same
+        step, and one without the other is lost.
+    UnsupportedError
+        If the name is too long for that of the key material.
     """
     check_new_file(filesystem, path)
-    check_new_file(filesystem, material_path(path))
+    try:
+        check_new_file(filesystem, material_path(path))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise UnsupportedError(
+            "its name is too long to have key material beside it, in a file whose name is "
+            f"{len(material_path(path)) - len(path)} bytes longer: take a shorter one, or leave "
+            "the key material in the file", file=path) from None
 
 
 def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
     """Raise FileExistsError, which says what to do, where there is something at the path."""
     try:
         check_absent(filesystem, path)
+        if filesystem.type_name == "local" and os.path.islink(path):  # which leads nowhere
+            raise FileExistsError
     except FileExistsError:
         raise _exists(path) from None
 

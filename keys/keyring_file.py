@@ -30,8 +30,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from secure_bloom.errors import KeyringError, KeyUnwrapError
-from secure_bloom.files import sync_folder
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
+from secure_bloom.local_files import sync_folder, temporary_stem
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _AAD = b"secure_bloom keyring 2"
@@ -169,10 +169,11 @@ def create_private(path: str | os.PathLike, data: bytes) -> None:
 def replace(path: Path, content: Content) -> None:
     """Put new content in the place of the file in one step; call it under the lock."""
     path = Path(os.path.realpath(path))
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*{_TEMPORARY}"):
+    stem = temporary_stem(path.name)
+    for leftover in path.parent.glob(f".{glob.escape(stem)}.*{_TEMPORARY}"):
         leftover.unlink(missing_ok=True)  # of a process that was killed, since we have the lock
     descriptor, temporary = tempfile.mkstemp(  # mode 0600
-        prefix=f".{path.name}.", suffix=_TEMPORARY, dir=path.parent)
+        prefix=f".{stem}.", suffix=_TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             owner = os.stat(path)

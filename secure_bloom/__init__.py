@@ -15,7 +15,7 @@ import importlib
 
 _HOME = {
     "BloomFilterInfo": "secure_bloom.reader",
-    "BloomFilterOptions": "secure_bloom.writer",
+    "BloomFilterOptions": "secure_bloom.filter_options",
     "EncryptionConfiguration": "secure_bloom.encryption",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
     "ParquetFile": "secure_bloom.reader",

@@ -6,23 +6,22 @@ decides how they are wrapped and where the key material goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import LIFETIME, cached
 from secure_bloom.keys.environment import KEYRING, KMS, or_environment
-from secure_bloom.keys.kms import check_key, unwrap_locally
+from secure_bloom.keys.kms import check_key
 from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
 from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.schema import LeafColumn
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
 _NO_PLAINTEXT_FOOTER = ("pyarrow writes no plaintext footer with uniform_encryption; use "
@@ -72,7 +71,8 @@ class EncryptionConfiguration:
     footer_key : str
         Name of the master key for the footer.
     column_keys : mapping of str to sequence of str, optional
-        Dotted paths of leaf columns, by the name of their master key.
+        Dotted paths of leaf columns, or of groups for all columns in them, by the name of their
+        master key. The path of a column goes before that of a group that it is in.
     uniform_encryption : bool
         Encrypt every column with the footer key.
     plaintext_footer : bool
@@ -113,32 +113,21 @@ class EncryptionConfiguration:
         _check_columns(self.column_keys or {})
 
 
-def check_columns(encryption, columns: Iterable[LeafColumn]) -> None:
-    """Check that pyarrow will encrypt the columns that are asked for, and no others.
-
-    Raises
-    ------
-    ColumnError
-        If there is no such column.
-    UnsupportedError
-        If pyarrow would take one column for another.
-    """
-    paths = [column.path for column in columns]
-    if isinstance(encryption, EncryptionConfiguration):
-        for path in (path for some in (encryption.column_keys or {}).values() for path in some):
-            if not any(own == path or own.startswith(f"{path}.") for own in paths):
-                raise ColumnError("it has a key, but does not exist; there are: "
-                                  f"{', '.join(paths)}", column=path)
-    elif isinstance(encryption, pe.EncryptionConfiguration) and not encryption.uniform_encryption:
-        for path in filter(_confuses_pyarrow, paths):
-            raise UnsupportedError("pyarrow's EncryptionConfiguration may take another column for "
-                                   "this one, because of the punctuation or the spaces in its "
-                                   "name; use secure_bloom's", column=path)
-
-
-def _confuses_pyarrow(path: str) -> bool:
+def confuses_pyarrow(path: str) -> bool:
     """Whether pyarrow splits or strips the path, which it passes on in one text with others."""
     return any(character in path for character in ":;,") or path != path.strip()
+
+
+def from_pyarrow(encryption: pe.EncryptionConfiguration) -> EncryptionConfiguration:
+    """pyarrow's configuration as that of secure_bloom."""
+    try:
+        column_keys = encryption.column_keys
+    except ValueError:  # so pyarrow says that there are none
+        column_keys = None
+    names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
+             "double_wrapping", "data_key_length_bits", "internal_key_material", "cache_lifetime")
+    return EncryptionConfiguration(column_keys=column_keys, **{
+        name: getattr(encryption, name) for name in names})
 
 
 def _check_name(master_key: str) -> None:
@@ -160,7 +149,7 @@ def _check_columns(column_keys: Mapping[str, Sequence[str]]) -> None:
         for column in columns:
             if column in seen:
                 raise ValueError(f"column {column!r} has two keys")
-            if _confuses_pyarrow(column):
+            if confuses_pyarrow(column):
                 raise UnsupportedError("pyarrow cannot give this column a key of its own, because "
                                        "of the punctuation or the spaces in its name; rename it, "
                                        "or use uniform_encryption", column=column)
@@ -199,15 +188,11 @@ def file_encryption(encryption, kms) -> FileEncryption:
 
     Parameters
     ----------
-    encryption : EncryptionConfiguration, of secure_bloom or pyarrow, or UniformKey, or None
+    encryption : EncryptionConfiguration or UniformKey or None
     kms : KmsClient or KeyEncryptionKeys or None
     """
     if isinstance(encryption, EncryptionConfiguration):
-        return _KmsEncryption(encryption, _writing_kms(kms, encryption),
-                              *_under_aliases(encryption))
-    if isinstance(encryption, pe.EncryptionConfiguration):
-        _check_pyarrow(encryption)
-        return _KmsEncryption(encryption, _writing_kms(kms, encryption), encryption, {})
+        return _KmsEncryption(encryption, _writing_kms(kms, encryption))
     if encryption is not None and not isinstance(encryption, UniformKey):
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
@@ -234,23 +219,19 @@ class _KmsEncryption(FileEncryption):
 
     Parameters
     ----------
-    encryption : EncryptionConfiguration, of secure_bloom or pyarrow
+    encryption : EncryptionConfiguration
     kms : CachedKms or KeyEncryptionKeys
-    configuration : pyarrow.parquet.encryption.EncryptionConfiguration
-        What pyarrow is told.
-    master_keys : mapping of str to str
-        Real names for the master keys that pyarrow is told; for others they are the same.
     """
 
     aad_prefix: bytes | None = None
     has_footer_key = True
 
-    def __init__(self, encryption, kms, configuration: pe.EncryptionConfiguration,
-                 master_keys: Mapping[str, str]):
+    def __init__(self, encryption: EncryptionConfiguration, kms):
         super().__init__(keys=self)
         if not encryption.internal_key_material:
             self.external_material = {}
-        self._encryption, self._kms, self._master_keys = encryption, kms, master_keys
+        self._encryption, self._kms = encryption, kms
+        configuration, self._master_keys = _under_aliases(encryption)
         self._numbers = KeysByNumber()
         self._wrapped: dict[str, str] = {}  # by number, with single wrapping
         self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
@@ -260,7 +241,7 @@ class _KmsEncryption(FileEncryption):
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """What pyarrow calls with each key that it has made."""
         number = self._numbers.add(key_bytes)
-        name = self._name(master_key_identifier)
+        name = self._master_keys[master_key_identifier]
         if not self._encryption.double_wrapping:
             self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
         elif name not in self._keks:
@@ -270,7 +251,7 @@ class _KmsEncryption(FileEncryption):
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
-        return self._data_key(KeyMaterial.parse(key_metadata))
+        return self._numbers.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -298,7 +279,7 @@ class _KmsEncryption(FileEncryption):
 
     def _material(self, told: KeyMaterial) -> KeyMaterial:
         """The real key material for what pyarrow was told."""
-        name, instance = self._name(told.master_key_id), {}
+        name, instance = self._master_keys[told.master_key_id], {}
         if told.is_footer_key:
             instance = {"kms_instance_id": self._kms.kms_instance_id,
                         "kms_instance_url": self._kms.kms_instance_url}
@@ -306,14 +287,9 @@ class _KmsEncryption(FileEncryption):
             return KeyMaterial(name, self._wrapped[told.wrapped_dek],
                                is_footer_key=told.is_footer_key, **instance)
         kek = self._keks[name]
-        return KeyMaterial(name, kek.wrap(self._data_key(told)), kek.kek_id, kek.wrapped_kek,
+        data_key = self._numbers.unwrap_key(told.wrapped_dek)
+        return KeyMaterial(name, kek.wrap(data_key), kek.kek_id, kek.wrapped_kek,
                            told.is_footer_key, **instance)
-
-    def _data_key(self, told: KeyMaterial) -> bytes:
-        if told.kek_id is None:
-            return self._numbers.unwrap_key(told.wrapped_dek)
-        kek = self._numbers.unwrap_key(told.wrapped_kek)  # pyarrow's own, which nobody else gets
-        return unwrap_locally(kek, told.wrapped_dek, told.kek_id)
 
     def _store(self, material: KeyMaterial) -> bytes:
         """Key metadata with the material, or with a reference to it."""
@@ -323,9 +299,6 @@ class _KmsEncryption(FileEncryption):
         name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)
         self.external_material[name] = material.serialize(external=True).decode()
         return refer_to(name)
-
-    def _name(self, told: str) -> str:
-        return self._master_keys.get(told, told)
 
     def _lifetime(self) -> float:
         lifetime = self._encryption.cache_lifetime
@@ -345,14 +318,6 @@ def _under_aliases(encryption: EncryptionConfiguration) \
         encryption_algorithm=encryption.encryption_algorithm,
         data_key_length_bits=encryption.data_key_length_bits)
     return configuration, {alias: name for name, alias in names.items()}
-
-
-def _check_pyarrow(encryption: pe.EncryptionConfiguration) -> None:
-    if not encryption.internal_key_material:
-        raise UnsupportedError("internal_key_material=False needs secure_bloom's "
-                               "EncryptionConfiguration, pyarrow's does not say where the file is")
-    if encryption.uniform_encryption and encryption.plaintext_footer:
-        raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
 
 
 def _writing_kms(kms, encryption):

@@ -3,6 +3,7 @@
 A file that is being written is invisible, or at least incomplete, until :meth:`Output.commit`:
 
 - a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
+  a pipe or device is written to as it is;
 - S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
 - another filesystem: a hidden temporary name beside it, then the filesystem's move;
 - an open binary file: bytes are appended, the footer that makes them a Parquet file comes last.
@@ -12,18 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
-import posixpath
-import re
-import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.local_files import Replacement, is_special, sync_folder, temporary_name
 from secure_bloom.locations import is_uri, open_uri
 
 
@@ -114,6 +112,9 @@ class Source:
 class Output:
     """Something to append bytes to, and to publish or to drop.
 
+    It belongs to the process that has opened it. In a fork of that process nothing can be written
+    or published, and nothing is dropped.
+
     Parameters
     ----------
     stream : object with ``write``
@@ -132,9 +133,23 @@ class Output:
         self._finish = finish
         self._publish = publish
         self._drop = drop
+        self._process = os.getpid()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has opened it, rather than one of which this is a fork."""
+        return os.getpid() == self._process
+
+    def check_own(self) -> None:
+        """Raise UnsupportedError in a fork of the process that has opened it."""
+        if not self.is_own:
+            raise UnsupportedError(f"process {self._process} has opened this file, and only that "
+                                   "one can write and close it; this process is a fork of it: open "
+                                   "a file of its own here")
 
     def write(self, data) -> None:
         """Append all of the data; raw files may take less at a time."""
+        self.check_own()
         data = memoryview(data).cast("B")
         while len(data):
             written = self._stream.write(data)
@@ -153,6 +168,7 @@ class Output:
             Called at the last moment; if it raises, the file does not become visible. In a local
             folder nobody else who gives a check publishes between this and the renaming.
         """
+        self.check_own()
         if self._finish is not None:
             self._finish()
         if self._publish is not None:
@@ -160,8 +176,14 @@ class Output:
 
     def abort(self) -> None:
         """Remove what was written, as far as it is ours to remove."""
-        if self._drop is not None:
+        if not self.is_own:
+            _keep_for_ever(self._stream)  # to close it might write, or complete an upload
+        elif self._drop is not None:
             self._drop()
+
+
+def _keep_for_ever(stream) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
 
 def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
@@ -172,7 +194,7 @@ def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
     where : str, path, or writable binary file
     filesystem : pyarrow.fs.FileSystem, optional
     mode : int
-        Of a new local file, before the umask.
+        Of a local file that is not there yet, before the umask; one that is replaced keeps its own.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -180,6 +202,8 @@ def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
                             f"not {type(where).__name__}")
         return Output(where)
     filesystem, path = resolve(where, filesystem)
+    while isinstance(filesystem, pa_fs.SubTreeFileSystem):
+        filesystem, path = filesystem.base_fs, filesystem.base_path + path
     if filesystem.type_name == "local":
         return _open_local(path, mode)
     if filesystem.type_name in UPLOADS:
@@ -226,93 +250,12 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def temporary_name(path: str, kind: str = "tmp") -> str:
-    """A hidden name in the same folder that nobody else uses."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f".{name}.{secrets.token_hex(8)}.{kind}")
-
-
-_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
-
-
-def remove_leftovers(folder: str, names: Collection[str]) -> None:
-    """Remove the temporary files that processes which are gone have left in a local folder.
-
-    Parameters
-    ----------
-    folder : str
-    names : collection of str
-        The files that they were to become.
-    """
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match and match[1] in names and entry.is_file(follow_symlinks=False):
-                _remove_leftover(entry.path)
-
-
-def _remove_leftover(path: str) -> None:
-    with contextlib.suppress(OSError), open(path, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
-        os.unlink(path)
-
-
-def _open_temporary(path: str, mode: int) -> BinaryIO:
-    """A new temporary file, locked as long as this process lives; see remove_leftovers."""
-    while True:
-        file = _open_new(temporary_name(path), mode)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH)
-        except OSError:  # not on this filesystem; under another name nobody takes it for a leftover
-            file.close()
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(file.name)
-            return _open_new(temporary_name(path, "unlocked"), mode)
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()  # somebody has removed it before it was locked
-
-
-def _open_new(name: str, mode: int) -> BinaryIO:
-    # Not buffered: a forked process would write the buffer a second time. And not only for writing:
-    # over NFS it could not be locked.
-    return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
-
-
 def _open_local(path: str, mode: int) -> Output:
-    file = _open_temporary(path, mode)
-    folder = os.path.dirname(path) or "."
-
-    def publish(check: Callable[[], None] | None) -> None:
-        if check is None:
-            os.replace(file.name, path)
-        else:
-            with _locked(folder):
-                check()
-                os.replace(file.name, path)
-        file.close()  # not before: without its lock it would be a leftover
-        sync_folder(folder)
-
-    def drop() -> None:
-        file.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(file.name)
-
-    return Output(file, finish=lambda: os.fsync(file.fileno()), publish=publish, drop=drop)
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Wait for others who publish with a check; some filesystems cannot lock, then do not wait."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have the descriptor too
-        os.close(descriptor)
+    if is_special(path):
+        file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
+        return Output(file, publish=lambda _: file.close(), drop=file.close)
+    new = Replacement(path, mode)
+    return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
 
 
 def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
@@ -322,7 +265,7 @@ def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
         # pyarrow cannot give an upload up: closing the stream, or deleting it, completes what was
         # written so far. So it is kept for ever, with its last few megabytes.
         if not stream.closed:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+            _keep_for_ever(stream)
 
     def publish(check: Callable[[], None] | None) -> None:
         if check is not None:
@@ -353,15 +296,6 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
             filesystem.delete_file(temporary)
 
     return Output(stream, finish=stream.close, publish=publish, drop=drop)
-
-
-def sync_folder(folder: str) -> None:
-    """Make a rename in a local folder last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(filesystem: pa_fs.FileSystem, path: str) -> None:

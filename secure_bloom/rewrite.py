@@ -8,19 +8,19 @@ local path is a symbolic link, the file that it leads to is replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
-import stat
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.files import Output, Source, open_output, remove_leftovers, sync_folder
+from secure_bloom.files import Output, Source, open_output
 from secure_bloom.folder import is_replaced
+from secure_bloom.local_files import remove_leftovers, sync_folder
 
-_ACL = "system.posix_acl_access"
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
 
@@ -93,12 +93,10 @@ class Rewrite:
         ChangedMeanwhileError
             If the file is not any more what it was.
         """
-        output = open_output(self._path, self._filesystem, mode=0o600)  # nobody else's as yet
+        output = open_output(self._path, self._filesystem, mode=0o600)  # should the old one go
         try:
             for part in parts:
                 self._write(output, part)
-            if self._is_local:
-                _keep_mode_and_owner(self._path, output.fileno())
             output.commit(self._before_renaming)
         except BaseException:
             output.abort()
@@ -164,41 +162,18 @@ def _stamp(filesystem: pa_fs.FileSystem, path: str) -> tuple:
     return info.type, info.size, info.mtime_ns
 
 
-def _keep_mode_and_owner(path: str, descriptor: int) -> None:
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        return  # the check will notice it
-    for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
-        with contextlib.suppress(OSError):  # only root can give files away, and to any group
-            os.fchown(descriptor, owner, group)
-    mode, acl = stat.S_IMODE(old.st_mode), _acl(path)
-    if os.fstat(descriptor).st_gid != old.st_gid:
-        mode, acl = mode & ~(stat.S_IRWXG | stat.S_ISGID), None  # they were for another group
-    if acl is not None:
-        os.setxattr(descriptor, _ACL, acl)
-    else:
-        with contextlib.suppress(OSError):
-            os.removexattr(descriptor, _ACL)  # what the folder gives to new files
-    os.fchmod(descriptor, mode)
-
-
-def _acl(path: str) -> bytes | None:
-    """The access control list of a file, where it has one."""
-    try:
-        return os.getxattr(path, _ACL)
-    except OSError:
-        return None
-
-
 def _remove_checksum(path: str) -> None:
     """Remove what Hadoop keeps beside a local file and compares its bytes with.
 
     Before the renaming, so that a power cut leaves no file that Spark takes for damaged.
     """
     folder, name = os.path.split(path)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.unlink(os.path.join(folder, f".{name}.crc"))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+            raise
+    else:
         sync_folder(folder)
 
 

@@ -9,19 +9,22 @@ Filters thus stand just before the footer, where parquet-java puts them, and no 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import RLock
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.display import Summarized, shown
-from secure_bloom.encryption import check_columns, file_encryption
+from secure_bloom.encrypted_columns import check_encrypted, resolve_columns
+from secure_bloom.encryption import file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.files import Output, is_path, open_output, resolve
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.hashing import hash_stored, occurring
 from secure_bloom.keys import external
 from secure_bloom.leaves import (
@@ -33,9 +36,9 @@ from secure_bloom.leaves import (
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn, filter_column
+from secure_bloom.parquet.schema import LeafColumn, filter_columns
 from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
+from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spill import FilterStore
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
@@ -50,36 +53,6 @@ _REFUSED_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class BloomFilterOptions:
-    """How to size the Bloom filter of a column.
-
-    Parameters
-    ----------
-    fpp : float
-        Wanted false-positive probability.
-    ndv : int, optional
-        Expected number of distinct values in a row group; the filter then has the size for it.
-        Without, it starts with room for every value of the row group and is folded down to the
-        smallest size that keeps ``fpp``.
-    max_bytes : int, optional
-        Upper bound of the bitset in bytes, 32 to 128 MiB. A filter that would need more is less
-        precise instead.
-    """
-
-    fpp: float = 0.01
-    ndv: int | None = None
-    max_bytes: int | None = None
-
-    def __post_init__(self):
-        check_fpp(self.fpp)
-        if self.ndv is not None and self.ndv < 0:
-            raise ValueError(f"ndv must not be negative, got {self.ndv}")
-        if self.max_bytes is not None and not BYTES_PER_BLOCK <= self.max_bytes <= MAX_BYTES:
-            raise ValueError(f"max_bytes must be {BYTES_PER_BLOCK} to {MAX_BYTES}, "
-                             f"got {self.max_bytes}")
-
-
-@dataclass(frozen=True)
 class FilterTotals:
     """How many filters were written, and how many bytes they take, headers included."""
 
@@ -88,7 +61,7 @@ class FilterTotals:
     bytes: int = 0
 
 
-def write_table(table: pa.Table, where, *, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
                 encryption=None, kms=None, row_group_size: int | None = None,
                 filesystem=None, **writer_options) -> None:
     """Write a table to a Parquet file with Bloom filters.
@@ -110,17 +83,23 @@ class ParquetWriter(Summarized):
     """Writes a Parquet file row group by row group.
 
     A context manager: the file is complete when the block ends, and does not appear under its
-    name when it ends with an exception.
+    name when it ends with an exception. An existing file that it replaces keeps its mode; where
+    ``where`` is a symbolic link, the file that it leads to is replaced.
+
+    Several threads may share a writer; it takes one table after the other. A forked process cannot
+    write or close the file of its parent.
 
     Parameters
     ----------
     where : str, path, or writable binary file
         A file object is only appended to and stays open.
     schema : pyarrow.Schema
-    bloom_filters : mapping of str to True or BloomFilterOptions
-        The columns that get a filter in every row group, by dotted path: ``city``,
-        ``address.city``, ``tags.list.element``. Filters of encrypted columns are encrypted with
-        the column's key, all others are plain.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
+        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
+        are encrypted with the column's key, all others are plain.
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
         with key material is written beside this one, and ``where`` must be a new path.
@@ -149,12 +128,11 @@ class ParquetWriter(Summarized):
     _name = ""
 
     def __init__(self, where, schema: pa.Schema, *,
-                 bloom_filters: Mapping[str, bool | BloomFilterOptions],
+                 bloom_filters: BloomFilters = None,
                  encryption=None, kms=None, filesystem=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
-        self._process = os.getpid()
         for name, advice in _REFUSED_OPTIONS.items():
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
@@ -162,11 +140,12 @@ class ParquetWriter(Summarized):
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
         self._plan = _plan(schema, leaves, bloom_filters)
-        check_columns(encryption, leaves)
-        self._encryption = file_encryption(encryption, kms)
+        self._asked = resolve_columns(encryption, leaves)
+        self._encryption = file_encryption(self._asked, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
-        self._sink = _Sink(self._output.write)
+        self._lock = RLock()
+        self._sink = _Sink(self._output)
         try:
             self._writer = pq.ParquetWriter(self._sink, without_half_dictionaries(schema),
                                             **writer_options,
@@ -185,17 +164,17 @@ class ParquetWriter(Summarized):
         row_group_size : int, optional
             Rows in a row group; default as in pyarrow: at most 1,048,576.
         """
-        self._check_open()
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-        try:
-            table = decode_half_dictionaries(table)
-            for start in range(0, max(table.num_rows, 1), rows):
-                self._write_row_group(table.slice(start, rows))
-        except BaseException:
-            self._abort()
-            raise
+        with self._opened():
+            try:
+                table = decode_half_dictionaries(table)
+                for start in range(0, max(table.num_rows, 1), rows):
+                    self._write_row_group(table.slice(start, rows))
+            except BaseException:
+                self._abort()
+                raise
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch; see :meth:`write_table`."""
@@ -211,8 +190,8 @@ class ParquetWriter(Summarized):
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
-        self._check_open()
-        self._writer.add_key_value_metadata(key_value_metadata)
+        with self._opened():
+            self._writer.add_key_value_metadata(key_value_metadata)
 
     @property
     def num_bytes(self) -> int:
@@ -226,16 +205,19 @@ class ParquetWriter(Summarized):
         """Write filters and footer, and make the file visible; nothing happens a second time."""
         if self._writer is None:
             return
-        try:
-            self._sink.hold()
-            self._writer.close()
-            self._finish(*self._sink.release())
-            self._publish()
-        except BaseException:
-            self._abort()
-            raise
-        self._writer = self._output = None
-        self._store.close()
+        with self._locked():
+            if self._writer is None:  # another thread has closed it meanwhile
+                return
+            try:
+                self._sink.hold()
+                self._writer.close()
+                self._finish(*self._sink.release())
+                self._publish()
+            except BaseException:
+                self._abort()
+                raise
+            self._writer = self._output = None
+            self._store.close()
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -249,9 +231,21 @@ class ParquetWriter(Summarized):
     def __del__(self):
         self._abort()  # only a file that was closed is complete
 
-    def _check_open(self) -> None:
-        if self._writer is None:
-            raise ValueError("this writer is closed")
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Keep other threads away from this writer, which must not be closed."""
+        with self._locked():
+            if self._writer is None:
+                raise ValueError("this writer is closed")
+            yield
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        output = self._output
+        if output is not None:
+            output.check_own()  # first: in a fork nobody may be left to release the lock
+        with self._lock:
+            yield
 
     def _write_row_group(self, table: pa.Table) -> None:
         """Filters are built on another core while pyarrow writes pages; both release the GIL."""
@@ -282,6 +276,8 @@ class ParquetWriter(Summarized):
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
                               f"{len(self._filters)} were expected")
+        check_encrypted(self._asked, footer.columns,
+                        itertools.chain.from_iterable(footer.row_groups))
         self._output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0
@@ -336,19 +332,25 @@ class ParquetWriter(Summarized):
                 filesystem.delete_file(external.material_path(path))
 
     def _abort(self) -> None:
-        output, self._output = self._output, None
-        writer, self._writer = self._writer, None
+        output = self._output
         if output is None:
             return
-        self._sink.discard()
-        if os.getpid() != self._process:
-            return  # a forked process must leave its parent's file alone
-        self._store.close()
-        try:
-            if writer is not None:
-                writer.close()
-        finally:
+        if not output.is_own:  # without the lock, which nobody here may be left to release
+            self._writer = self._output = None
             output.abort()
+            return
+        with self._lock:
+            output, self._output = self._output, None
+            writer, self._writer = self._writer, None
+            if output is None:
+                return
+            self._sink.discard()
+            self._store.close()
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                output.abort()
 
 
 def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
@@ -370,16 +372,16 @@ class _Sink:
 
     closed = False
 
-    def __init__(self, write):
-        self._write = write
+    def __init__(self, output: Output):
+        self._output: Output | None = output
         self.position = 0
         self._held: bytearray | None = None
 
     def write(self, data) -> int:
         if self._held is not None:
             self._held += data
-        elif self._write is not None:
-            self._write(data)
+        elif self._output is not None and self._output.is_own:  # pyarrow's closes itself in a fork
+            self._output.write(data)
             self.position += len(data)
         return len(data)
 
@@ -388,38 +390,22 @@ class _Sink:
 
     def release(self) -> tuple[bytes, int]:
         """What was held back, and the position where it belongs."""
-        held, self._held, self._write = bytes(self._held), None, None
+        held, self._held, self._output = bytes(self._held), None, None
         return held, self.position
 
     def discard(self) -> None:
-        self._held = self._write = None
+        self._held = self._output = None
 
 
 # --- which columns -------------------------------------------------------------------------------
-
-def asked_filters(bloom_filters) -> dict[str, BloomFilterOptions]:
-    """The filters that are asked for, by dotted path of the column."""
-    if not isinstance(bloom_filters, Mapping):
-        raise TypeError("bloom_filters must be a mapping of column paths to True or "
-                        f"BloomFilterOptions, not {type(bloom_filters).__name__}")
-    filters = {}
-    for path, options in bloom_filters.items():
-        if options is None or options is False:
-            continue
-        filters[path] = BloomFilterOptions() if options is True else options
-        if not isinstance(filters[path], BloomFilterOptions):
-            raise TypeError(f"bloom_filters[{path!r}] must be True or BloomFilterOptions, "
-                            f"not {type(options).__name__}")
-    return filters
-
 
 def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
     """For each top-level field with filters: (position among its leaves, leaf column, options)."""
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[tuple]] = {}
-    for path, options in asked_filters(bloom_filters).items():
-        column = filter_column(leaves, path)
+    asked = asked_filters(bloom_filters, leaves)
+    for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
         index, position = owners[column.ordinal]
         plan.setdefault(index, []).append((position, column, options))
     return plan

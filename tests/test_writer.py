@@ -115,6 +115,37 @@ def test_no_filters_and_filters_that_are_switched_off():
         == arrow_written()
 
 
+@pytest.mark.parametrize("asked", [
+    list(ALL), tuple(ALL), set(ALL), iter(ALL), pa.array(list(ALL)).to_pylist(), True,
+    {"a": {}, "b": True, "s.x": {"fpp": 0.01}, "l.list.element": BloomFilterOptions()},
+    {**ALL, "flag": False, "no such column": None}], ids=lambda asked: type(asked).__name__)
+def test_ways_to_ask_for_filters(asked):
+    assert written(bloom_filters=asked) == written(bloom_filters=ALL)
+
+
+def test_a_dict_has_the_fields_of_the_options():
+    options = {"fpp": 0.001, "ndv": 1000, "max_bytes": 65536}
+    assert written(bloom_filters={"a": options}) \
+        == written(bloom_filters={"a": BloomFilterOptions(**options)}) \
+        != written(bloom_filters={"a": True})
+
+
+def test_without_bloom_filters_there_are_none(tmp_path):
+    write_table(TABLE, tmp_path / "x")
+    with ParquetWriter(tmp_path / "y", TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    for off in (None, False, [], {}):
+        assert written(bloom_filters=off) == (tmp_path / "x").read_bytes() \
+            == (tmp_path / "y").read_bytes() == arrow_written()
+
+
+def test_true_leaves_out_what_cannot_have_a_filter_or_has_no_path_of_its_own():
+    table = pa.table([[True], [1], [2], [3], pa.array([{"b": {"x": 1}, "c": False}]), ["z"]],
+                     ["flag", "twice", "twice", "st.b", "st", "u.v"])
+    assert [info.column for info in ParquetFile(written(table, True)).bloom_filters] \
+        == ["st.b.x", "u.v"]
+
+
 def test_a_table_without_rows():
     empty = TABLE.slice(0, 0)
     assert row_groups(written(empty)) == row_groups(arrow_written(empty))
@@ -386,8 +417,16 @@ def test_names_of_master_keys_and_columns(tmp_path):
 @pytest.mark.parametrize(("bloom_filters", "error", "message"), [
     ({"flag": True}, ColumnError, "BOOLEAN"), ({"z": True}, ColumnError, "no such column"),
     ({"s": True}, ColumnError, "s.x"), ({"l": True}, ColumnError, "l.list.element"),
-    ({"a": 0.01}, TypeError, "BloomFilterOptions"), ({"a": {"fpp": 0.1}}, TypeError, "'a'"),
-    (["a"], TypeError, "mapping"), ("a", TypeError, "mapping"), (None, TypeError, "mapping"),
+    ({"a": 0.01}, TypeError, r"\['a'\]: 0.01 is not allowed; .*BloomFilterOptions"),
+    ({"a": {"fp": 0.1}}, TypeError, r"\['a'\]: 'fp' is not allowed; allowed are fpp, ndv, max_by"),
+    ({"a": {"fpp": 2}}, ValueError, r"\['a'\]: fpp must lie between 0 and 1"),
+    ({"a": {"ndv": "9"}}, TypeError, r"\['a'\]: ndv must be a number, not '9'"),
+    ({"a": {"fpp": None}}, TypeError, r"\['a'\]: fpp must be a number"),
+    ({"a": {"fpp": True}}, TypeError, r"\['a'\]: fpp must be a number"),
+    ("a", TypeError, r"a list of column paths.*not str: write \['a'\]"),
+    (5, TypeError, "a list of column paths"), (b"a", TypeError, "not bytes"),
+    ([5], TypeError, "5 where the path"), ({5: True}, TypeError, "5 where the path"),
+    (["flag"], ColumnError, "BOOLEAN"), (["z"], ColumnError, "no such column"),
 ])
 def test_wrong_columns(tmp_path, bloom_filters, error, message):
     with pytest.raises(error, match=message):

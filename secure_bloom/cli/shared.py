@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from threading import Lock
 
 import click
@@ -182,10 +181,7 @@ def line_from_stdin() -> str:
 def write_report(path: str, text: str) -> None:
     """Write a file for another program, of which nobody sees a part; or to a pipe or device."""
     from secure_bloom.files import resolve, write_file
-    if os.path.exists(path) and not os.path.isfile(path):
-        Path(path).write_text(text, encoding="utf-8")
-    else:
-        write_file(*resolve(os.path.abspath(path)), text.encode())
+    write_file(*resolve(os.path.abspath(path)), text.encode())
 
 
 def print_json(result: dict) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -16,7 +17,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, located
-from secure_bloom.files import sync_folder, temporary_name
+from secure_bloom.local_files import (
+    keep_permissions,
+    path_to_replace,
+    sync_folder,
+    temporary_name,
+)
 
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")  # where tables begin; numbers of buffers, of columns; version
@@ -138,20 +144,22 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
         raise FileNotFoundError(f"there is no folder {folder}")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder")
-    temporary = temporary_name(path, "unlocked")
+    path = path_to_replace(path)
+    private = temporary_name(path, "unlocked")
+    os.mkdir(private, 0o700)  # pylance gives the file the mode of any new one
     try:
+        temporary = os.path.join(private, "index")
         _write(temporary, schema, batches, last_buffer)
         descriptor = os.open(temporary, os.O_RDONLY)
         try:
+            keep_permissions(path, descriptor)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    sync_folder(folder)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+    sync_folder(os.path.dirname(path))
 
 
 def _write(path: str, schema: pa.Schema, batches, last_buffer) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.schema import filter_column
+from secure_bloom.parquet.schema import filter_columns
 from secure_bloom.reader import ParquetFile
-from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 
-def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=None, *,
+def attach(path, bloom_filters: BloomFilters, keys=None, *,
            replace: bool = False, dry_run: bool = False, filesystem=None,
            files_at_once: int | None = None,
            advance: Callable[[float], None] | None = None) -> MaintainResult:
@@ -30,8 +30,9 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
     ----------
     path : str or path
         A Parquet file, whoever wrote it, or a folder of them.
-    bloom_filters : mapping of str to True or BloomFilterOptions
-        Dotted paths of leaf columns, as for :class:`secure_bloom.ParquetWriter`.
+    bloom_filters : bool, iterable of str, or mapping
+        The leaf columns, as for :class:`secure_bloom.ParquetWriter`; ``True`` is every column of
+        each file that can have a filter.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of these columns are needed.
     replace : bool
@@ -62,13 +63,11 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
     KeyRetrievalError
         If the KMS does not answer.
     """
-    wanted = asked_filters(bloom_filters)
-    if not wanted:
-        raise ValueError("bloom_filters names no column")
+    wanted = filters_for_files(bloom_filters)
 
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-        columns = [(filter_column(file.columns, path), options)
-                   for path, options in wanted.items()]
+        asked = asked_filters(wanted, file.columns)
+        columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
         chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
                   for column, options in columns]
@@ -77,6 +76,20 @@ def attach(path, bloom_filters: Mapping[str, bool | BloomFilterOptions], keys=No
 
     return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)
+
+
+def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilterOptions]:
+    """What is asked for, checked before any file is opened: True, or filters by column path.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it has another form, or asks for nothing.
+    """
+    wanted = bloom_filters is True or asked_filters(bloom_filters)
+    if not wanted:
+        raise ValueError("bloom_filters names no column")
+    return wanted
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.filter_options import BloomFilterOptions
 from secure_bloom.keys import Keyring
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.measure import ColumnHashes
@@ -21,7 +22,7 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.reader import ParquetFile
-from secure_bloom.writer import BloomFilterOptions, write_table
+from secure_bloom.writer import write_table
 
 _OFFSETS = 9, 10, 11  # of data pages, index pages and the dictionary page, in ColumnMetaData
 

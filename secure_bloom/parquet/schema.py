@@ -142,24 +142,84 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
     return leaves
 
 
+def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
+    """The leaf column with this dotted path, or the leaves of the group that has it.
+
+    Empty if there is neither.
+
+    Raises
+    ------
+    ColumnError
+        If several have it, which names with dots make possible: a column ``st.b``, and the field
+        ``b`` of a struct ``st``.
+    """
+    found: dict[tuple[str, ...], list[LeafColumn]] = {}
+    for column in leaves:
+        if column.path == path or column.path.startswith(f"{path}."):
+            parts = _part_with_path(column.parts, path)
+            if parts is not None:
+                found.setdefault(parts, []).append(column)
+    if len(found) > 1:
+        raise ColumnError(
+            f"{len(found)} columns or groups have this path and cannot be told apart: "
+            f"{' and '.join(_in_words(parts, own[0].parts) for parts, own in found.items())}; "
+            "rename one of them", column=path)
+    return [column for own in found.values() for column in own]
+
+
+def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
+    """The leaf columns whose dotted path no other column or group has, by that path."""
+    parts: dict[str, set[tuple[str, ...]]] = {}
+    found: dict[str, list[LeafColumn]] = {}
+    for column in leaves:
+        found.setdefault(column.path, []).append(column)
+        for depth in range(1, len(column.parts) + 1):
+            parts.setdefault(".".join(column.parts[:depth]), set()).add(column.parts[:depth])
+    return {path: columns[0] for path, columns in found.items()
+            if len(columns) == 1 and len(parts[path]) == 1}
+
+
+def _part_with_path(parts: tuple[str, ...], path: str) -> tuple[str, ...] | None:
+    """The column, or the group that it is in, with this dotted path."""
+    for depth in range(1, len(parts) + 1):
+        if ".".join(parts[:depth]) == path:
+            return parts[:depth]
+    return None
+
+
+def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
+    kind = "column" if parts == leaf else "group"
+    return f"the {kind} " + " in ".join(repr(part) for part in reversed(parts))
+
+
+def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafColumn]:
+    """The leaf columns with these dotted paths, each of which can have a filter."""
+    clear = clear_columns(leaves)
+    return [_able(clear[path] if path in clear else find_column(leaves, path)) for path in paths]
+
+
 def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     """The leaf column with this dotted path, if it can have a filter."""
-    column = find_column(leaves, path)
+    return _able(find_column(leaves, path))
+
+
+def _able(column: LeafColumn) -> LeafColumn:
     if not column.type.can_have_filter:
         raise ColumnError(f"a column of type {column.type} cannot have a Bloom filter",
-                          column=path)
+                          column=column.path)
     return column
 
 
 def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     """The leaf column with this dotted path."""
-    found = [column for column in leaves if column.path == path]
+    named = named_columns(leaves, path)
+    found = [column for column in named if column.path == path]
     if len(found) == 1:
         return found[0]
     if found:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
-    below = [column.path for column in leaves if column.path.startswith(f"{path}.")]
-    if below:
+    if named:
+        below = [column.path for column in named]
         raise ColumnError(f"this is a group, not a leaf column; its leaves: {_listed(below)}",
                           column=path)
     known = [column.path for column in leaves[:_COMPARED]]

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.names import same_names
 from secure_bloom.spark.options import OptionError
 from secure_bloom.writer import parquet_leaves
@@ -42,10 +43,8 @@ class Columns:
         self.schema = schema
         self.leaves = parquet_leaves(schema)
         self._metadata = metadata or {}
-        self._below: dict[str, list[LeafColumn]] = {}
-        for leaf in self.leaves:
-            for depth in range(1, len(leaf.parts) + 1):
-                self._below.setdefault(".".join(leaf.parts[:depth]), []).append(leaf)
+        self._paths = dict.fromkeys(".".join(leaf.parts[:depth]) for leaf in self.leaves
+                                    for depth in range(1, len(leaf.parts) + 1))
         for name in schema.names:
             if schema.names.count(name) > 1:
                 raise OptionError("there are two columns of this name; rename one", column=name)
@@ -58,14 +57,17 @@ class Columns:
         The path is matched without case, unless exactly this one exists. Option names do not keep
         their case, so there (``keeps_case=False``) that would be a guess.
         """
-        found = same_names(name, self._below, keeps_case=keeps_case)
+        found = same_names(name, self._paths, keeps_case=keeps_case)
         if not found:
             known = ", ".join(leaf.path for leaf in self.leaves[:20])
             raise OptionError(f"there is no column {name!r}; there are: {known}"
                               + (", ..." if self.leaves[20:] else ""), option=option)
         _check_one(name, found, option, "write it as it is" if keeps_case else
                    "use option bloom_filters, whose value keeps case")
-        return self._below[found[0]]
+        try:
+            return named_columns(self.leaves, found[0])
+        except ColumnError as error:
+            raise OptionError(f"column {error.column}: {error.message}", option=option) from None
 
     def find_leaf(self, name: str, option: str, *, keeps_case: bool = True) -> LeafColumn:
         """The one leaf column with this dotted path."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from secure_bloom.filter_options import BloomFilterOptions, asked_filters, filter_options
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.spark.columns import BLOOM_FILTER, Columns
 from secure_bloom.spark.options import (
@@ -17,7 +18,6 @@ from secure_bloom.spark.options import (
     json_object,
     number,
 )
-from secure_bloom.writer import BloomFilterOptions
 
 _FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
 
@@ -41,8 +41,8 @@ def parse_bloom_filters(options: Mapping[str, str],
                           "in one place", option=BLOOM_FILTERS)
     filters: dict[str, BloomFilterOptions | None] = {}
     if boolean(options, ENABLED):
-        filters = {leaf.path: BloomFilterOptions(**default) for leaf in columns.leaves
-                   if leaf.type.can_have_filter}
+        filters = {path: filter_options(True, **default)
+                   for path in asked_filters(True, columns.leaves)}
     for path, wanted in _from_schema(columns).items():
         filters[path] = BloomFilterOptions(**default) if wanted else None
     for path, (wanted, own) in named.items():
@@ -110,7 +110,7 @@ def _listed(options: Mapping[str, str], columns: Columns,
             continue
         _check_able(leaf, BLOOM_FILTERS)
         try:
-            filters[leaf.path] = BloomFilterOptions(**default | ({} if value is True else value))
+            filters[leaf.path] = filter_options(value, **default)
         except (TypeError, ValueError) as error:
             raise OptionError(f"column {leaf.path} must have true, false, or an object of fpp, ndv "
                               f"and max_bytes: {error}", option=BLOOM_FILTERS) from None

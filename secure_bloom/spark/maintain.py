@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters
 from secure_bloom.folder import parquet_files
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.attach import attach as attach_here
+from secure_bloom.maintain.attach import filters_for_files
 from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.spark.kms import environment_uri, kms_client, kms_uri, with_environment
 from secure_bloom.spark.options import KEYRING, KMS, locate
 from secure_bloom.spark.worker_python import fitting_python
-from secure_bloom.writer import BloomFilterOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_TASKS = 10_000
 
 
-def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFilterOptions], *,
+def attach(spark: SparkSession, path, bloom_filters: BloomFilters, *,
            keyring: str | None = None, kms: str | None = None, replace: bool = False,
            dry_run: bool = False) -> MaintainResult:
     """Add Bloom filters to all files of a folder; each file is the work of one task.
@@ -40,13 +41,15 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
         Classic or Connect.
     path : str or path
         The folder, as given to ``save``; all machines must reach it.
-    bloom_filters : mapping of str to True or BloomFilterOptions
+    bloom_filters : bool, iterable of str, or mapping
+        As for :func:`secure_bloom.attach`.
     keyring, kms : str, optional
         As the options of these names: a keyring that all machines have, or the URI of a KMS.
         Default: as the environment of this process says.
     replace, dry_run : bool
         As for :func:`secure_bloom.attach`.
     """
+    wanted = filters_for_files(bloom_filters)
     root = str(path)
     filesystem, folder = locate({"path": root})
     paths = parquet_files(filesystem, folder)
@@ -54,14 +57,15 @@ def attach(spark: SparkSession, path, bloom_filters: Mapping[str, bool | BloomFi
     options = {KEYRING: keyring, KMS: kms}
     options = {name: value for name, value in options.items() if value is not None}
     uri = kms_uri(with_environment(options, environment_uri()))
-    task = partial(_task, root, paths, uri, dict(bloom_filters), replace, dry_run)
+    task = partial(_task, root, paths, uri, wanted, replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
     with fitting_python(spark):
         rows = numbers.mapInArrow(task, "number long, result string").collect()
     return _merged([json.loads(row["result"]) for row in sorted(rows)], dry_run)
 
 
-def _task(root: str, paths: list[str], uri: str | None, bloom_filters: dict, replace: bool,
+def _task(root: str, paths: list[str], uri: str | None,
+          bloom_filters: bool | dict[str, BloomFilterOptions], replace: bool,
           dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Attach to the files with these numbers."""
     filesystem, _ = locate({"path": root})

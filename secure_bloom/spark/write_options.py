@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.filter_options import BloomFilterOptions
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.spark.columns import Columns, Path
 from secure_bloom.spark.encryption_options import keys_by_column, parse_encryption
@@ -26,7 +27,7 @@ from secure_bloom.spark.options import (
     number,
     with_one_name,
 )
-from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS, BloomFilterOptions
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 
 
 @dataclass(frozen=True)

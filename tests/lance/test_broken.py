@@ -255,7 +255,8 @@ def test_a_build_that_fails_leaves_what_was_there(good, tmp_path):
 
 def test_a_file_that_cannot_get_its_name_is_removed(good, monkeypatch):
     def fail(source, target):
-        assert os.path.getsize(source) and os.path.dirname(source) == os.path.dirname(target)
+        folder = os.path.dirname(target)  # on the same file system
+        assert os.path.getsize(source) and os.path.commonpath([source, target]) == folder
         raise OSError("no renaming today")
 
     before = good.read_bytes()
@@ -269,6 +270,33 @@ def test_a_build_replaces_what_was_there(good):
     build_index(pa.table({"v": ["a"]}), "v", good)
     assert len(BloomFilterIndex(good, pa.string()).equals("a")) == 1
     assert os.listdir(good.parent) == [good.name]
+
+
+def test_a_build_keeps_mode_and_link_and_takes_long_names(tmp_path):
+    path, link = tmp_path / ("é" * 120 + ".lance"), tmp_path / "link.lance"
+    link.symlink_to(path)
+    for mode in (0o600, 0o640):
+        path.touch()
+        path.chmod(mode)
+        build_index(pa.table({"v": ["a"]}), "v", link)
+        assert path.stat().st_mode & 0o777 == mode and link.is_symlink()
+        assert len(BloomFilterIndex(path, pa.string()).equals("a")) == 1
+    assert set(os.listdir(tmp_path)) == {path.name, link.name}
+
+
+def test_others_cannot_read_an_index_that_is_being_built(tmp_path, monkeypatch):
+    path = tmp_path / "x.lance"
+    path.touch(0o600)
+    modes, replace = [], os.replace
+
+    def look(source, target):
+        [folder] = tmp_path.glob(".*")
+        modes.extend([folder.stat().st_mode & 0o777, os.stat(source).st_mode & 0o777])
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", look)
+    build_index(pa.table({"v": ["a"]}), "v", path)
+    assert modes == [0o700, 0o600]
 
 
 def test_places_that_cannot_be_written(tmp_path):

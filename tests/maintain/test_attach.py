@@ -62,6 +62,17 @@ def with_filters(path, keys=KMS) -> dict[str, int]:
 
 # --- which filters -------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("asked", [True, ["b", "a"], iter(["a", "b"]),
+                                   {"a": {"max_bytes": 64}, "b": True, "none": False}])
+def test_ways_to_ask_for_filters_of_a_folder(tmp_path, asked):
+    for name in ("x", "y"):
+        pq.write_table(pa.table({"flag": [True], "a": [1], "b": ["c"]}), tmp_path / name)
+    result = attach(tmp_path, asked)
+    assert len(result.changed) == 2 and not result.failed
+    for name in ("x", "y"):
+        assert with_filters(tmp_path / name, None) == {"a": 1, "b": 1}
+
+
 def test_filters_that_exist_stay(tmp_path):
     path = written(tmp_path / "a.parquet", filters=["ssn"])
     old = {(i.row_group, i.column): i for i in ParquetFile(path, KMS).bloom_filters}
@@ -205,10 +216,10 @@ def test_columns_that_cannot_have_filters(tmp_path):
     pq.write_table(pa.table({"flag": [True], "n": [1]}), path)
     assert "BOOLEAN" in failed(path, {"flag": True})
     assert "no such column" in failed(path, {"m": True})
-    for wrong in ({}, {"n": False}):
+    for wrong in ({}, {"n": False}, [], None, False):
         with pytest.raises(ValueError):
             attach(path, wrong)
-    for wrong in (["n"], {"n": 0.01}, "n"):
+    for wrong in ([5], {"n": 0.01}, {"n": {"size": 1}}, "n"):
         with pytest.raises(TypeError):
             attach(path, wrong)
     with pytest.raises(TypeError):

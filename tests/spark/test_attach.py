@@ -36,8 +36,12 @@ def test_files_of_spark(spark, tmp_path):
     assert spark.read.parquet(str(folder)).where("ssn = 's77'").count() == 1
     for change in result.changed:
         assert verify_file(change.file).ok and len(ParquetFile(change.file).bloom_filters) == 2
-    again = secure_bloom.spark.attach(spark, folder, {"ssn": True})
+    again = secure_bloom.spark.attach(spark, folder, ["ssn"])
     assert again.unchanged == 21 and not again.changed
+    others = secure_bloom.spark.attach(spark, folder, True).changed
+    assert {change.columns for change in others} == {("moment",)}
+    with pytest.raises(TypeError, match="a list of column paths"):
+        secure_bloom.spark.attach(spark, folder, "ssn")
 
 
 def test_encrypted_files(spark, tmp_path, encrypted):

@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import EncryptionConfiguration, ExplicitKeys, ParquetFile, UniformKey, write_table
-from secure_bloom.errors import EncryptionMismatchError, KeyNotFoundError, KeyRetrievalError
+from secure_bloom.errors import (
+    EncryptionMismatchError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.spark.native import verify
@@ -112,6 +117,15 @@ def test_filters_that_are_missing(folder, kms):
 def test_dictionaries_need_no_filters(tmp_path, kms):
     write(tmp_path / "a.parquet", filters={})
     assert check(tmp_path, kms, filters={"kind": True}).without_filter == 3
+
+
+def test_ways_to_ask_for_filters(folder, kms):
+    for asked in (["ssn", "id"], {"ssn": {"fpp": 0.1}, "id": True, "kind": False}):
+        assert verify(folder, encryption=ASKED, bloom_filters=asked, kms=kms) \
+            == verify(folder, encryption=ASKED, bloom_filters=FILTERS, kms=kms)
+    assert verify(folder, encryption=ASKED, kms=kms).without_filter == 0
+    with pytest.raises(UnsupportedError, match="name them"):
+        verify(folder, encryption=ASKED, bloom_filters=True, kms=kms)
 
 
 def test_a_plaintext_filter_of_an_encrypted_column(folder, kms):

@@ -302,7 +302,8 @@ def test_encryption_that_is_refused(native_spark, kms, encryption, error, words)
 
 
 @pytest.mark.parametrize(("filters", "bytes_"), [
-    ({"a": True}, 1 << 20), ({"a": BloomFilterOptions(max_bytes=5000)}, 4096),
+    ({"a": True}, 1 << 20), (["a"], 1 << 20), ({"a": BloomFilterOptions(max_bytes=5000)}, 4096),
+    ({"a": {"max_bytes": 5000}}, 4096),
     ({"a": BloomFilterOptions(ndv=1000)}, 2048),
     ({"a": True, "b": BloomFilterOptions(ndv=1000)}, 1 << 20),
     ({"a": BloomFilterOptions(max_bytes=1 << 24), "b": BloomFilterOptions(ndv=10**7)}, 1 << 24),
@@ -311,6 +312,11 @@ def test_encryption_that_is_refused(native_spark, kms, encryption, error, words)
 def test_one_bound_for_all_filters(native_spark, kms, filters, bytes_):
     options = native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
     assert options["parquet.bloom.filter.max.bytes"] == str(bytes_)
+
+
+def test_filters_of_all_columns_cannot_be_asked_for(native_spark, kms):
+    with pytest.raises(UnsupportedError, match="the columns are not known: name them"):
+        native.write_options(encryption=BY_COLUMN, bloom_filters=True, kms=kms)
 
 
 @pytest.mark.parametrize("filters", [

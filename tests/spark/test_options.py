@@ -348,6 +348,27 @@ def test_columns_that_differ_in_case_only_are_ambiguous_in_lower_cased_names():
         column_keys("k: Ab", pa.schema([("ab", pa.int64()), ("AB", pa.int64())]))
 
 
+DOTTED = pa.schema([("st.b", pa.int64()), ("p.q", pa.int64()),
+                    ("st", pa.struct([("b", pa.struct([("x", pa.int64())])), ("c", pa.int64())]))])
+
+
+def test_a_path_of_a_column_and_of_a_group_is_refused():
+    named = "the column 'st.b' and the group 'b' in 'st'"
+    for path in ("st.b", "ST.B"):
+        with pytest.raises(OptionError, match=f"option {COLUMNS}: column st.b: .*{named}"):
+            column_keys(f"k: {path}", DOTTED)
+        with pytest.raises(OptionError, match=named):
+            plain(DOTTED, **{f"{ENABLED}#{path}": "true"})
+        with pytest.raises(OptionError, match=named):
+            plain(DOTTED, bloom_filters=f'{{"{path}": true}}')
+    assert column_keys("k: p.q, st.b.x", DOTTED) == {"k": ["p.q", "st.b.x"]}
+    assert column_keys("k: st", DOTTED) == {"k": ["st.b.x", "st.c"]}
+
+
+def test_filters_of_all_columns_leave_out_what_has_no_path_of_its_own():
+    assert set(plain(DOTTED, **{ENABLED: "true"}).bloom_filters) == {"p.q", "st.b.x", "st.c"}
+
+
 def test_master_keys_may_have_any_name():
     arn = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"
     assert column_keys(f"{arn}: id, ssn; k: flag") == {arn: ["id", "SSN"], "k": ["flag"]}

@@ -18,6 +18,7 @@ from secure_bloom.errors import (
     located,
 )
 from secure_bloom.files import resolve
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.findings import Finding
 from secure_bloom.folder import files_below, is_hidden
 from secure_bloom.keys import external
@@ -29,7 +30,6 @@ from secure_bloom.parquet.modules import ModuleCipher
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options import without_file_scheme
-from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 _FILES_AT_ONCE = 8
 _SUMMARIES = ("_metadata", "_common_metadata")
@@ -55,7 +55,7 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path, *, encryption, bloom_filters: Mapping[str, bool | BloomFilterOptions], kms,
+def verify(path, *, encryption, bloom_filters: BloomFilters = None, kms,
            filesystem=None) -> Verification:
     """Check from the files themselves that they are encrypted as it was asked for.
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
-from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
@@ -21,13 +22,12 @@ from secure_bloom.spark.native.application import (
 )
 from secure_bloom.spark.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
-from secure_bloom.writer import BloomFilterOptions, asked_filters
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterOptions],
+def write_options(*, encryption, bloom_filters: BloomFilters = None,
                   kms) -> dict[str, str]:
     """Options for Spark's own Parquet writer. They serve in this Spark application only.
 
@@ -38,8 +38,9 @@ def write_options(*, encryption, bloom_filters: Mapping[str, bool | BloomFilterO
     ----------
     encryption : EncryptionConfiguration
         That of secure_bloom or pyarrow.
-    bloom_filters : mapping of str to True or BloomFilterOptions
-        As for :class:`secure_bloom.ParquetWriter`. ``max_bytes`` is one bound for all columns.
+    bloom_filters : iterable of str, or mapping, optional
+        As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
+        all columns.
     kms : KmsClient or KeyEncryptionKeys
 
     Returns
@@ -70,7 +71,7 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
     if isinstance(encryption, ArrowEncryptionConfiguration):
-        encryption = _from_pyarrow(encryption)
+        encryption = from_pyarrow(encryption)
     if not isinstance(encryption, EncryptionConfiguration):
         raise TypeError("encryption must be an EncryptionConfiguration, not "
                         f"{type(encryption).__name__}")
@@ -81,17 +82,6 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
         raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
                                "files with key material; leave it on")
     return encryption
-
-
-def _from_pyarrow(encryption) -> EncryptionConfiguration:
-    try:
-        column_keys = encryption.column_keys
-    except ValueError:  # so pyarrow says that there are none
-        column_keys = None
-    names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
-             "double_wrapping", "data_key_length_bits", "internal_key_material")
-    return EncryptionConfiguration(column_keys=column_keys, **{
-        name: getattr(encryption, name) for name in names})
 
 
 def _plan(encryption, kms, filters: list[str]) -> dict:

@@ -1,0 +1,118 @@
+"""Which columns of a file an EncryptionConfiguration encrypts.
+
+pyarrow looks a key up by the dotted path of a column, then by the first name in it. Where that is
+not what a path means, it is told the paths of leaf columns instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.encryption import (
+    EncryptionConfiguration,
+    confuses_pyarrow,
+    from_pyarrow,
+)
+from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.schema import LeafColumn, named_columns
+
+
+def resolve_columns(encryption, columns: list[LeafColumn]):
+    """The encryption with column paths that mean to pyarrow what they mean here.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration, of secure_bloom or pyarrow, or UniformKey, or None
+    columns : list of LeafColumn
+        Of the file.
+
+    Returns
+    -------
+    EncryptionConfiguration, UniformKey or None
+        pyarrow's configuration comes as that of secure_bloom.
+
+    Raises
+    ------
+    ColumnError
+        If a path names no column, or several.
+    UnsupportedError
+        If pyarrow would take one column for another.
+    """
+    if isinstance(encryption, pe.EncryptionConfiguration):
+        _check_pyarrow(encryption, columns)
+        encryption = from_pyarrow(encryption)
+    if not isinstance(encryption, EncryptionConfiguration) or encryption.uniform_encryption:
+        return encryption
+    named = {path: _named(columns, path)
+             for paths in encryption.column_keys.values() for path in paths}
+    # The path of a field goes before that of a group that it is in.
+    owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
+    column_keys = {}
+    for key, paths in encryption.column_keys.items():
+        told = [own for path in paths for own in (
+            [path] if _is_clear(path, named[path]) else
+            [_alone(columns, column.path) for column in named[path]
+             if owners[column.ordinal] == path])]
+        if told:
+            column_keys[key] = list(dict.fromkeys(told))
+    return replace(encryption, column_keys=column_keys)
+
+
+def _check_pyarrow(encryption: pe.EncryptionConfiguration, columns: list[LeafColumn]) -> None:
+    if not encryption.internal_key_material:
+        raise UnsupportedError("internal_key_material=False needs secure_bloom's "
+                               "EncryptionConfiguration, pyarrow's does not say where the file is")
+    if encryption.uniform_encryption:
+        return
+    for column in columns:
+        if confuses_pyarrow(column.path):
+            raise UnsupportedError("pyarrow's EncryptionConfiguration may take another column for "
+                                   "this one, because of the punctuation or the spaces in its "
+                                   "name; use secure_bloom's", column=column.path)
+
+
+def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
+    found = named_columns(columns, path)
+    if not found:
+        raise ColumnError("it has a key, but does not exist; there are: "
+                          f"{', '.join(column.path for column in columns)}", column=path)
+    return found
+
+
+def _is_clear(path: str, meant: list[LeafColumn]) -> bool:
+    """Whether pyarrow encrypts what is meant if it is told this path.
+
+    It may encrypt more, a column ``a.b`` with the key of ``a``, which does no harm.
+    """
+    return all(path in (column.path, column.path.split(".")[0]) for column in meant)
+
+
+def _alone(columns: list[LeafColumn], path: str) -> str:
+    """The path of a leaf column, which no other column or group may have."""
+    _named(columns, path)
+    return path
+
+
+def check_encrypted(encryption, columns: list[LeafColumn], chunks: Iterable[ColumnChunk]) -> None:
+    """Check in a footer by pyarrow that every column is encrypted for which that was asked.
+
+    Raises
+    ------
+    UnsupportedError
+        If one is not.
+    """
+    if encryption is None:
+        return
+    column_keys = getattr(encryption, "column_keys", None)
+    asked = columns if column_keys is None else [
+        column for paths in column_keys.values() for path in paths
+        for column in named_columns(columns, path)]
+    ordinals = {column.ordinal for column in asked}
+    for chunk in chunks:
+        if chunk.encryption is None and chunk.column.ordinal in ordinals:
+            raise UnsupportedError("pyarrow has left this column unencrypted, so the file was "
+                                   "discarded", **chunk.place)
