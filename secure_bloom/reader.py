@@ -5,17 +5,19 @@ The footer and the filters are read here; pages are read, decrypted and filtered
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, wraps
+from itertools import accumulate
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
-from secure_bloom.decryption import decryption_properties, with_key_material
+from secure_bloom.decryption import ArrowAccess, decryption_properties, with_key_material
 from secure_bloom.errors import (
     ColumnError,
     FormatError,
@@ -39,12 +41,27 @@ from secure_bloom.parquet.footer import (
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.probes import as_arrays, is_scalar
 from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.versions import FileVersion
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Result]) \
+        -> Callable[Concatenate[ParquetFile, _Arguments], _Result]:
+    """A method that returns nothing, and no other error, where the file changes under it."""
+    @wraps(method)
+    def checked(self: ParquetFile, /, *args: _Arguments.args,
+                **kwargs: _Arguments.kwargs) -> _Result:
+        with self._source.one_version():
+            return method(self, *args, **kwargs)
+    return checked
 
 
 class Pruned(NamedTuple):
@@ -85,6 +102,10 @@ class BloomFilterInfo:
 class ParquetFile:
     """A Parquet file and its Bloom filters.
 
+    All that an object reads is of one version of the file. Where a local file is replaced by
+    renaming, that is the one that was opened, until :meth:`close`. Where a file is overwritten in
+    place, or is in an object store, methods raise ChangedMeanwhileError once it has changed.
+
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
@@ -98,13 +119,15 @@ class ParquetFile:
     ------
     FormatError, AuthenticationError, KeyRetrievalError
         With the name of the file, and row group and column where one is concerned.
+    ChangedMeanwhileError
+        If the file was replaced or changed while it was read.
     """
 
     def __init__(self, source, keys=None, *, filesystem=None):
-        self._source = Source(source, filesystem)
+        self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
-            keys, partial(read_material, self._source.filesystem, self._source.path))
-        with located(file=self._source.name):
+            keys, self.read_key_material)
+        with located(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
@@ -113,6 +136,27 @@ class ParquetFile:
     def name(self) -> str:
         """Name of the file, as errors give it."""
         return self._source.name
+
+    @property
+    def version(self) -> FileVersion | None:
+        """Which version of the file is open; None where it is none that has a path."""
+        return self._source.version
+
+    @contextmanager
+    def one_version(self) -> Iterator[None]:
+        """A block that ends well only if everything that was read in it is of one version.
+
+        For what other methods do not check: :meth:`read_at`, and what pyarrow reads for
+        :meth:`open_in_pyarrow` and :meth:`fragment_for`. Any error in the block, too, becomes a
+        ChangedMeanwhileError where the file has changed.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+        """
+        with self._source.one_version():
+            yield
+            self._source.note_read()
 
     @property
     def num_row_groups(self) -> int:
@@ -134,11 +178,6 @@ class ParquetFile:
         """The footer, for those who need more than this class gives."""
         return self._footer
 
-    @property
-    def footer_bytes(self) -> tuple[bytes, bytes]:
-        """The footer as it stands in the file, and the magic; see :func:`read_footer`."""
-        return self._content, self._magic
-
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema."""
@@ -146,6 +185,7 @@ class ParquetFile:
             return arrow_schema(self._footer.schema_file())
 
     @cached_property
+    @_of_one_version
     def bloom_filters(self) -> list[BloomFilterInfo]:
         """One record for each filter, by row group and column. Reads the header of each.
 
@@ -165,6 +205,7 @@ class ParquetFile:
                 hidden.append(chunk.column.path)
         return hidden
 
+    @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """The filter of a column chunk; None where it has none.
 
@@ -179,6 +220,7 @@ class ParquetFile:
         """
         return self._read_filter(row_group, self._column(column))
 
+    @_of_one_version
     def might_contain(self, column: str, values) -> np.ndarray:
         """Which row groups may hold which values, as far as the Bloom filters tell.
 
@@ -228,6 +270,7 @@ class ParquetFile:
         """
         return self.pruned(predicates.normalize(filters)).kept
 
+    @_of_one_version
     def pruned(self, alternatives: list[list[predicates.Predicate]],
                row_groups: Iterable[int] | None = None, ignored: Collection[str] = ()) -> Pruned:
         """What is left of some row groups for a normalized filter, step by step.
@@ -267,17 +310,23 @@ class ParquetFile:
             As for :meth:`prune`; only rows for which they hold are returned.
         """
         alternatives = self._alternatives(filters)
-        with pyarrow_errors(self.name, self._keys):
+        with self.one_version(), pyarrow_errors(self.name, self._keys):
             fragment = self.fragment_for(alternatives)
             return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
-        """The rows that :meth:`read` gives, one table for each row group that is read."""
+        """The rows that :meth:`read` gives, one table for each row group that is read.
+
+        Each is checked before it is handed out, to be of the version that was opened.
+        """
         alternatives = self._alternatives(filters)
-        with pyarrow_errors(self.name, self._keys):
+        with self._source.one_version(), pyarrow_errors(self.name, self._keys):
             fragment = self.fragment_for(alternatives)
             for part in fragment.split_by_row_group() if fragment else ():
-                yield to_table([part], self.schema, columns, alternatives)
+                table = to_table([part], self.schema, columns, alternatives)
+                self._source.note_read()
+                self._source.check()
+                yield table
 
     def iter_batches(self, columns: list[str] | None = None,
                      row_groups: Iterable[int] | None = None,
@@ -296,41 +345,53 @@ class ParquetFile:
         Notes
         -----
         INT96 timestamps come in microseconds, in which they fit for all years.
+
+        Each batch is checked before it is handed out, to be of the version that was opened.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
             return
-        place, properties = self._for_pyarrow
-        source = place["file"] if "filesystem" not in place \
-            else place["filesystem"].open_input_file(place["file"])
-        with pyarrow_errors(self.name, self._keys):
+        ends = accumulate(map(self._footer.row_group_num_rows, groups))
+        rows = rows_read = 0
+        with self._source.one_version(), pyarrow_errors(self.name, self._keys):
             try:
-                file = pq.ParquetFile(source, decryption_properties=properties,
-                                      coerce_int96_timestamp_unit="us")
-                yield from file.iter_batches(batch_rows, groups, columns, use_threads=False)
+                file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
+                for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
+                    rows += batch.num_rows
+                    while rows_read < rows:  # pyarrow reads a row group when it comes to it
+                        rows_read = next(ends, rows)
+                        self._source.note_read()
+                    self._source.check()
+                    yield batch
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
-            finally:
-                if "filesystem" in place:
-                    source.close()
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None,
                      partition_columns: Collection[str] = ()) -> ds.ParquetFileFragment | None:
         """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
 
-        None where there are none: then pyarrow need not open the file. Columns that this file does
-        not have rule nothing out. Neither do partition columns, whose values come from the path
-        even where the file has a column of that name.
+        None where there are none. Columns that this file does not have rule nothing out. Neither
+        do partition columns, whose values come from the path even where the file has a column of
+        that name.
+
+        The fragment reads through this object, so only until :meth:`close`; what it reads is
+        checked by :meth:`one_version`.
         """
-        row_groups = None
-        if alternatives is not None:
-            own = {leaf.path for leaf in self.columns}
-            absent = {p.column for alternative in alternatives for p in alternative} - own
-            row_groups = self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
-            if not row_groups:
-                return None
-        return new_fragment(*self._for_pyarrow, row_groups, partition)
+        row_groups = self.row_groups_for(alternatives, partition_columns)
+        if row_groups == [] and alternatives is not None:
+            return None
+        access = self.arrow_access
+        return new_fragment(access.file(self._source), access.properties, row_groups, partition)
+
+    def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
+                       partition_columns: Collection[str] = ()) -> list[int] | None:
+        """The row groups of :meth:`fragment_for`; None without a filter."""
+        if alternatives is None:
+            return None
+        own = {leaf.path for leaf in self.columns}
+        absent = {p.column for alternative in alternatives for p in alternative} - own
+        return self.pruned(alternatives, ignored=absent | set(partition_columns)).kept
 
     def _alternatives(self, filters) -> list[list[predicates.Predicate]] | None:
         alternatives = None if filters is None else predicates.normalize(filters)
@@ -342,20 +403,23 @@ class ParquetFile:
         return alternatives
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Bytes as they stand in the file; fewer at its end."""
+        """Bytes as they stand in the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
     def open_in_pyarrow(self, **options) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
+
+        It reads through this object, so only until :meth:`close`; what it reads is checked by
+        :meth:`one_version`.
 
         Parameters
         ----------
         **options
             Those of :class:`pyarrow.parquet.ParquetFile`.
         """
-        place, properties = self._for_pyarrow
-        file = self._source.file if "filesystem" in place else place["file"]
-        return pq.ParquetFile(file, decryption_properties=properties, **options)
+        access = self.arrow_access
+        return pq.ParquetFile(access.file(self._source), decryption_properties=access.properties,
+                              **options)
 
     def close(self) -> None:
         """Close the file, if it was opened here."""
@@ -369,17 +433,29 @@ class ParquetFile:
         self.close()
 
     @cached_property
-    def _for_pyarrow(self) -> tuple[dict, object]:
-        """The file as pyarrow is to open it, and the decryption properties for it."""
+    def arrow_access(self) -> ArrowAccess:
+        """How pyarrow reads the pages of this version."""
         source = self._source
-        place = {"file": source.path, "filesystem": source.filesystem} if source.path \
-            else {"file": source.file}
         if not self._footer.is_encrypted or self._keys is None:
-            return place, None
+            return ArrowAccess()
         if isinstance(self._keys, KmsKeys):
-            return place, decryption_properties(self._keys.kms, source.path, source.filesystem)
-        file, properties = with_key_material(source, self._content, self._magic, self._keys)
-        return {"file": file}, properties
+            return ArrowAccess(decryption_properties(self._keys.kms, source.path,
+                                                     source.filesystem))
+        return with_key_material(source.size, self._content, self._magic, self._keys)
+
+    def read_key_material(self) -> Mapping[str, str]:
+        """The key material that is in a file beside this one, by name.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If there is none, or it cannot be understood.
+        ChangedMeanwhileError
+            If this file has been replaced, so that the key material may be that of another one.
+        """
+        material = read_material(self._source.filesystem, self._source.path)
+        self._source.check_name()
+        return material
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):

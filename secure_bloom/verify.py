@@ -58,6 +58,8 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         If the file cannot be opened.
     ColumnError
         If there is no such column.
+    ChangedMeanwhileError
+        If the file changes meanwhile; nothing was found out then.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
@@ -70,7 +72,7 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file, not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
-    with file, located(file=file.name):
+    with file, located(file=file.name), file.one_version():
         return _Verification(file, keys, columns, advance or (lambda fraction: None)).run()
 
 
