@@ -51,6 +51,17 @@ class FileVersion(NamedTuple):
     mtime_ns: int | None
     tag: object = None
 
+    def is_as_listed(self, size: int | None, mtime_ns: int | None, *, exactly: bool) -> bool:
+        """Whether a listing of the folder meant this version, as far as it can be told.
+
+        Stores may round the time in one of the two answers: without ``exactly``, times less than
+        a second apart are taken for the same.
+        """
+        if None in (mtime_ns, self.mtime_ns):
+            return size == self.size
+        apart = abs(mtime_ns - self.mtime_ns)
+        return size == self.size and apart < (1 if exactly else 10**9)
+
 
 class OpenFile:
     """A file that is open for reading, and which version of it.

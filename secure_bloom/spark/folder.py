@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
-from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
 from secure_bloom.folder import visible_files
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
@@ -22,6 +28,7 @@ from secure_bloom.spark.schema import spark_schema
 from secure_bloom.spark.schema_merging import merge, with_partitions
 from secure_bloom.spark.sensitivity import column_keys, mark
 from secure_bloom.spark.splits import DataFile
+from secure_bloom.versions import until_unchanged
 
 _FOOTERS_AT_ONCE = 8
 
@@ -74,7 +81,7 @@ class Folder:
         if info.type == pa_fs.FileType.NotFound:
             raise FileNotFoundError(f"there is no folder {self.path}")
         if info.type == pa_fs.FileType.File:
-            return Listing((DataFile(self.path, info.size),))
+            return Listing((DataFile(self.path, info.size, (), info.mtime_ns),))
         files, names = [], None
         for relative, info in visible_files(self.filesystem, self.path).items():
             values = partition_values(relative)
@@ -84,15 +91,32 @@ class Folder:
                 raise UnsupportedError(
                     f"its path has the partition columns {_names(values)}, that of other files "
                     f"{_names(names)}; read folders one by one", file=info.path)
-            files.append(DataFile(info.path, info.size, tuple(values.values())))
+            files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
         return Listing(tuple(files), names or ())
 
     def keys(self) -> CachedKms | None:
         """The KMS client of this process; None if no KMS was named."""
         return None if self._kms is None else kms_client(self._kms)
 
-    def open(self, path: str) -> ParquetFile:
-        """One of the files."""
+    def open(self, file: DataFile) -> ParquetFile:
+        """One of the files.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            If it is not any more what was listed.
+        """
+        try:
+            opened = self._open(file.path)
+        except FileNotFoundError as error:
+            raise _changed(file) from error
+        if not opened.version.is_as_listed(file.size, file.mtime_ns,
+                                           exactly=self.filesystem.type_name == "local"):
+            opened.close()
+            raise _changed(file)
+        return opened
+
+    def _open(self, path: str) -> ParquetFile:
         keys = self.keys()
         try:
             return ParquetFile(path, keys, filesystem=self.filesystem)
@@ -111,7 +135,12 @@ class Folder:
             If there is no file.
         UnsupportedError
             If a column has types in two files that contradict each other.
+        ChangedMeanwhileError
+            If files change while they are looked at, again and again.
         """
+        return until_unchanged(self._schema)
+
+    def _schema(self) -> StructType:
         listing = self.list()
         if not listing.files:
             raise FileNotFoundError(f"there are no Parquet files in {self.path}")
@@ -120,7 +149,7 @@ class Folder:
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile) -> StructType:
-        with located(file=file.path), self.open(file.path) as opened:
+        with located(file=file.path), self.open(file) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...]) -> StructType:
@@ -143,6 +172,11 @@ class Folder:
                 raise ColumnError(f"option columns: there is no such column{hint}", column=name)
             chosen.append(schema[found])
         return StructType(chosen)
+
+
+def _changed(file: DataFile) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError("the file was replaced, changed or removed since the query was "
+                                 "planned; run the query again", file=file.path)
 
 
 def _names(names) -> str:

@@ -123,7 +123,7 @@ class SecureParquetReader(DataSourceReader):
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
-        with self._folder.open(path) as file, located(file=path):
+        with self._folder.open(part.file) as file, located(file=path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
