@@ -69,6 +69,8 @@ class Source(OpenFile):
             raise TypeError("source must be a path, a buffer or a binary file that can seek, "
                             f"not {type(source).__name__}")
         self.size = self.file.size()
+        if self.version is not None and self.version.size not in (None, self.size):
+            raise self.changed()
         self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
 
     def read_at(self, nbytes: int, offset: int) -> memoryview:

@@ -102,7 +102,7 @@ class OpenFile:
         else:
             is_same = not self._is_replaced()
         if not is_same:
-            raise self._changed()
+            raise self.changed()
         self._last_checked = last_read
 
     def check_name(self) -> None:
@@ -113,7 +113,7 @@ class OpenFile:
         ChangedMeanwhileError
         """
         if self.version is not None and self._is_replaced():
-            raise self._changed()
+            raise self.changed()
 
     @contextlib.contextmanager
     def one_version(self) -> Iterator[None]:
@@ -133,7 +133,7 @@ class OpenFile:
             if self.version is not None and not self.file.closed:
                 with contextlib.suppress(OSError):  # then the first error says more
                     if self._is_replaced():
-                        raise self._changed() from error
+                        raise self.changed() from error
             raise
         self.check()
 
@@ -143,7 +143,8 @@ class OpenFile:
         except FileNotFoundError:
             return True
 
-    def _changed(self) -> ChangedMeanwhileError:
+    def changed(self) -> ChangedMeanwhileError:
+        """The error that says so, to be raised."""
         return ChangedMeanwhileError("the file was replaced or changed while it was read; try "
                                      "again", file=self.name)
 
