@@ -32,8 +32,9 @@ from secure_bloom import (
 from secure_bloom.cli.shared import UNREADABLE, exit_code
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
 from secure_bloom.files import Source
-from secure_bloom.keys import InMemoryKms, list_master_keys
+from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
 from secure_bloom.keys.external import material_path
+from secure_bloom.maintain.folders import change_files
 from secure_bloom.rewrite import Rewrite
 from tests.counting import CountingHandler
 from tests.spark.s3 import BUCKET, S3Server
@@ -120,7 +121,8 @@ class Steps:
 
     _PLACES = ((files, "open_file"), (Source, "read_at"), (Source, "read_tail"),
                (reader, "new_fragment"), (reader, "to_table"), (folder_files, "new_fragment"),
-               (folder_files, "to_table"), (pq.ParquetFile, "read"))
+               (folder_files, "to_table"), (pq.ParquetFile, "read"),
+               (ParquetFile, "open_in_pyarrow"))
 
     def __init__(self, monkeypatch):
         self._lock, self._number, self._action = threading.RLock(), -1, None
@@ -403,8 +405,9 @@ def test_a_file_that_is_replaced_before_its_turn_is_looked_at_again(tmp_path, mo
     assert sorted(found["ssn"].to_pylist()) == ["00a", "06c"] and len(calls) == 1
     calls.clear()
     numbered(tmp_path, 7)
-    found = read_table(tmp_path, filters=[("n", ">=", 0)])
-    assert found["ssn"].to_pylist()[-4:] == ["06c", "x", "06a", "y"] and len(calls) == 4
+    wanted = [f"{number:02}c" for number in range(7)]
+    found = read_table(tmp_path, filters=[("ssn", "in", wanted)])
+    assert found["ssn"].to_pylist() == wanted and len(calls) == 4
 
 
 def test_files_that_come_and_go_are_listed_again(tmp_path, monkeypatch):
@@ -420,6 +423,25 @@ def test_files_that_come_and_go_are_listed_again(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "data_files", listed)
     found = read_table(tmp_path, filters=[("n", "==", 0)])
     assert found["ssn"].to_pylist() == ["00a", "02a", "01a"]
+
+
+def test_a_file_is_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
+    """The first ones are read early, and again where the schema of all is another one."""
+    numbered(tmp_path, 3)
+    pq.write_table(pa.table({"ssn": ["z"], "more": [1]}), tmp_path / "09.parquet")
+    to_table, running, most = folder_files.to_table, [], []
+
+    def slow(*args):
+        running.append(args)
+        most.append(len(running))
+        threading.Event().wait(0.05)
+        table = to_table(*args)
+        running.remove(args)
+        return table
+
+    monkeypatch.setattr(folder_files, "to_table", slow)
+    assert read_table(tmp_path, filters=[("ssn", ">=", "")]).num_rows == 13
+    assert max(most) == 1 < len(most)
 
 
 def test_another_schema_starts_the_folder_again(tmp_path, monkeypatch):
@@ -608,6 +630,21 @@ def test_a_file_that_is_still_warm_is_opened_when_the_clock_has_moved_on(tmp_pat
     assert slept == [0.015]
 
 
+def test_a_file_that_grows_while_it_is_opened_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content(OLD)[:100])
+    find = versions._descriptor_version
+
+    def grown(descriptor):
+        with open(path, "ab") as file:
+            file.write(content(OLD)[100:])
+        return find(descriptor)
+
+    monkeypatch.setattr(versions, "_descriptor_version", grown)
+    with pytest.raises(ChangedMeanwhileError):
+        ParquetFile(path)
+
+
 def test_a_file_that_only_loses_its_name_or_gets_another_mode_is_the_same(tmp_path):
     place = Local(tmp_path, "plain")
     place.restore()
@@ -626,9 +663,10 @@ def test_the_error_can_be_pickled_and_has_an_exit_code():
 
 # --- key material beside the file ----------------------------------------------------------------
 
-def with_material(path, values, footer="footer"):
-    encryption = EncryptionConfiguration(footer, {"pii": ["ssn"]}, internal_key_material=False)
-    secure_bloom.write_table(pa.table({"ssn": values}), path, bloom_filters={"ssn": True},
+def with_material(path, values, footer="footer", column="ssn"):
+    encryption = EncryptionConfiguration(footer, {"pii": [column]}, internal_key_material=False,
+                                         plaintext_footer=column != "ssn")
+    secure_bloom.write_table(pa.table({column: values}), path, bloom_filters={column: True},
                              encryption=encryption, kms=KMS)
 
 
@@ -678,6 +716,9 @@ def test_read_table_starts_again_with_the_key_material_of_the_new_file(pair, mon
 def test_an_inventory_is_of_one_version(pair, monkeypatch):
     from secure_bloom.keys import inventory
     path, replace = pair
+    with_material(path.parent / "b.parquet", OLD, "footer", "city")
+    for name in ("b.parquet", os.path.basename(material_path("b.parquet"))):
+        os.rename(path.parent / name, path.parent / name.replace("b.", "a."))
     read_footer = inventory.read_footer
 
     def replaced(source):
@@ -688,7 +729,17 @@ def test_an_inventory_is_of_one_version(pair, monkeypatch):
 
     monkeypatch.setattr(inventory, "read_footer", replaced)
     found = list_master_keys(path)
-    assert [use.name for use in found.master_keys] == ["other", "pii"] and not found.failed
+    assert [(use.name, use.used_for) for use in found.master_keys] \
+        == [("other", ["footerKey"]), ("pii", ["columnKey0"])] and not found.failed
+
+
+def test_a_rotation_takes_no_other_key_material_for_a_forgery(pair, monkeypatch):
+    path, replace = pair
+    read_material = external.read_material
+    monkeypatch.setattr(external, "read_material",
+                        lambda *where: (replace(), monkeypatch.undo(), read_material(*where))[-1])
+    result = rotate_master_keys(path, KMS, old="pii", new="other")
+    assert "replaced or changed" in result.failed[str(path)]
 
 
 # --- what looks at a file more than once ---------------------------------------------------------
@@ -747,6 +798,37 @@ def test_a_rewrite_copies_what_it_has_opened(tmp_path):
     assert (tmp_path / "a.parquet").read_bytes() == data + b"tail"
 
 
+def test_a_link_that_leads_elsewhere_meanwhile_changes_neither_file(tmp_path, monkeypatch):
+    contents = {}
+    for name, values in (("one", OLD), ("other", NEW)):
+        (tmp_path / name).write_bytes(content(values))
+        contents[name] = (tmp_path / name).read_bytes()
+    link, open_file = tmp_path / "a.parquet", files.open_file
+    link.symlink_to("one")
+
+    def switch(*where):
+        found = open_file(*where)
+        link.unlink(missing_ok=True)
+        link.symlink_to("other")
+        return found
+
+    monkeypatch.setattr(files, "open_file", switch)
+    assert "changed meanwhile" in secure_bloom.strip(link).failed[str(link)]
+    assert all((tmp_path / name).read_bytes() == data for name, data in contents.items())
+
+
+def test_a_plan_that_fails_because_the_file_changes_says_so(tmp_path):
+    place = Local(tmp_path, "plain")
+    place.restore()
+
+    def planner(file):
+        place.replace()
+        raise FormatError("what stands there is no filter")
+
+    result = change_files(place.path, None, planner, dry_run=False)
+    assert "replaced or changed" in result.failed[place.path]
+
+
 @pytest.mark.parametrize("way", ["kms"])
 @pytest.mark.parametrize("operation", ["attach", "strip", "rotate"])
 def test_changes_of_an_older_version_are_never_published(place, operation, monkeypatch):
@@ -755,8 +837,8 @@ def test_changes_of_an_older_version_are_never_published(place, operation, monke
         "attach": lambda: secure_bloom.attach(place.path, {"ssn": True}, KMS, replace=True,
                                               filesystem=place.filesystem),
         "strip": lambda: secure_bloom.strip(place.path, KMS, filesystem=place.filesystem),
-        "rotate": lambda: secure_bloom.keys.rotate_master_keys(
-            place.path, KMS, old="pii", new="other", filesystem=place.filesystem)}
+        "rotate": lambda: rotate_master_keys(place.path, KMS, old="pii", new="other",
+                                             filesystem=place.filesystem)}
     steps, number, came, failed = Steps(monkeypatch), 0, True, 0
     while came:
         place.restore()
