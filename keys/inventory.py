@@ -26,6 +26,7 @@ from secure_bloom.keys.material import (
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, encrypted_footer_key_metadata
 from secure_bloom.reader import read_footer
+from secure_bloom.versions import until_unchanged
 
 FOOTER = "footer"
 
@@ -166,27 +167,39 @@ class _Counting:
 
     def _materials(self, path: str) -> list[tuple[str, KeyMaterial]]:
         """Place and key material of every key of a file that can be known."""
-        beside = cache(partial(external.read_material, self._filesystem, path))
-        metadata, is_hidden = self._key_metadata(path, beside)
-        if not metadata:
-            self._inventory.plaintext += 1
-            return []
-        if not all(is_key_material(one) for one in metadata.values()):
-            self._inventory.explicit += 1
-            return []
-        references = {key_reference(one) for one in metadata.values()}
-        if is_hidden and references != {None}:  # all keys of the file stand beside it
-            return [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
-        self._inventory.hidden += is_hidden
-        return [(place, find_material(one, beside)) for place, one in metadata.items()]
+        kind, materials = until_unchanged(lambda: self._read(path))
+        self._inventory.plaintext += kind == "plaintext"
+        self._inventory.explicit += kind == "explicit"
+        self._inventory.hidden += kind == "hidden"
+        return materials
 
-    def _key_metadata(self, path: str, beside) -> tuple[dict[str, bytes | None], bool]:
-        """By place what the file says about its keys, and whether it says more to others."""
+    def _read(self, path: str) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
+        """The same for one version of the file, and what counts of it besides."""
         source = Source(path, self._filesystem)
         try:
-            content, magic = read_footer(source)
+            with source.one_version():
+                found = self._found(source)
+                source.check_name()  # the key material beside the file belongs to the version
+                return found
         finally:
             source.file.close()
+
+    def _found(self, source: Source) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
+        beside = cache(partial(external.read_material, self._filesystem, source.path))
+        metadata, is_hidden = self._key_metadata(source, beside)
+        if not metadata:
+            return "plaintext", []
+        if not all(is_key_material(one) for one in metadata.values()):
+            return "explicit", []
+        references = {key_reference(one) for one in metadata.values()}
+        if is_hidden and references != {None}:  # all keys of the file stand beside it
+            return None, [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
+        return "hidden" if is_hidden else None, \
+            [(place, find_material(one, beside)) for place, one in metadata.items()]
+
+    def _key_metadata(self, source: Source, beside) -> tuple[dict[str, bytes | None], bool]:
+        """By place what the file says about its keys, and whether it says more to others."""
+        content, magic = read_footer(source)
         footer = self._opened(content, magic, beside)
         if footer is None:
             return {FOOTER: encrypted_footer_key_metadata(content)}, True

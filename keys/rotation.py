@@ -226,11 +226,12 @@ class _Rotation:
 
     def _file(self, path: str) -> bool:
         with Rewrite(self._filesystem, path) as rewrite:
-            content, magic = read_footer(rewrite.source)
-            beside = partial(external.read_material, self._filesystem, path)
-            keys = _FooterKeys(self._kms, beside, self._old, self._new)
-            footer = Footer(content, magic, keys, 
-                            start=rewrite.source.size - TAIL_SIZE - len(content))
+            with rewrite.source.one_version():
+                content, magic = read_footer(rewrite.source)
+                beside = partial(external.read_material, self._filesystem, path)
+                keys = _FooterKeys(self._kms, beside, self._old, self._new)
+                footer = Footer(content, magic, keys,
+                                start=rewrite.source.size - TAIL_SIZE - len(content))
             if not footer.is_encrypted:
                 return False
             metadata = {chunk.key_metadata for chunks in footer.row_groups for chunk in chunks}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,19 +16,23 @@ from secure_bloom import predicates
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
+    Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import FileError, KeyRetrievalError, located
+from secure_bloom.errors import located
 from secure_bloom.files import is_path, resolve
-from secure_bloom.folder import data_files
+from secure_bloom.folder import Check, data_files
+from secure_bloom.folder_files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
-from secure_bloom.pages import pyarrow_errors, to_table
+from secure_bloom.pages import to_table
 from secure_bloom.reader import ParquetFile
 from secure_bloom.tables import check_readable
+from secure_bloom.versions import until_unchanged
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
+_OPEN_FILES = 64  # that stay open until their rows are read, and that are read at a time
 
 
 def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
@@ -57,6 +62,9 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     ------
     UnsupportedError
         If the folder belongs to such a table, or contains one.
+    ChangedMeanwhileError
+        If a file changes while it is read, or the files of a folder do, each of ten times. The
+        rows of a file are always of one version of it.
     """
     requirement = encryption_requirement(require_encryption)
     keys = or_environment(keys)
@@ -66,50 +74,58 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     path = path.rstrip("/") or path
     keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
-        return ParquetFile(path, keys, filesystem=filesystem,
-                           require_encryption=requirement).read(columns, filters)
+        return until_unchanged(partial(_read_file, filesystem, path, keys, columns, filters,
+                                       requirement))
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
-    return _read_folder(filesystem, path, keys, columns, filters, requirement, check)
+    return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
+                                   requirement, check), OtherFilesError)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters, requirement,
-                 check) -> pa.Table:
+def _read_file(filesystem, path: str, keys, columns, filters,
+               requirement: Requirement | None) -> pa.Table:
+    with ParquetFile(path, keys, filesystem=filesystem, require_encryption=requirement) as file:
+        return file.read(columns, filters)
+
+
+def _read_folder(filesystem, folder: str, keys, columns, filters,
+                 requirement: Requirement | None, check: Check | None) -> pa.Table:
     paths = data_files(filesystem, folder, check)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     alternatives = None if filters is None else predicates.normalize(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
-    opened = partial(_open, keys=keys, filesystem=filesystem, alternatives=alternatives,
-                     partition_schema=partition_schema, checks=checks)
-    fragments, schemas, first = [], [], []
-    with ExitStack() as stack, ThreadPoolExecutor(_threads(filesystem)) as pool, \
-            ThreadPoolExecutor(1) as reader, located(file=folder):
-        for schema, fragment, file in pool.map(opened, paths, partitions):
-            schemas.append(schema)
-            fragments.append(fragment)
-            stack.enter_context(file or nullcontext())
-            if fragment is not None and alternatives is not None and len(first) < _AHEAD:
+    query = FolderQuery(folder, filesystem, keys, columns, alternatives, partition_schema, checks)
+    schemas, kept, first = [], [], []
+    with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
+            located(file=folder):
+        for file in pool.map(partial(_look, query, count()), paths, partitions):
+            schemas.append(file.schema)
+            if file.row_groups == []:
+                continue
+            kept.append(file)
+            if alternatives is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are looked at.
                 guess = _unified(schemas[:1], partition_schema)
-                first.append(reader.submit(to_table, [fragment], guess, columns, alternatives))
-        with located(file=folder):
-            checks.finish()
+                first.append(reader.submit(read_rows, query, [file], guess))
+        checks.finish()
         schema = _unified(schemas, partition_schema)
-        kept = list(filter(None, fragments))
-        try:
-            with pyarrow_errors(folder, keys):
-                tables = [rows.result() for rows in first] \
-                    if first and guess.equals(schema, check_metadata=True) else []
-                rest = kept[len(tables):]
-                if rest or not tables:
-                    tables.append(to_table(rest, schema, columns, alternatives))
-                return pa.concat_tables(tables)
-        except (FileError, KeyRetrievalError):
-            for path, fragment in zip(paths, fragments, strict=True):  # which one was it?
-                with pyarrow_errors(path, keys):
-                    to_table([fragment] if fragment else [], schema, columns, alternatives)
-            raise
+        wait(first)  # no file is read twice at a time
+        tables = [rows.result() for rows in first] \
+            if first and guess.equals(schema, check_metadata=True) else []
+        rest = kept[len(tables):]
+        tables += [read_rows(query, rest[start:start + _OPEN_FILES], schema, pool.map)
+                   for start in range(0, len(rest), _OPEN_FILES)]
+        return pa.concat_tables(tables or [to_table([], schema, columns, alternatives)])
+
+
+def _look(query: FolderQuery, places: Iterator[int], path: str,
+          partition: pc.Expression) -> FolderFile:
+    """What is to be read of a file, which stays open as long as there are places."""
+    file = FolderFile(query, path, partition)
+    if file.row_groups == [] or next(places) >= _OPEN_FILES:
+        file.close()
+    return file
 
 
 def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
@@ -124,24 +140,6 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
     """How many files to open at a time: local ones make little to wait for, and Python's lock is
     passed on all the more often."""
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
-
-
-def _open(path: str, partition: pc.Expression, *, keys, filesystem, alternatives,
-          partition_schema: pa.Schema, checks: FolderChecks
-          ) -> tuple[pa.Schema, ds.ParquetFileFragment | None, ParquetFile | None]:
-    """The schema of a file, what is to be read of it, and the file where that needs it open."""
-    file = ParquetFile(path, keys, filesystem=filesystem, require_encryption=checks)
-    is_needed = False
-    try:
-        values = {name: pa.scalar(value, partition_schema.field(name).type)
-                  for name, value in ds.get_partition_keys(partition).items()}
-        fragment = file.fragment_for(alternatives, partition, values)
-        schema = file.schema
-        is_needed = fragment is not None and fragment.filesystem is None  # else: by its path
-        return schema, fragment, file if is_needed else None
-    finally:
-        if not is_needed:
-            file.close()
 
 
 def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
@@ -17,6 +18,27 @@ from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.parquet.modules import ModuleCipher
+
+
+class ArrowAccess(NamedTuple):
+    """How pyarrow reads the pages of a version of a file, whenever it is opened.
+
+    Attributes
+    ----------
+    properties : pyarrow.parquet.encryption.FileDecryptionProperties or None
+    tail : bytes or None
+        What pyarrow is to see from ``start`` on in place of the end of the file; None: the file.
+    """
+
+    properties: pe.FileDecryptionProperties | None = None
+    tail: bytes | None = None
+    start: int = 0
+
+    def file(self, source: Source) -> pa.NativeFile:
+        """The file as pyarrow is to see it, as long as the source is open."""
+        if self.tail is None:
+            return source.file
+        return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
 def decryption_properties(kms, path: str | None = None, filesystem=None) \
@@ -49,9 +71,8 @@ def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> b
         return False
 
 
-def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRetriever) \
-        -> tuple[pa.NativeFile, pe.FileDecryptionProperties]:
-    """The file as pyarrow can read it with keys from elsewhere, for which it has no interface.
+def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:
+    """How pyarrow can read a file with keys from elsewhere, for which it has no interface.
 
     pyarrow accepts column keys only by way of key material in the file. So it is shown the same
     bytes with another footer, made in memory: key material in which a key is a number, and the
@@ -75,9 +96,8 @@ def with_key_material(source: Source, content: bytes, magic: bytes, keys: KeyRet
             if chunk.encryption == "column key":
                 chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
-    start = source.size - len(content) - TAIL_SIZE
-    file = pa.PythonFile(_Spliced(source, start, footer.to_bytes()), mode="r")
-    return file, decryption_properties(by_number)
+    return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
+                       size - len(content) - TAIL_SIZE)
 
 
 def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:

@@ -155,6 +155,14 @@ class EncryptionMismatchError(SecureBloomError):
         return type(self), (self.findings, self._num_files)
 
 
+class ChangedMeanwhileError(SecureBloomError):
+    """Somebody else has replaced, changed or removed a file that is being worked on.
+
+    Nothing was returned that mixes two versions, and the file is as they have left it. Trying again
+    may succeed.
+    """
+
+
 class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 

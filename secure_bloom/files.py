@@ -23,6 +23,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.local_files import Replacement, is_special, sync_folder, temporary_name
 from secure_bloom.locations import is_uri, open_uri
+from secure_bloom.versions import OpenFile, open_file
 
 
 def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
@@ -48,35 +49,27 @@ _FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
 _READ_AHEAD = 64 * 1024  # enough for most footers
 
 
-class Source:
-    """A Parquet file open for reading at any position.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    file : pyarrow.NativeFile
-    filesystem, path
-        Where the file is; None for buffers and open files.
-    """
+class Source(OpenFile):
+    """A Parquet file open for reading at any position; see :class:`OpenFile`."""
 
     def __init__(self, source, filesystem=None):
-        self.filesystem, self.path = None, None
         if is_path(source):
-            self.filesystem, self.path = resolve(source, filesystem)
-            self.name = self.path
-            self.file = self.filesystem.open_input_file(self.path)
+            filesystem, path = resolve(source, filesystem)
+            file, version = open_file(filesystem, path)
+            super().__init__(file, path, filesystem, path, version)
         elif isinstance(source, pa.NativeFile):
-            self.name, self.file = "<Arrow file>", source
+            super().__init__(source, "<Arrow file>")
         elif isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
-            self.name, self.file = "<buffer>", pa.BufferReader(source)
+            super().__init__(pa.BufferReader(source), "<buffer>")
         elif hasattr(source, "read") and hasattr(source, "seek"):
-            self.name = str(getattr(source, "name", "<file object>"))
-            self.file = pa.PythonFile(source, mode="r")
+            super().__init__(pa.PythonFile(source, mode="r"),
+                             str(getattr(source, "name", "<file object>")))
         else:
             raise TypeError("source must be a path, a buffer or a binary file that can seek, "
                             f"not {type(source).__name__}")
         self.size = self.file.size()
+        if self.version is not None and self.version.size not in (None, self.size):
+            raise self.changed()
         self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
 
     def read_at(self, nbytes: int, offset: int) -> memoryview:
@@ -88,6 +81,7 @@ class Source:
         if start >= 0:
             return self._tail[start:start + nbytes]
         buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        self.note_read()
         return memoryview(buffer).cast("B")
 
     def read_tail(self, size: int) -> memoryview:
@@ -99,8 +93,9 @@ class Source:
             if len(data) != ahead:
                 raise FormatError("the file became shorter while it was read")
             if not self._is_far:
+                self.note_read()
                 return data
-            self._tail = data
+            self._tail = data  # the answer to one request is of one version
         return self._tail[len(self._tail) - size:]
 
     @property

@@ -50,15 +50,18 @@ def arrow_schema(file: bytes) -> pa.Schema:
         raise UnsupportedError("pyarrow does not know a type of the schema") from error
 
 
-def new_fragment(place: dict, decryption_properties, row_groups: list[int] | None,
+def new_fragment(file: pa.NativeFile, decryption_properties, row_groups: list[int] | None,
                  partition: pc.Expression | None) -> ds.ParquetFileFragment:
-    """A pyarrow dataset fragment of some row groups of a file, or of all (None)."""
+    """A pyarrow dataset fragment of some row groups of an open file, or of all (None).
+
+    Not of a path, which pyarrow would open again: by then it may lead to another version.
+    """
     import pyarrow.dataset as ds
     if decryption_properties is not None:
         _let_arrow_finish_at_exit()
     options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties)
     format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    fragment = format_.make_fragment(**place, partition_expression=partition)
+    fragment = format_.make_fragment(file, partition_expression=partition)
     if row_groups is None:
         return fragment
     try:

@@ -5,18 +5,24 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, wraps
+from itertools import accumulate
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from secure_bloom import predicates, statistics
-from secure_bloom.decryption import decryption_properties, is_read_alike, with_key_material
+from secure_bloom.decryption import (
+    ArrowAccess,
+    decryption_properties,
+    is_read_alike,
+    with_key_material,
+)
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
@@ -49,12 +55,27 @@ from secure_bloom.parquet.footer import (
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.probes import as_arrays, is_scalar
 from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.versions import FileVersion
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Result]) \
+        -> Callable[Concatenate[ParquetFile, _Arguments], _Result]:
+    """A method that returns nothing, and no other error, where the file changes under it."""
+    @wraps(method)
+    def checked(self: ParquetFile, /, *args: _Arguments.args,
+                **kwargs: _Arguments.kwargs) -> _Result:
+        with self._source.one_version():
+            return method(self, *args, **kwargs)
+    return checked
 
 
 class Pruned(NamedTuple):
@@ -100,6 +121,10 @@ class BloomFilterInfo(Summarized):
 class ParquetFile(Summarized):
     """A Parquet file and its Bloom filters.
 
+    All that an object reads is of one version of the file. Where a local file is replaced by
+    renaming, that is the one that was opened, until :meth:`close`. Where a file is overwritten in
+    place, or is in an object store, methods raise ChangedMeanwhileError once it has changed.
+
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
@@ -120,15 +145,17 @@ class ParquetFile(Summarized):
         With the name of the file, and row group and column where one is concerned.
     ColumnError
         If there is no such column as ``require_encryption`` names.
+    ChangedMeanwhileError
+        If the file was replaced or changed while it was read.
     """
 
     def __init__(self, source, keys=None, *, filesystem=None,
                  require_encryption: RequireEncryption = None):
         requirement = encryption_requirement(require_encryption)
-        self._source = Source(source, filesystem)
+        self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
-            keys, partial(read_material, self._source.filesystem, self._source.path))
-        with located(file=self._source.name):
+            keys, self.read_key_material)
+        with located(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
@@ -138,6 +165,27 @@ class ParquetFile(Summarized):
     def name(self) -> str:
         """Name of the file, as errors give it."""
         return self._source.name
+
+    @property
+    def version(self) -> FileVersion | None:
+        """Which version of the file is open; None where it is none that has a path."""
+        return self._source.version
+
+    @contextmanager
+    def one_version(self) -> Iterator[None]:
+        """A block that ends well only if everything that was read in it is of one version.
+
+        For what other methods do not check: :meth:`read_at`, and what pyarrow reads for
+        :meth:`open_in_pyarrow` and :meth:`fragment_for`. Any error in the block, too, becomes a
+        ChangedMeanwhileError where the file has changed.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+        """
+        with self._source.one_version():
+            yield
+            self._source.note_read()
 
     @property
     def num_row_groups(self) -> int:
@@ -159,11 +207,6 @@ class ParquetFile(Summarized):
         """The footer, for those who need more than this class gives."""
         return self._footer
 
-    @property
-    def footer_bytes(self) -> tuple[bytes, bytes]:
-        """The footer as it stands in the file, and the magic; see :func:`read_footer`."""
-        return self._content, self._magic
-
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema."""
@@ -171,6 +214,7 @@ class ParquetFile(Summarized):
             return arrow_schema(self._footer.schema_file())
 
     @cached_property
+    @_of_one_version
     def bloom_filters(self) -> list[BloomFilterInfo]:
         """One record for each filter, by row group and column. Reads the header of each.
 
@@ -200,6 +244,7 @@ class ParquetFile(Summarized):
         order = [leaf.path for leaf in self.columns if leaf.path in hidden]
         return {path: hidden[path] for path in order}
 
+    @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """The filter of a column chunk; None where it has none.
 
@@ -214,6 +259,7 @@ class ParquetFile(Summarized):
         """
         return self._read_filter(row_group, self._column(column))
 
+    @_of_one_version
     def might_contain(self, column: str, values) -> np.ndarray:
         """Which row groups may hold which values, as far as the Bloom filters tell.
 
@@ -269,6 +315,7 @@ class ParquetFile(Summarized):
         """
         return self.pruned(self._normalize(filters, of_rows=False)).kept
 
+    @_of_one_version
     def pruned(self, alternatives: list[list[predicates.Predicate]],
                row_groups: Iterable[int] | None = None) -> Pruned:
         """What is left of some row groups for a normalized filter, step by step."""
@@ -308,17 +355,23 @@ class ParquetFile(Summarized):
             If a value cannot be compared with its column; before any row is read.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with self._page_errors(columns, alternatives):
+        with self.one_version(), self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
-        """The rows that :meth:`read` gives, one table for each row group that is read."""
+        """The rows that :meth:`read` gives, one table for each row group that is read.
+
+        Each is checked before it is handed out, to be of the version that was opened.
+        """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with self._page_errors(columns, alternatives):
+        with self._source.one_version(), self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
             for part in fragment.split_by_row_group() if fragment else ():
-                yield to_table([part], self.schema, columns, alternatives)
+                table = to_table([part], self.schema, columns, alternatives)
+                self._source.note_read()
+                self._source.check()
+                yield table
 
     def iter_batches(self, columns: list[str] | None = None,
                      row_groups: Iterable[int] | None = None,
@@ -337,23 +390,26 @@ class ParquetFile(Summarized):
         Notes
         -----
         INT96 timestamps come in microseconds, in which they fit for all years.
+
+        Each batch is checked before it is handed out, to be of the version that was opened.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
             return
-        place, properties = self._for_pyarrow(groups)
-        source = place["file"] if "filesystem" not in place \
-            else place["filesystem"].open_input_file(place["file"])
-        with self._page_errors(columns):
+        ends = accumulate(map(self._footer.row_group_num_rows, groups))
+        rows = rows_read = 0
+        with self._source.one_version(), self._page_errors(columns):
             try:
-                file = pq.ParquetFile(source, decryption_properties=properties,
-                                      coerce_int96_timestamp_unit="us")
-                yield from file.iter_batches(batch_rows, groups, columns, use_threads=False)
+                file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
+                for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
+                    rows += batch.num_rows
+                    while rows_read < rows:  # pyarrow reads a row group when it comes to it
+                        rows_read = next(ends, rows)
+                        self._source.note_read()
+                    self._source.check()
+                    yield batch
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
-            finally:
-                if "filesystem" in place:
-                    source.close()
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
                      partition: pc.Expression | None = None,
@@ -361,20 +417,29 @@ class ParquetFile(Summarized):
                      ) -> ds.ParquetFileFragment | None:
         """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
 
-        None where there are none: then pyarrow need not open the file. Partition columns have
-        their values even where the file has a column of that name. Columns that this file does
-        not have are null.
+        None where there are none. Partition columns have their values even where the file has a
+        column of that name. Columns that this file does not have are null.
+
+        The fragment reads through this object, so only until :meth:`close`; what it reads is
+        checked by :meth:`one_version`.
         """
-        row_groups = None
-        if alternatives is not None:
-            from secure_bloom.row_filter import remaining
-            own = {leaf.path for leaf in self.columns}
-            absent = {p.column for alternative in alternatives for p in alternative} - own
-            constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
-            row_groups = self.pruned(remaining(alternatives, constants)).kept
-            if not row_groups:
-                return None
-        return new_fragment(*self._for_pyarrow(row_groups), row_groups, partition)
+        row_groups = self.row_groups_for(alternatives, partition_values)
+        if row_groups == [] and alternatives is not None:
+            return None
+        access = self.arrow_access(row_groups)
+        return new_fragment(access.file(self._source), access.properties, row_groups, partition)
+
+    def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
+                       partition_values: Mapping[str, pa.Scalar] | None = None
+                       ) -> list[int] | None:
+        """The row groups of :meth:`fragment_for`; None without a filter."""
+        if alternatives is None:
+            return None
+        from secure_bloom.row_filter import remaining
+        own = {leaf.path for leaf in self.columns}
+        absent = {p.column for alternative in alternatives for p in alternative} - own
+        constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
+        return self.pruned(remaining(alternatives, constants)).kept
 
     def _normalize(self, filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
         """The alternatives of a filter, whose values can be compared with their columns."""
@@ -390,20 +455,23 @@ class ParquetFile(Summarized):
         return alternatives
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Bytes as they stand in the file; fewer at its end."""
+        """Bytes as they stand in the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
     def open_in_pyarrow(self, **options) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
+
+        It reads through this object, so only until :meth:`close`; what it reads is checked by
+        :meth:`one_version`.
 
         Parameters
         ----------
         **options
             Those of :class:`pyarrow.parquet.ParquetFile`.
         """
-        place, properties = self._for_pyarrow()
-        file = self._source.file if "filesystem" in place else place["file"]
-        return pq.ParquetFile(file, decryption_properties=properties, **options)
+        access = self.arrow_access()
+        return pq.ParquetFile(access.file(self._source), decryption_properties=access.properties,
+                              **options)
 
     def close(self) -> None:
         """Close the file, if it was opened here."""
@@ -437,22 +505,34 @@ class ParquetFile(Summarized):
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
                 _ = chunk.cipher
 
-    def _for_pyarrow(self, row_groups: Iterable[int] | None = None) -> tuple[dict, object]:
-        """The file as pyarrow is to open it to read row groups, and the decryption properties."""
+    def arrow_access(self, row_groups: Iterable[int] | None = None) -> ArrowAccess:
+        """How pyarrow reads the pages of some row groups of this version, or of all (None)."""
         source = self._source
-        place = {"file": source.path, "filesystem": source.filesystem} if source.path \
-            else {"file": source.file}
         if not self._footer.is_encrypted or self._keys is None:
-            return place, None
+            return ArrowAccess()
         groups = range(self.num_row_groups) if row_groups is None else row_groups
         if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, self._keys, groups):
-            return place, decryption_properties(self._keys.kms, source.path, source.filesystem)
-        file, properties = self._with_key_material
-        return {"file": file}, properties
+            return ArrowAccess(decryption_properties(self._keys.kms, source.path,
+                                                     source.filesystem))
+        return self._with_key_material
+
+    def read_key_material(self) -> Mapping[str, str]:
+        """The key material that is in a file beside this one, by name.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If there is none, or it cannot be understood.
+        ChangedMeanwhileError
+            If this file has been replaced, so that the key material may be that of another one.
+        """
+        material = read_material(self._source.filesystem, self._source.path)
+        self._source.check_name()
+        return material
 
     @cached_property
-    def _with_key_material(self) -> tuple[pa.NativeFile, object]:
-        return with_key_material(self._source, self._content, self._magic, self._keys)
+    def _with_key_material(self) -> ArrowAccess:
+        return with_key_material(self._source.size, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):

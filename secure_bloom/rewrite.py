@@ -16,16 +16,13 @@ from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.files import Output, Source, open_output
 from secure_bloom.folder import is_replaced
 from secure_bloom.local_files import remove_leftovers, sync_folder
+from secure_bloom.versions import current_version
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
-
-
-class ChangedMeanwhileError(SecureBloomError):
-    """A file was changed by somebody else while its replacement was made; it stays as it is."""
 
 
 class Kept(NamedTuple):
@@ -58,8 +55,7 @@ class Rewrite:
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
         self._filesystem = filesystem
         self._path = os.path.realpath(path) if self._is_local else path
-        self._before = _stamp(filesystem, self._path)
-        self.source = Source(self._path, filesystem)
+        self.source = Source(self._path, filesystem)  # knows which version it has opened
 
     @property
     def _is_local(self) -> bool:
@@ -95,8 +91,9 @@ class Rewrite:
         """
         output = open_output(self._path, self._filesystem, mode=0o600)  # should the old one go
         try:
-            for part in parts:
-                self._write(output, part)
+            with self.source.one_version():  # what is read for the parts, too, fails if it is not
+                for part in parts:
+                    self._write(output, part)
             output.commit(self._before_renaming)
         except BaseException:
             output.abort()
@@ -118,7 +115,7 @@ class Rewrite:
 
     def _check_unchanged(self) -> None:
         try:
-            is_same = _stamp(self._filesystem, self._path) == self._before
+            is_same = current_version(self._filesystem, self._path) == self.source.version
         except FileNotFoundError:
             is_same = False
         if not is_same or is_replaced(self._filesystem, self._path):  # would be visible again
@@ -138,10 +135,10 @@ class Rewrite:
     def _copy_by_kernel(self, output: Output, start: int, end: int) -> int:
         """Where the copy ends; on some filesystems the bytes are shared and take no space."""
         position = start
-        with open(self._path, "rb") as file, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
             while position < end:  # each call copies up to 2 GB
-                copied = os.copy_file_range(file.fileno(), output.fileno(), end - position,
-                                            position)
+                copied = os.copy_file_range(self.source.file.fileno(), output.fileno(),
+                                            end - position, position)
                 if copied == 0:
                     break
                 position += copied
@@ -154,12 +151,6 @@ class Rewrite:
         self.source.file.close()
 
 
-def _stamp(filesystem: pa_fs.FileSystem, path: str) -> tuple:
-    if filesystem.type_name == "local":
-        now = os.stat(path)
-        return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
-    info = filesystem.get_file_info(path)
-    return info.type, info.size, info.mtime_ns
 
 
 def _remove_checksum(path: str) -> None:

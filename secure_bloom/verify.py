@@ -77,6 +77,8 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         If there is no such column, also among those whose encryption is required.
     KmsUnavailableError, KeyringError
         If the KMS does not answer, or the keyring cannot be read.
+    ChangedMeanwhileError
+        If the file changes meanwhile; nothing was found out then.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
@@ -92,7 +94,7 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file, not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
-    with file, located(file=file.name):
+    with file, located(file=file.name), file.one_version():
         verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
         try:
             verification.check(requirement)

@@ -7,8 +7,9 @@ one.
 
 Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
 cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;
-3 a file cannot be read or is no valid Parquet; 4 a key is missing or refused; 5 something encrypted
-does not authenticate: a wrong key, or a changed file; 70 a fault of this program; 130 aborted.
+3 a file cannot be read, is no valid Parquet, or changed while it was read; 4 a key is missing or
+refused; 5 something encrypted does not authenticate: a wrong key, or a changed file; 70 a fault of
+this program; 130 aborted.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from hashlib import sha256
-from threading import Lock
 
 import pyarrow.fs as pa_fs
 
@@ -36,6 +35,7 @@ from secure_bloom.maintain.policy import Policy
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
 from secure_bloom.reader import ParquetFile, read_footer
+from secure_bloom.versions import until_unchanged
 
 _MAX_SHARED = 10_000
 
@@ -121,22 +121,11 @@ class _Auditing:
                  guesses: tuple[str, ...], scan: bool):
         self._filesystem, self._keys = filesystem, keys
         self._policy, self._guesses, self._scan = policy, guesses, scan
-        self._ids: dict[bytes, dict[str, bytes]] = defaultdict(dict)  # -> path -> digest of footer
-        self._lock = Lock()
+        self._ids: dict[str, tuple[bytes, bytes]] = {}  # by path: file id, digest of the footer
 
     def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         try:
-            magic, is_encrypted = self._note_id(path)
-            try:  # without encryption no keys are needed, and explicit ones would refuse the file
-                return self._open(path, self._keys if is_encrypted else None)
-            except KMS_FAULTS:
-                raise
-            except KeyRetrievalError as error:
-                if magic == MAGIC_ENCRYPTED:
-                    return self._closed(path, error)
-                result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
-                result.not_checked.append(f"what needs keys: {error.message}")
-                return result, findings
+            return until_unchanged(lambda: self._one_version(path))
         except KMS_FAULTS:
             raise
         except FileError as error:
@@ -147,23 +136,43 @@ class _Auditing:
         except (SecureBloomError, OSError) as error:
             return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
 
+    def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+        """The audit of a version that keeps its name until the end."""
+        source = Source(path, self._filesystem)
+        try:
+            with source.one_version():
+                found = self._audited(path, *self._note_id(path, source))
+                source.check_name()  # the file was opened more than once
+                return found
+        finally:
+            source.file.close()
+
+    def _audited(self, path: str, magic: bytes, is_encrypted: bool) \
+            -> tuple[FileAudit, list[AuditFinding]]:
+        try:  # without encryption no keys are needed, and explicit ones would refuse the file
+            return self._open(path, self._keys if is_encrypted else None)
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError as error:
+            if magic == MAGIC_ENCRYPTED:
+                return self._closed(path, error)
+            result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
+            result.not_checked.append(f"what needs keys: {error.message}")
+            return result, findings
+
     def _open(self, path: str, keys) -> tuple[FileAudit, list[AuditFinding]]:
         with ParquetFile(path, keys, filesystem=self._filesystem) as file:
             audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
             audit.run()
             return audit.result, audit.findings
 
-    def _note_id(self, path: str) -> tuple[bytes, bool]:
-        """Remember the id of a file, if it has one; gives its magic, and whether it has one."""
-        source = Source(path, self._filesystem)
-        try:
-            content, magic = read_footer(source)
-        finally:
-            source.file.close()
+    def _note_id(self, path: str, source: Source) -> tuple[bytes, bool]:
+        """Remember the id of a file, if it has one; returns its magic, and whether it has one."""
+        self._ids.pop(path, None)  # that of another version
+        content, magic = read_footer(source)
         algorithm = encryption_algorithm(content, magic)
         if algorithm is not None:
-            with self._lock:
-                self._ids[algorithm.aad_file_unique][path] = sha256(content).digest()
+            self._ids[path] = algorithm.aad_file_unique, sha256(content).digest()
         return magic, algorithm is not None
 
     def _closed(self, path: str, error: KeyRetrievalError) \
@@ -191,7 +200,10 @@ class _Auditing:
     def shared_ids(self) -> list[AuditFinding]:
         """Files with the same id that are not copies of each other."""
         findings = []
-        for files in self._ids.values():
+        by_id: dict[bytes, dict[str, bytes]] = defaultdict(dict)
+        for path, (file_id, digest) in self._ids.items():
+            by_id[file_id][path] = digest
+        for files in by_id.values():
             if len(set(files.values())) < 2:
                 continue
             names = sorted(files)

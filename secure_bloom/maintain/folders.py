@@ -17,6 +17,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import (
     KMS_FAULTS,
+    ChangedMeanwhileError,
     ColumnError,
     MissingExtraError,
     SecureBloomError,
@@ -29,8 +30,8 @@ from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, ch
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.maintain.threads import in_threads
-from secure_bloom.reader import ParquetFile, read_footer
-from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite, remove_leftovers_of
+from secure_bloom.reader import ParquetFile
+from secure_bloom.rewrite import Rewrite, remove_leftovers_of
 
 _NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
@@ -189,16 +190,17 @@ class _Job:
     def _change(self, path: str) -> FileChange | None:
         with Rewrite(self._filesystem, path) as rewrite, \
                 ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
-            if read_footer(rewrite.source) != file.footer_bytes:  # a link leads elsewhere now
+            if rewrite.source.version != file.version:  # or a link leads elsewhere now
                 raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now")
-            plan, notes = self._planner(file)
-            if not plan:
-                return None
-            if rewrite.has_other_names:
-                notes += (_OTHER_NAMES,)
-            check_keys(plan, file)
-            check_pages(plan, file)
-            change = FileChange.planned(plan, file, notes)
+            with file.one_version():
+                plan, notes = self._planner(file)
+                if not plan:
+                    return None
+                if rewrite.has_other_names:
+                    notes += (_OTHER_NAMES,)
+                check_keys(plan, file)
+                check_pages(plan, file)
+                change = FileChange.planned(plan, file, notes)
             if self._dry_run:
                 return change
             num_bytes = apply(plan, rewrite, file, self._keys,

@@ -15,7 +15,13 @@ from secure_bloom.encryption_requirement import (
     FolderChecks,
     encryption_requirement,
 )
-from secure_bloom.errors import ColumnError, KeyNotFoundError, UnsupportedError, located
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
 from secure_bloom.folder import visible_files
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
@@ -30,6 +36,7 @@ from secure_bloom.spark.schema_merging import merge, with_partitions
 from secure_bloom.spark.sensitivity import column_keys, mark, marked_paths
 from secure_bloom.spark.splits import DataFile
 from secure_bloom.tables import check_readable
+from secure_bloom.versions import until_unchanged
 
 _ALL_FILES = "set option allFiles to true"
 _FOOTERS_AT_ONCE = 8
@@ -84,7 +91,7 @@ class Folder:
         if info.type == pa_fs.FileType.NotFound:
             raise FileNotFoundError(f"there is no folder {self.path}")
         if info.type == pa_fs.FileType.File:
-            return Listing((DataFile(self.path, info.size),))
+            return Listing((DataFile(self.path, info.size, (), info.mtime_ns),))
         files, names = [], None
         check = None if self.options.all_files else \
             partial(check_readable, self.filesystem, self.path, advice=_ALL_FILES)
@@ -96,7 +103,7 @@ class Folder:
                 raise UnsupportedError(
                     f"its path has the partition columns {_names(values)}, that of other files "
                     f"{_names(names)}; read folders one by one", file=info.path)
-            files.append(DataFile(info.path, info.size, tuple(values.values())))
+            files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
         return Listing(tuple(files), names or ())
 
     def keys(self) -> CachedKms | NoKeys:
@@ -122,8 +129,25 @@ class Folder:
         return (requirement or EncryptionRequirement(ignore_case=True)).with_columns(marked) \
             if marked else requirement
 
-    def open(self, path: str, checks: FolderChecks | None = None) -> ParquetFile:
-        """One of the files."""
+    def open(self, file: DataFile, checks: FolderChecks | None = None) -> ParquetFile:
+        """One of the files.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            If it is not any more what was listed.
+        """
+        try:
+            opened = self._open(file.path, checks)
+        except FileNotFoundError as error:
+            raise _changed(file) from error
+        if not opened.version.is_as_listed(file.size, file.mtime_ns,
+                                           exactly=self.filesystem.type_name == "local"):
+            opened.close()
+            raise _changed(file)
+        return opened
+
+    def _open(self, path: str, checks: FolderChecks | None) -> ParquetFile:
         keys = self.keys()
         try:
             return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks)
@@ -142,7 +166,12 @@ class Folder:
             If there is no file.
         UnsupportedError
             If a column has types in two files that contradict each other.
+        ChangedMeanwhileError
+            If files change while they are looked at, again and again.
         """
+        return until_unchanged(self._schema)
+
+    def _schema(self) -> StructType:
         listing = self.list()
         if not listing.files:
             raise FileNotFoundError(f"there are no Parquet files in {self.path}")
@@ -154,7 +183,7 @@ class Folder:
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
-        with located(file=file.path), self.open(file.path, checks) as opened:
+        with located(file=file.path), self.open(file, checks) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
@@ -187,6 +216,9 @@ def _check_names(requirement: EncryptionRequirement | None, schema: StructType) 
         known = ", ".join(paths[:20]) + (", ..." if paths[20:] else "")
         raise OptionError(f"there is no column {name!r} in the DataFrame; there are: {known}",
                           option=REQUIRE_ENCRYPTION)
+def _changed(file: DataFile) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError("the file was replaced, changed or removed since the query was "
+                                 "planned; run the query again", file=file.path)
 
 
 def _names(names) -> str:

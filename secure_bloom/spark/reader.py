@@ -131,7 +131,7 @@ class SecureParquetReader(DataSourceReader):
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
         checks = FolderChecks(self._requirement, places)
-        with self._folder.open(path, checks) as file, located(file=path):
+        with self._folder.open(part.file, checks) as file, located(file=path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)

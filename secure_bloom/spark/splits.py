@@ -23,11 +23,14 @@ class DataFile:
         In bytes.
     partition : tuple of (str or None)
         Its values of the partition columns, as text.
+    mtime_ns : int or None
+        When it was written, as the listing says.
     """
 
     path: str
     size: int
     partition: tuple[str | None, ...] = ()
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """native.verify says what is not as it was asked for. Needs no Spark."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -8,8 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import EncryptionConfiguration, ExplicitKeys, ParquetFile, UniformKey, write_table
+from secure_bloom import (
+    EncryptionConfiguration,
+    ExplicitKeys,
+    ParquetFile,
+    UniformKey,
+    reader,
+    write_table,
+)
 from secure_bloom.errors import (
+    ChangedMeanwhileError,
     EncryptionMismatchError,
     KeyNotFoundError,
     KeyRetrievalError,
@@ -61,6 +70,24 @@ def test_all_is_as_asked(folder, kms):
             seen.without_filter) == (2, 6, 6, 6, 0)
     assert check(folder / "good.parquet", kms).files == 1
     assert check(f"file://{folder}", kms).files == 2
+
+
+def test_a_file_that_is_replaced_with_its_key_material_gives_no_finding(tmp_path, kms, monkeypatch):
+    (tmp_path / "new").mkdir()
+    write(tmp_path / "a.parquet", with_(internal_key_material=False))
+    write(tmp_path / "new" / "a.parquet", with_(footer="other", internal_key_material=False))
+    read_material, reads = reader.read_material, []
+
+    def replaced(*where):
+        reads.append(where)
+        if len(reads) == 2:  # the first time it is to open the file
+            for path in (tmp_path / "new").iterdir():
+                os.replace(path, tmp_path / path.name)
+        return read_material(*where)
+
+    monkeypatch.setattr(reader, "read_material", replaced)
+    with pytest.raises(ChangedMeanwhileError):
+        check(tmp_path / "a.parquet", kms)
 
 
 def with_(encryption_algorithm="AES_GCM_V1", footer="footer", key="pii", columns=("ssn",), **more):

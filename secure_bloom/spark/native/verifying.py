@@ -21,7 +21,6 @@ from secure_bloom.files import resolve
 from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.findings import Finding
 from secure_bloom.folder import files_below, is_hidden
-from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
@@ -116,8 +115,9 @@ def _summaries(paths: Iterable[str]) -> list[Finding]:
 def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
     check = _FileCheck(encryption, filters, path)
     try:
-        with located(file=path), ParquetFile(path, kms, filesystem=filesystem) as file:
-            check.run(file, partial(external.read_material, filesystem, path))
+        with located(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
+                file.one_version():
+            check.run(file, file.read_key_material)
     except FileError as error:
         check.report(f"it cannot be read: {error.message}", row_group=error.row_group,
                      column=error.column)

@@ -1,0 +1,257 @@
+"""Which version of a file is open, and whether anything else has taken its place.
+
+Footer, filters and pages of a file belong together, so all that is read of it has to be of one
+version. How versions are told apart depends on the filesystem:
+
+- local: device, inode, size and time of the open descriptor. A file that takes the name of another
+  one leaves the open one as it is, so reading goes on; a file that is overwritten is noticed.
+- S3, Google Cloud Storage, Azure: ETag or generation, size and time, as they come with the opening.
+- fsspec: what it says of a file, without its caches.
+- others: size and time.
+"""""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import ChangedMeanwhileError
+
+_Result = TypeVar("_Result")
+
+_STORES = ("s3", "gcs", "abfs")
+_FSSPEC_FACTS = {"etag", "generation", "versionid", "md5", "md5hash", "contentmd5", "ino", "mtime",
+                 "lastmodified", "updated", "created"}
+_CLOCK_STEP = 20_000_000  # ns; the clocks of local filesystems advance in steps of up to 10 ms
+_TRIES = 10
+
+
+class FileVersion(NamedTuple):
+    """What tells a version of a file from others of the same name.
+
+    Attributes
+    ----------
+    size : int or None
+        In bytes.
+    mtime_ns : int or None
+        When it was written, as far as the filesystem says.
+    tag : object
+        Device and inode; an ETag or generation; None where there is neither.
+    """
+
+    size: int | None
+    mtime_ns: int | None
+    tag: object = None
+
+    def is_as_listed(self, size: int | None, mtime_ns: int | None, *, exactly: bool) -> bool:
+        """Whether a listing of the folder meant this version, as far as it can be told.
+
+        Stores may round the time in one of the two answers: without ``exactly``, times less than
+        a second apart are taken for the same.
+        """
+        if None in (mtime_ns, self.mtime_ns):
+            return size == self.size
+        apart = abs(mtime_ns - self.mtime_ns)
+        return size == self.size and apart < (1 if exactly else 10**9)
+
+
+class OpenFile:
+    """A file that is open for reading, and which version of it.
+
+    Attributes
+    ----------
+    file : pyarrow.NativeFile
+    filesystem, path
+        Where the file is; None for buffers and files that the caller has opened.
+    name : str
+        For messages.
+    version : FileVersion or None
+        None where nothing is known about it: then nothing is checked.
+    """
+
+    def __init__(self, file: pa.NativeFile, name: str, filesystem: pa_fs.FileSystem | None = None,
+                 path: str | None = None, version: FileVersion | None = None):
+        self.file, self.name = file, name
+        self.filesystem, self.path, self.version = filesystem, path, version
+        self._last_read = self._last_checked = object()
+
+    def note_read(self) -> None:
+        """Say that something was read, so that the next check is not left out."""
+        self._last_read = object()  # a new one, so that threads need no lock
+
+    def check(self) -> None:
+        """Check that everything that was read so far is of one version.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+        """
+        last_read = self._last_read
+        if self.version is None or last_read is self._last_checked:
+            return
+        if isinstance(self.file, pa.OSFile):
+            is_same = _descriptor_version(self.file.fileno()) == self.version
+        else:
+            is_same = not self._is_replaced()
+        if not is_same:
+            raise self.changed()
+        self._last_checked = last_read
+
+    def check_name(self) -> None:
+        """Check that this version is still the one under its name; for files that go with it.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+        """
+        if self.version is not None and self._is_replaced():
+            raise self.changed()
+
+    @contextlib.contextmanager
+    def one_version(self) -> Iterator[None]:
+        """A block that ends well only if everything that was read in it is of one version.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            Also in place of any other error that arises when the file has changed: decoding parts
+            of two versions fails in many ways.
+        """
+        try:
+            yield
+        except ChangedMeanwhileError:
+            raise
+        except Exception as error:
+            if self.version is not None and not self.file.closed:
+                with contextlib.suppress(OSError):  # then the first error says more
+                    if self._is_replaced():
+                        raise self.changed() from error
+            raise
+        self.check()
+
+    def _is_replaced(self) -> bool:
+        try:
+            return current_version(self.filesystem, self.path) != self.version
+        except FileNotFoundError:
+            return True
+
+    def changed(self) -> ChangedMeanwhileError:
+        """The error that says so, to be raised."""
+        return ChangedMeanwhileError("the file was replaced or changed while it was read; try "
+                                     "again", file=self.name)
+
+
+def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, FileVersion]:
+    """Open a file for reading, and tell its version.
+
+    Raises
+    ------
+    FileNotFoundError
+    """
+    filesystem, path = _without_subtree(filesystem, path)
+    if filesystem.type_name == "local":
+        file = pa.OSFile(path)  # unlike the filesystem's, it has a descriptor
+        version = _descriptor_version(file.fileno())
+        _wait_for_the_clock(version)
+        return file, version
+    if filesystem.type_name in _STORES:
+        file = filesystem.open_input_file(path)
+        return file, _store_version(file)
+    version = current_version(filesystem, path)  # first: what comes later shows as a change
+    return filesystem.open_input_file(path), version
+
+
+def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
+    """The version that has this name now.
+
+    Raises
+    ------
+    FileNotFoundError
+    """
+    filesystem, path = _without_subtree(filesystem, path)
+    if filesystem.type_name == "local":
+        return _stat_version(os.stat(path))
+    if filesystem.type_name in _STORES:
+        with filesystem.open_input_file(path) as file:  # a file info has no ETag
+            return _store_version(file)
+    handler = getattr(filesystem, "handler", None)
+    if isinstance(handler, pa_fs.FSSpecHandler):
+        return _fsspec_version(handler.fs, path)
+    info = filesystem.get_file_info(path)
+    if info.type == pa_fs.FileType.NotFound:
+        raise FileNotFoundError(f"there is no file {path}")
+    return FileVersion(info.size, info.mtime_ns)
+
+
+def until_unchanged(read: Callable[[], _Result],
+                    error: type[ChangedMeanwhileError] = ChangedMeanwhileError) -> _Result:
+    """Do something again while it raises exactly this error.
+
+    Raises
+    ------
+    ChangedMeanwhileError
+        The last one, after ten tries in about half a second.
+    """
+    for attempt in range(_TRIES - 1):
+        try:
+            return read()
+        except ChangedMeanwhileError as changed:
+            if type(changed) is not error:
+                raise
+            time.sleep(0.001 * 2**attempt)
+    return read()
+
+
+def _without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+    while isinstance(filesystem, pa_fs.SubTreeFileSystem):
+        path = posixpath.join(filesystem.base_path, path)
+        filesystem = filesystem.base_fs
+    return filesystem, path
+
+
+def _descriptor_version(descriptor: int) -> FileVersion:
+    return _stat_version(os.fstat(descriptor))
+
+
+def _stat_version(found: os.stat_result) -> FileVersion:
+    # Not the time of the last status change: it also changes when a file loses its name.
+    return FileVersion(found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
+
+
+def _wait_for_the_clock(version: FileVersion) -> None:
+    """Wait until any later change of a local file has to show in its time."""
+    age = time.time_ns() - version.mtime_ns
+    if 0 <= age < _CLOCK_STEP:
+        time.sleep((_CLOCK_STEP - age) / 10**9)
+
+
+def _store_version(file: pa.NativeFile) -> FileVersion:
+    facts = {name.lower(): value.decode("utf-8", "replace")
+             for name, value in file.metadata().items()}
+    size = facts.get("content-length", facts.get("size"))
+    tags = tuple(facts.get(name) for name in ("etag", "generation"))
+    return FileVersion(int(size) if size else file.size(),
+                       _nanoseconds(facts.get("last-modified", facts.get("updated"))), tags)
+
+
+def _nanoseconds(text: str | None) -> int | None:
+    try:
+        return int(datetime.fromisoformat(text or "").timestamp() * 10**6) * 1000
+    except ValueError:
+        return None
+
+
+def _fsspec_version(filesystem, path: str) -> FileVersion:
+    filesystem.invalidate_cache(path)
+    info = filesystem.info(path)
+    facts = ((name, str(value)) for name, value in info.items()
+             if "".join(filter(str.isalnum, name)).lower() in _FSSPEC_FACTS)
+    return FileVersion(info.get("size"), None, tuple(sorted(facts)))

@@ -1,0 +1,130 @@
+"""Files that are replaced between the planning of a query and its tasks."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types as T
+
+from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.files import write_file
+from secure_bloom.spark import folder as folder_module
+from secure_bloom.spark.folder import Folder
+from secure_bloom.spark.reader import SecureParquetReader
+from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
+from tests.spark.s3 import BUCKET
+
+pytestmark = uses_spark
+
+
+def put(path, ids) -> None:
+    pq.write_table(pa.table({"id": ids}), f"{path}.new", row_group_size=2)
+    os.replace(f"{path}.new", path)
+
+
+def planned(path, **options) -> tuple[SecureParquetReader, list]:
+    folder = Folder({"path": str(path), **options})
+    reader = SecureParquetReader(folder, folder.schema(), True)
+    return reader, reader.partitions()
+
+
+def rows(reader, tasks) -> list[int]:
+    return [number for task in tasks for batch in reader.read(task)
+            for number in batch["id"].to_pylist()]
+
+
+@pytest.mark.parametrize("path", ["", "a.parquet"])
+def test_a_task_refuses_another_version_than_was_planned(tmp_path, path):
+    put(tmp_path / "a.parquet", [1, 2, 3, 4])
+    reader, tasks = planned(tmp_path / path)
+    assert rows(reader, tasks) == [1, 2, 3, 4]
+    size = os.path.getsize(tmp_path / "a.parquet")
+    put(tmp_path / "a.parquet", [3, 4, 1, 2])
+    assert os.path.getsize(tmp_path / "a.parquet") == size
+    with pytest.raises(ChangedMeanwhileError, match="run the query again") as raised:
+        rows(reader, tasks)
+    assert raised.value.file == str(tmp_path / "a.parquet")
+    assert rows(*planned(tmp_path / path)) == [3, 4, 1, 2]
+
+
+def test_a_task_refuses_a_file_that_is_gone(tmp_path):
+    put(tmp_path / "a.parquet", [1])
+    reader, tasks = planned(tmp_path)
+    os.unlink(tmp_path / "a.parquet")
+    with pytest.raises(ChangedMeanwhileError, match="removed since the query was planned"):
+        rows(reader, tasks)
+
+
+def test_tasks_of_one_file_never_mix_two_versions(tmp_path):
+    put(tmp_path / "a.parquet", list(range(20_000)))
+    reader, tasks = planned(tmp_path, split_bytes="10k")
+    assert len(tasks) > 2
+    first = rows(reader, tasks[:1])
+    put(tmp_path / "a.parquet", list(reversed(range(20_000))))
+    assert len(set(first)) == len(first) > 0
+    for task in tasks[1:]:
+        with pytest.raises(ChangedMeanwhileError):
+            rows(reader, [task])
+
+
+def test_a_task_that_has_opened_a_file_reads_it_to_the_end(tmp_path):
+    put(tmp_path / "a.parquet", list(range(25_000)))
+    reader, [task] = planned(tmp_path)
+    batches = reader.read(task)
+    found = next(batches)["id"].to_pylist()
+    put(tmp_path / "a.parquet", [0])
+    assert found + [number for batch in batches
+                    for number in batch["id"].to_pylist()] == list(range(25_000))
+
+
+def test_an_object_is_what_its_listing_said_until_it_changes(s3, tmp_path, monkeypatch):
+    filesystem, path = s3.filesystem_of(), f"{BUCKET}/{tmp_path.name}/a.parquet"
+    put(tmp_path / "a.parquet", [1, 2, 3, 4])
+    write_file(filesystem, path, (tmp_path / "a.parquet").read_bytes())
+    monkeypatch.setattr(folder_module, "locate",
+                        lambda options: (filesystem, options["path"]))
+    for where in (path, os.path.dirname(path)):
+        reader, tasks = planned(where)
+        assert rows(reader, tasks) == [1, 2, 3, 4]
+    put(tmp_path / "a.parquet", [1, 2, 3, 4, 5])
+    write_file(filesystem, path, (tmp_path / "a.parquet").read_bytes())
+    with pytest.raises(ChangedMeanwhileError):
+        rows(reader, tasks)
+
+
+@pytest.mark.parametrize("merge", ["true", "false"])
+def test_the_schema_is_of_files_that_are_there(tmp_path, monkeypatch, merge):
+    """A file of the listing is gone, or is another one, when its footer is read."""
+    for name in "ab":
+        pq.write_table(pa.table({"old": [1]}), tmp_path / f"{name}.parquet")
+    visible_files, listings = folder_module.visible_files, []
+
+    def listed(*args):
+        found = visible_files(*args)
+        listings.append(found)
+        if len(listings) == 1:
+            os.unlink(tmp_path / "a.parquet")
+        if len(listings) == 2:
+            pq.write_table(pa.table({"new": ["x"]}), tmp_path / "new")
+            os.replace(tmp_path / "new", tmp_path / "b.parquet")
+        return found
+
+    monkeypatch.setattr(folder_module, "visible_files", listed)
+    schema = Folder({"path": str(tmp_path), "mergeschema": merge}).schema()
+    assert schema == T.StructType([T.StructField("new", T.StringType())]) and len(listings) == 3
+
+
+def test_spark_shows_why_and_reads_again(spark, tmp_path):
+    """A file that changes just after the planning, in the driver, where the tasks are pickled."""
+    write(people(spark), tmp_path / "t", **PLAINTEXT)
+    frame = read(spark, tmp_path / "t")
+    assert frame.count() == 100
+    [*_, last] = sorted((tmp_path / "t").glob("*.parquet"))
+    pq.write_table(pq.read_table(last)[:1], tmp_path / "new")
+    planned = frame._jdf.queryExecution().executedPlan()  # plans the tasks
+    planned.execute()
+    os.replace(tmp_path / "new", last)
+    with pytest.raises(Exception, match="run the query again"):
+        frame._jdf.collectToPython()
+    assert read(spark, tmp_path / "t").count() < 100
