@@ -89,7 +89,8 @@ def accepted(data, required, keys=KMS):
 
 @both_footers
 @pytest.mark.parametrize("required", [
-    None, False, ["ssn"], ("home.street", "ssn"), {"ssn"}, {"ssn": None, "home.street": None}.keys(),
+    None, False, ["ssn"], ("home.street", "ssn"), {"ssn"},
+    {"ssn": None, "home.street": None}.keys(),
     {"ssn": "pii"}, {"ssn": None, "home.street": "pii"}, dict.fromkeys(SENSITIVE, "pii")], ids=str)
 def test_a_file_as_it_should_be_is_read(options, required):
     accepted(written(**options), required)
