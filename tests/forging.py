@@ -40,7 +40,7 @@ def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
         struct.remove(_CRYPTO_META_DATA)
         struct.remove(_ENCRYPTED_META_DATA)
         struct.set(_META_DATA, thrift.STRUCT, meta)
-        chunk._meta = None
+        chunk._decoded.meta = None
         chunk.set_bloom_filter(len(body), len(_EMPTY))
         body += _EMPTY
     return body + footer.to_bytes()
@@ -61,7 +61,7 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
         struct = chunk._to_change()
         struct.remove(_ENCRYPTED_META_DATA)
         struct.set(_META_DATA, thrift.STRUCT, meta)
-        chunk._meta = None
+        chunk._decoded.meta = None
     return data[:footer.start] + footer.to_bytes()
 
 
