@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import multiprocessing
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -178,3 +179,26 @@ def test_an_exception_leaves_no_file(tmp_path):
         files.add("k=1", pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, SCHEMA))
         raise KeyError
     assert staged(tmp_path) == ["started"] and visible(tmp_path) == []
+
+
+def test_a_fork_of_a_task_cannot_publish_its_files(tmp_path):
+    job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
+    job.start()
+    with TaskFiles(job, 0, SCHEMA, WriteOptions(row_group_size=2),
+                   lambda path: ParquetWriter(path, SCHEMA)) as files:
+        files.add("k=1", pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, SCHEMA))
+        before = staged(tmp_path)
+
+        def fork():
+            with pytest.raises(UnsupportedError, match="only that one can write and close"):
+                files.finish()
+            with pytest.raises(UnsupportedError, match="only that one can write and close"):
+                files.__exit__(None, None, None)
+            files.__exit__(KeyError, KeyError(), None)
+
+        child = multiprocessing.get_context("fork").Process(target=fork)
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0 and staged(tmp_path) == before
+        job.commit(files.finish())
+    assert read_table(tmp_path)["n"].to_pylist() == [1, 2, 3]

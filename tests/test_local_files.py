@@ -1,0 +1,305 @@
+"""Local files that are replaced: their modes and links, and names as long as they may be."""
+
+import errno
+import json
+import os
+import stat
+import struct
+import threading
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from secure_bloom import (
+    EncryptionConfiguration,
+    ParquetFile,
+    ParquetWriter,
+    attach,
+    read_table,
+    strip,
+    write_table,
+)
+from secure_bloom.cli import main
+from secure_bloom.cli.shared import write_report
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.files import write_file
+from secure_bloom.keys import Keyring
+from secure_bloom.keys.rotation import rotate_master_keys
+from secure_bloom.local_files import remove_leftovers, temporary_name
+from tests.support import kms
+
+TABLE = pa.table({"a": range(1000)})
+BESIDE = EncryptionConfiguration("mf", {"mc": ["a"]}, internal_key_material=False)
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def by_filesystem(path):
+    folder = pa_fs.SubTreeFileSystem(str(path.parent), pa_fs.LocalFileSystem())
+    write_table(TABLE, path.name, filesystem=folder)
+
+
+def by_cli(path):
+    pq.write_table(TABLE, path.parent.parent / "source")
+    done = CliRunner().invoke(main, ["write", str(path.parent.parent / "source"), str(path)])
+    assert done.exit_code == 0, done.output
+
+
+#: ways to write a file, whatever is in it
+WAYS = {
+    "write_table": lambda path: write_table(TABLE, path, bloom_filters=["a"]),
+    "file system": by_filesystem,
+    "command line": by_cli,
+    "report": lambda path: write_report(str(path), "text"),
+    "bytes": lambda path: write_file(pa_fs.LocalFileSystem(), str(path), b"bytes"),
+}
+ways = pytest.mark.parametrize("write", WAYS.values(), ids=WAYS)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A path in a folder of its own."""
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder" / "x"
+
+
+# --- modes ---------------------------------------------------------------------------------------
+
+@ways
+@pytest.mark.parametrize("kept", [0o600, 0o640, 0o444, 0o666, 0o2755])
+def test_a_file_that_is_written_again_keeps_its_mode(path, write, kept):
+    path.write_bytes(b"old")
+    path.chmod(kept)
+    write(path)
+    assert path.read_bytes() != b"old" and mode(path) == kept
+
+
+def test_nobody_else_may_read_a_file_that_is_to_replace_a_private_one(path):
+    path.touch()
+    for before, writing in ((0o600, 0o600), (0o644, 0o600), (None, 0o644)):
+        if before is None:
+            path.unlink()
+        else:
+            path.chmod(before)
+        umask = os.umask(0o022)
+        try:
+            with ParquetWriter(path, TABLE.schema) as writer:
+                [temporary] = set(os.listdir(path.parent)) - {path.name}
+                assert mode(path.parent / temporary) == writing
+                writer.write_table(TABLE)
+        finally:
+            os.umask(umask)
+        assert mode(path) == (before or 0o644)
+
+
+def test_the_mode_is_that_of_the_moment(path):
+    with ParquetWriter(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+        path.touch(0o600)  # somebody else was quicker
+    assert mode(path) == 0o600
+    with ParquetWriter(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+        path.unlink()
+    assert mode(path) == 0o600  # that of a new file could be more than was ever allowed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@ways
+def test_a_file_that_is_written_again_keeps_its_owner(path, write):
+    path.touch(0o640)
+    os.chown(path, 12345, 23456)
+    write(path)
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12345, 23456, 0o640)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_another_group_gets_no_rights(path, monkeypatch):
+    path.touch()
+    path.chmod(0o664)
+    os.chown(path, 0, 23456)
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    write_table(TABLE, path)
+    assert mode(path) == 0o604 and path.stat().st_gid == 0
+
+
+def test_an_access_control_list_is_kept(path):
+    name = "system.posix_acl_access"
+    entries = [(1, 6, -1), (2, 6, 12345), (4, 0, -1), (16, 6, -1), (32, 0, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    path.touch()
+    try:
+        os.setxattr(path, name, acl)
+    except OSError:
+        pytest.skip("this filesystem has no access control lists")
+    write_table(TABLE, path)
+    assert os.getxattr(path, name) == acl
+
+
+def test_a_failure_leaves_file_and_mode(path):
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    with pytest.raises(ZeroDivisionError), ParquetWriter(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"old" and mode(path) == 0o640
+    assert os.listdir(path.parent) == ["x"]
+
+
+# --- links and special files ---------------------------------------------------------------------
+
+@ways
+@pytest.mark.parametrize("exists", [True, False])
+def test_links_are_followed(tmp_path, path, write, exists):
+    target = tmp_path / "elsewhere" / "target"
+    target.parent.mkdir()
+    if exists:
+        target.write_bytes(b"old")
+        target.chmod(0o600)
+    (path.parent / "next").symlink_to("../elsewhere/target")
+    path.symlink_to(path.parent / "next")
+    write(path)
+    assert path.is_symlink() and (path.parent / "next").is_symlink()
+    assert not target.is_symlink() and target.read_bytes() not in (b"old", b"")
+    assert not exists or mode(target) == 0o600
+    assert os.listdir(target.parent) == ["target"]
+    assert set(os.listdir(path.parent)) == {"x", "next"}
+
+
+@ways
+def test_links_that_lead_nowhere(tmp_path, path, write):
+    path.symlink_to("x")
+    folder = path.parent / "folder"
+    (path.parent / "into").symlink_to(tmp_path / "none" / "x")
+    folder.mkdir()
+    (path.parent / "to_folder").symlink_to(folder)
+    for name in ("x", "into", "folder", "to_folder"):
+        if write is by_cli and name != "into":
+            continue  # click refuses them
+        with pytest.raises((OSError, AssertionError)):
+            write(path.parent / name)
+    assert set(os.listdir(path.parent)) == {"x", "into", "folder", "to_folder"}
+    assert os.listdir(folder) == []
+
+
+def test_a_folder_is_refused_before_anything_is_written(path):
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        ParquetWriter(path, TABLE.schema)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_pipes_are_written_to_as_they_are(path, linked):
+    os.mkfifo(path)
+    if linked:
+        (path.parent / "link").symlink_to(path)
+    read = []
+    thread = threading.Thread(target=lambda: read.append(path.read_bytes()), daemon=True)
+    thread.start()
+    write_table(TABLE, path.parent / "link" if linked else path, bloom_filters=["a"])
+    thread.join(30)
+    assert ParquetFile(read[0]).read().equals(TABLE)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_an_open_pipe_may_be_named_by_its_number():
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as source:
+        with os.fdopen(write, "wb"):
+            write_table(pa.table({"a": [1]}), f"/dev/fd/{write}")
+            with pytest.raises(ZeroDivisionError), \
+                    ParquetWriter(f"/dev/fd/{write}", TABLE.schema):
+                raise ZeroDivisionError
+        assert source.read(4) == b"PAR1"
+
+
+def test_key_material_does_not_go_beside_a_link(tmp_path, path):
+    path.symlink_to(tmp_path / "target")
+    for _ in range(2):
+        with pytest.raises(FileExistsError, match="take another name"):
+            write_table(TABLE, path, encryption=BESIDE, kms=kms())
+        assert os.listdir(path.parent) == ["x"]
+        (tmp_path / "target").touch()
+
+
+# --- long names ----------------------------------------------------------------------------------
+
+LONG = ["x" * 255, "é" * 127, "日" * 84 + "x", "y" * 229, "y" * 101, "y" * 100, ".".ljust(255, "z")]
+
+
+@ways
+@pytest.mark.parametrize("name", LONG, ids=lambda name: f"{name[1]}{len(os.fsencode(name))}")
+def test_names_may_be_as_long_as_the_file_system_lets_them(path, write, name):
+    for _ in range(2):
+        write(path.parent / name)
+        assert os.listdir(path.parent) == [name]
+
+
+def test_names_that_are_too_long(path):
+    for name in ("x" * 256, "é" * 128):
+        with pytest.raises(OSError) as caught:
+            write_table(TABLE, path.parent / name)
+        assert caught.value.errno == errno.ENAMETOOLONG
+    assert os.listdir(path.parent) == []
+
+
+def test_files_with_long_names_are_changed(path):
+    path = path.parent / ("x" * 255)
+    write_table(TABLE, path, encryption=EncryptionConfiguration("mf", {"mc": ["a"]}), kms=kms())
+    assert len(attach(path, ["a"], kms()).changed) == 1
+    assert len(rotate_master_keys(path, kms(), old="mc", new="md").rotated) == 1
+    assert len(strip(path, keys=kms()).changed) == 1
+    assert read_table(path, keys=kms()).equals(TABLE)
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("name", ["x", *LONG], ids=len)
+def test_leftovers_are_known_by_the_name_of_their_file(path, name):
+    folder = path.parent
+    mine, others = temporary_name(name), temporary_name(f"{name[:-1]}?")
+    assert len(os.fsencode(mine)) <= 255
+    for one in (mine, others):
+        (folder / one).touch()
+    remove_leftovers(folder, {"other", name})
+    assert os.listdir(folder) == [others]
+
+
+def test_leftovers_of_a_long_name_are_removed_when_the_file_is_changed(path):
+    path = path.parent / ("x" * 255)
+    write_table(TABLE, path)
+    (path.parent / temporary_name(path.name)).write_bytes(b"of a process that was killed")
+    attach(path, ["a"])
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_names_of_files_with_key_material_beside_them(path):
+    folder = path.parent
+    good, bad = folder / ("x" * 232), folder / ("y" * 233)
+    with pytest.raises(UnsupportedError, match="too long to have key material beside") as caught:
+        write_table(TABLE, bad, encryption=BESIDE, kms=kms())
+    assert caught.value.file == str(bad) and os.listdir(folder) == []
+    write_table(TABLE, good, encryption=BESIDE, kms=kms())
+    assert read_table(good, keys=kms()).equals(TABLE)
+    assert len(rotate_master_keys(good, kms(), old="mc", new="md").rotated) == 1
+    [material] = set(os.listdir(folder)) - {good.name}
+    assert len(material) == 255 and "md" in (folder / material).read_text()
+
+
+def test_keyrings_with_long_names(path):
+    path = path.parent / ("é" * 127)
+    ring = Keyring.create(path)
+    ring.add("a")
+    left = path.with_name(temporary_name(path.name, "keyring.tmp"))
+    left.write_text("master keys")
+    ring.add("b")
+    assert Keyring(path).names() == ["a", "b"]
+    assert os.listdir(path.parent) == [path.name]
+    assert set(json.loads(path.read_bytes())["keys"]) == {"a", "b"}
