@@ -180,10 +180,10 @@ def one_chunk(*, of_chunk=None, of_group=None, of_leaf=None, **of_file) -> tuple
     return file_metadata([leaf(**of_leaf or {})], groups, **of_file), 1
 
 
-def row_groups(count: int, **of_chunk) -> tuple[bytes, int]:
+def row_groups(count: int, of_chunk=None, **of_file) -> tuple[bytes, int]:
     """Many row groups of one column."""
-    return file_metadata([leaf()], [row_group([chunk(start, **of_chunk)])
-                                    for start in starts(count)]), count
+    groups = [row_group([chunk(start, **of_chunk or {})]) for start in starts(count)]
+    return file_metadata([leaf()], groups, **of_file), count
 
 
 def columns(leaves: list[bytes], number: int, root: int | None = None,
@@ -193,13 +193,13 @@ def columns(leaves: list[bytes], number: int, root: int | None = None,
                                             **of_group)], root=root, orders=number), number
 
 
-def square(n: int, **of_file) -> tuple[bytes, int]:
+def square(n: int) -> tuple[bytes, int]:
     """As many columns as row groups."""
     side = max(1, math.isqrt(n // _PER_CHUNK))
     places = starts(side * side)
     groups = [row_group([chunk(start) for start in places[i * side:(i + 1) * side]])
               for i in range(side)]
-    return file_metadata(_leaves(side), groups, **of_file), side * side
+    return file_metadata(_leaves(side), groups), side * side
 
 
 def _leaves(number: int) -> list[bytes]:
@@ -228,12 +228,13 @@ _FOOTER_KEY = structure((1, STRUCT, b"\0"))
 #: where junk may be: name -> the FileMetaData for about so many bytes of it, and the column chunks
 PLACES = {
     "file": lambda n, junk: one_chunk(junk=junk(n), before=4),
-    "before the column orders": lambda n, junk: square(n // 2, junk=junk(n // 2), before=7),
+    "before the column orders": lambda n, junk: row_groups(
+        n // 2 // _PER_CHUNK, junk=junk(n // 2), before=7),
     "row group": lambda n, junk: columns(_leaves(n // 2 // _PER_CHUNK), n // 2 // _PER_CHUNK,
                                          junk=junk(n // 2), before=3),
     "column chunk": lambda n, junk: one_chunk(of_chunk={"junk": junk(n), "before": 3}),
     "column metadata": lambda n, junk: one_chunk(of_chunk={"of_metadata": junk(n)}),
-    "all column metadata": lambda n, junk: row_groups(n // 230, of_metadata=junk(100)),
+    "all column metadata": lambda n, junk: row_groups(n // 230, {"of_metadata": junk(100)}),
     "statistics": lambda n, junk: one_chunk(of_chunk={"statistics": junk(n)}),
     "schema element": lambda n, junk: one_chunk(of_leaf={"junk": junk(n)}),
 }
