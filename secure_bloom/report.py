@@ -251,7 +251,7 @@ def render_inventory(inventory: Inventory) -> str:
     if inventory.hidden:
         lines.append(f"{count(inventory.hidden, 'file')} with an encrypted footer, which may name "
                      "more master keys; give the keys of the footers to see them")
-    lines += _by_message(inventory.failed.items())
+    lines += by_message(inventory.failed.items())
     return "\n".join(lines)
 
 
@@ -263,7 +263,7 @@ def render_rotation(result: RotationResult, old: str) -> str:
     if result.master_keys and old not in result.master_keys:
         lines.append(f"no file has the master key {old}; those found are: "
                      f"{', '.join(result.master_keys)}")
-    lines += _by_message(result.failed.items())
+    lines += by_message(result.failed.items())
     return "\n".join(lines)
 
 
@@ -281,12 +281,12 @@ def render_changes(result: MaintainResult) -> str:
         lines.append(render_table(["file", "columns", "built", "removed", "bytes"], rows))
     if len(result.changed) > _SHOWN_FILES:
         lines.append(f"  ... and {len(result.changed) - _SHOWN_FILES} more: see --json")
-    lines += _by_message((change.file, note) for change in result.changed for note in change.notes)
-    lines += _by_message(result.failed.items())
+    lines += by_message((change.file, note) for change in result.changed for note in change.notes)
+    lines += by_message(result.failed.items())
     return "\n".join(lines)
 
 
-def _by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
+def by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
     """Lines for (file, message): one for each message, with the first files that have it."""
     files: dict[str, list[str]] = defaultdict(list)
     for file, message in messages:
@@ -322,7 +322,7 @@ def render_audit(result: AuditResult) -> str:
     lines += _and_more(sum(1 for _ in rows), f"columns of files {more}")
     lines += _audit_findings(result.findings)
     unchecked = ((file.file, what) for file in result.files for what in file.not_checked)
-    lines += [f"not checked in {line}" for line in _by_message(unchecked)]
+    lines += [f"not checked in {line}" for line in by_message(unchecked)]
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ the columns are good, so that everything that reads, checks or changes a file ca
 """
 
 import math
+from functools import partial
 
 import pyarrow as pa
 
@@ -79,7 +80,7 @@ JUNK = {
 
 
 def leaf(name: bytes = b"a", *, junk: bytes = b"") -> bytes:
-    return structure((1, I32, encode_int(2)), (3, I32, encode_int(0)), (4, BINARY, text(name)),
+    return structure((1, I32, encode_int(2)), (3, I32, encode_int(1)), (4, BINARY, text(name)),
                      junk=junk)
 
 
@@ -88,23 +89,23 @@ def group(name: bytes, children: int) -> bytes:
                      (5, I32, encode_int(children)))
 
 
-def metadata(start: int, *, encodings=1, path=1, statistics=b"", stats=0, junk=b"",
-             before=0, pairs=0) -> bytes:
-    """A ColumnMetaData of pages and filter that begin at ``start``."""
-    size = encode_int(len(PAGES))
+def metadata(start: int, *, encodings=1, path=1, statistics=b"", stats=0, of_metadata=b"",
+             pairs=0, size=None, length=None) -> bytes:
+    """A ColumnMetaData of pages and filter that begin at ``start``, with junk."""
+    num_bytes = encode_int(size or len(PAGES))
     bounds = [(5, BINARY, text((9).to_bytes(8, "little"))),
               (6, BINARY, text((7).to_bytes(8, "little")))]
     fields = [
         (1, I32, encode_int(2)), (2, LIST, list_of(I32, encodings, b"\0" * encodings)),
         (3, LIST, list_of(BINARY, path, text(b"a") * path)), (4, I32, encode_int(0)),
-        (5, I64, encode_int(len(VALUES))), (6, I64, size), (7, I64, size),
+        (5, I64, encode_int(len(VALUES))), (6, I64, num_bytes), (7, I64, num_bytes),
         (8, LIST, list_of(STRUCT, pairs, bytes(pairs))), (9, I64, encode_int(start)),
         (12, STRUCT, structure((3, I64, encode_int(0)), *bounds, junk=statistics)),
         (13, LIST, list_of(STRUCT, stats, (structure(
             (1, I32, encode_int(0)), (2, I32, encode_int(0)), (3, I32, encode_int(1))) * stats))),
-        (14, I64, encode_int(start + len(PAGES))), (15, I32, encode_int(len(FILTER)))]
+        (14, I64, encode_int(start + len(PAGES))), (15, I32, encode_int(length or len(FILTER)))]
     return structure(*(field for field in fields if field[2][:2] != b"\xfc\0"),
-                     junk=junk, before=before)
+                     junk=of_metadata, before=9)
 
 
 def chunk(start: int, *, junk: bytes = b"", before: int = 0, crypto: bytes | None = None,
@@ -154,6 +155,9 @@ def _algorithm() -> bytes:
 
 # --- files ---------------------------------------------------------------------------------------
 
+_PER_CHUNK = 130  # bytes of a column chunk, about
+
+
 def starts(parts: int) -> list[int]:
     """Where the pages of each column chunk begin."""
     return [len(MAGIC) + i * _PART for i in range(parts)]
@@ -169,122 +173,111 @@ def whole(content: bytes, parts: int, *, encrypted: bool = False) -> bytes:
     return magic + (PAGES + FILTER) * parts + content + len(content).to_bytes(4, "little") + magic
 
 
-def _one(n, **options) -> tuple[bytes, int]:
-    return file_metadata([leaf()], [row_group([chunk(4)])], **options), 1
+def one_chunk(*, of_chunk=None, of_group=None, of_leaf=None, **of_file) -> tuple[bytes, int]:
+    """One column in one row group."""
+    [start] = starts(1)
+    groups = [row_group([chunk(start, **of_chunk or {})], **of_group or {})]
+    return file_metadata([leaf(**of_leaf or {})], groups, **of_file), 1
 
 
-def _groups(count: int, junk: bytes = b"", **options) -> tuple[bytes, int]:
+def row_groups(count: int, of_chunk=None, **of_file) -> tuple[bytes, int]:
     """Many row groups of one column."""
-    return file_metadata([leaf()], [row_group([chunk(start, **options)], junk=junk)
-                                    for start in starts(count)]), count
+    groups = [row_group([chunk(start, **of_chunk or {})]) for start in starts(count)]
+    return file_metadata([leaf()], groups, **of_file), count
 
 
-def _columns(count: int, junk: bytes = b"", name=b"%d", before=0) -> tuple[bytes, int]:
-    """Many columns in one row group."""
-    names = [name % i if b"%" in name else name for i in range(1, count)]
-    chunks = [chunk(start) for start in starts(count)]
-    return file_metadata([leaf(), *map(leaf, names)],
-                         [row_group(chunks, junk=junk, before=before)]), count
+def columns(leaves: list[bytes], number: int, root: int | None = None,
+            **of_group) -> tuple[bytes, int]:
+    """A schema, and one row group."""
+    return file_metadata(leaves, [row_group([chunk(start) for start in starts(number)],
+                                            **of_group)], root=root, orders=number), number
 
 
-def _square(n: int, junk: bytes = b"", before: int = 0) -> tuple[bytes, int]:
-    side = max(1, math.isqrt(n // 130))
+def square(n: int) -> tuple[bytes, int]:
+    """As many columns as row groups."""
+    side = max(1, math.isqrt(n // _PER_CHUNK))
     places = starts(side * side)
     groups = [row_group([chunk(start) for start in places[i * side:(i + 1) * side]])
               for i in range(side)]
-    schema = [leaf(), *(leaf(b"%d" % i) for i in range(1, side))]
-    return file_metadata(schema, groups, junk=junk, before=before), side * side
+    return file_metadata(_leaves(side), groups), side * side
 
 
-def _tree(elements: list[bytes], leaves: int, root: int) -> tuple[bytes, int]:
-    chunks = [chunk(start) for start in starts(leaves)]
-    return file_metadata(elements, [row_group(chunks)], root=root, orders=leaves), leaves
+def _leaves(number: int) -> list[bytes]:
+    return [leaf(), *(leaf(b"%d" % i) for i in range(1, number))]
 
 
-def _named_group(n: int) -> tuple[bytes, int]:
-    leaves = max(2, n // 260)
-    elements = [leaf(), group(b"g" * (n // 2), leaves - 1),
-                *(leaf(b"%d" % i) for i in range(leaves - 1))]
-    return _tree(elements, leaves, 2)
+def _long_group(n: int) -> tuple[bytes, int]:
+    number = max(2, n // 2 // _PER_CHUNK)
+    return columns([leaf(), group(b"g" * (n // 2), number - 1), *_leaves(number)[1:]], number, 2)
 
 
 def _deep(n: int) -> tuple[bytes, int]:
-    leaves = max(2, n // 140)
-    elements = [leaf(), *(group(b"", 1) for _ in range(150)), group(b"x", leaves - 1),
-                *(leaf(b"%d" % i) for i in range(leaves - 1))]
-    return _tree(elements, leaves, 2)
+    number = max(2, n // _PER_CHUNK)
+    groups = [group(b"", 1) for _ in range(80)] + [group(b"x", number - 1)]
+    return columns([leaf(), *groups, *_leaves(number)[1:]], number, 2)
 
 
-_PER_CHUNK = 130  # bytes of a column chunk, about
+def _same_place(n: int, **of_chunk) -> tuple[bytes, int]:
+    """Half of the file is the pages, the filter or the index of all column chunks."""
+    return file_metadata([leaf()], [row_group([chunk(4, **of_chunk)])] * (n // _PER_CHUNK // 2),
+                         algorithm="crypto" in of_chunk), n // _PART // 2
 
-KINDS = {
-    **{f"file: {name}": lambda n, make=make: _one(n, junk=make(n), before=4)
-       for name, make in JUNK.items()},
-    **{f"before column orders: {name}": lambda n, make=make: _square(n // 2, make(n // 2), 7)
-       for name, make in JUNK.items()},
-    **{f"row group: {name}": lambda n, make=make: _columns(n // 2 // _PER_CHUNK, make(n // 2),
-                                                           before=3)
-       for name, make in JUNK.items()},
-    **{f"column chunk: {name}": lambda n, make=make: (file_metadata(
-        [leaf()], [row_group([chunk(4, junk=make(n), before=3)])]), 1)
-       for name, make in JUNK.items()},
-    **{f"column chunks: {name}": lambda n, make=make: _groups(
-        n // 230, metadata_junk=make(100)) if False else (file_metadata(
-            [leaf()], [row_group([_chunk_with(start, make(100))])
-                       for start in starts(n // 230)]), n // 230)
-       for name, make in JUNK.items()},
-    **{f"column metadata: {name}": lambda n, make=make: (file_metadata(
-        [leaf()], [row_group([_chunk_with(4, make(n))])]), 1) for name, make in JUNK.items()},
-    **{f"statistics: {name}": lambda n, make=make: (file_metadata(
-        [leaf()], [row_group([chunk(4, statistics=make(n))])]), 1)
-       for name, make in JUNK.items()},
-    **{f"schema element: {name}": lambda n, make=make: (file_metadata(
-        [leaf(junk=make(n))], [row_group([chunk(4)])]), 1) for name, make in JUNK.items()},
-    "key-value pairs": lambda n: _one(n, pairs=structure((1, BINARY, text(b""))) * (n // 4),
-                                      num_pairs=n // 4),
-    "a long value": lambda n: _one(n, pairs=structure((1, BINARY, text(b"k")),
-                                                      (2, BINARY, text(b"v" * n))), num_pairs=1),
-    "a long writer": lambda n: _one(n, created_by=b"w" * n),
-    "column orders": lambda n: _one(n, orders=n // 3),
-    "row groups": lambda n: _groups(n // _PER_CHUNK),
-    "columns": lambda n: _columns(n // _PER_CHUNK),
-    "columns of one name": lambda n: _columns(n // _PER_CHUNK, name=b"b"),
-    "columns and row groups": _square,
-    "leaves without row groups": lambda n: (file_metadata(
-        [leaf(), *(leaf(b"")  for _ in range(n // 9))], []), 0),
-    "a long column name": lambda n: (file_metadata(
-        [leaf(), leaf(b"n" * n)], [row_group([chunk(start) for start in starts(2)])]), 2),
-    "a long group name": _named_group,
-    "deep columns": _deep,
-    "sorting columns": lambda n: (file_metadata(
-        [leaf()], [row_group([chunk(4)], sorting=n // 6)]), 1),
-    "encodings": lambda n: (file_metadata([leaf()], [row_group([chunk(4, encodings=n)])]), 1),
-    "parts of a path": lambda n: (file_metadata([leaf()], [row_group([chunk(4, path=n // 2)])]),
-                                  1),
-    "encoding statistics": lambda n: (file_metadata(
-        [leaf()], [row_group([chunk(4, stats=n // 10)])]), 1),
-    "pairs of a column": lambda n: (file_metadata([leaf()], [row_group([chunk(4, pairs=n)])]), 1),
-    "long bounds": lambda n: (file_metadata([leaf()], [row_group([chunk(4, statistics=numbered(
-        5, BINARY, text(bytes(n // 2))) + numbered(6, BINARY, text(bytes(n // 2))))])]), 1),
-    "encrypted metadata": lambda n: (file_metadata([leaf()], [row_group([chunk(
-        4, crypto=structure((1, STRUCT, b"\0")), module=bytes(n))])], algorithm=True), 1),
-    "key metadata": lambda n: (file_metadata([leaf()], [row_group([chunk(
-        4, crypto=structure((2, STRUCT, structure((2, BINARY, text(bytes(n)))))))])],
-        algorithm=True), 1),
-    "filters in one place": lambda n: (file_metadata([leaf()], [
-        row_group([chunk(4)]) for _ in range(n // _PER_CHUNK)]), 1),
-    "indexes in one place": lambda n: (file_metadata([leaf()], [
-        row_group([chunk(4, crypto=structure((1, STRUCT, b"\0")), index=(4, _PART))])
-        for _ in range(n // _PER_CHUNK)], algorithm=True), 1),
+
+_FOOTER_KEY = structure((1, STRUCT, b"\0"))
+
+#: where junk may be: name -> the FileMetaData for about so many bytes of it, and the column chunks
+PLACES = {
+    "file": lambda n, junk: one_chunk(junk=junk(n), before=4),
+    "before the column orders": lambda n, junk: row_groups(
+        n // 2 // _PER_CHUNK, junk=junk(n // 2), before=7),
+    "row group": lambda n, junk: columns(_leaves(n // 2 // _PER_CHUNK), n // 2 // _PER_CHUNK,
+                                         junk=junk(n // 2), before=3),
+    "column chunk": lambda n, junk: one_chunk(of_chunk={"junk": junk(n), "before": 3}),
+    "column metadata": lambda n, junk: one_chunk(of_chunk={"of_metadata": junk(n)}),
+    "all column metadata": lambda n, junk: row_groups(n // 230, {"of_metadata": junk(100)}),
+    "statistics": lambda n, junk: one_chunk(of_chunk={"statistics": junk(n)}),
+    "schema element": lambda n, junk: one_chunk(of_leaf={"junk": junk(n)}),
 }
 
-
-def _chunk_with(start: int, junk: bytes) -> bytes:
-    """A column chunk with junk in its ColumnMetaData."""
-    return structure((2, I64, encode_int(0)), (3, STRUCT, metadata(start, junk=junk, before=9)))
+#: what may come often, or be long: name -> the same
+THINGS = {
+    "key-value pairs": lambda n: one_chunk(
+        pairs=structure((1, BINARY, text(b""))) * (n // 4), num_pairs=n // 4),
+    "a long value": lambda n: one_chunk(
+        pairs=structure((1, BINARY, text(b"k")), (2, BINARY, text(b"v" * n))), num_pairs=1),
+    "a long writer": lambda n: one_chunk(created_by=b"w" * n),
+    "column orders": lambda n: one_chunk(orders=n // 3),
+    "row groups": lambda n: row_groups(n // _PER_CHUNK),
+    "columns": lambda n: columns(_leaves(n // _PER_CHUNK), n // _PER_CHUNK),
+    "columns of one name": lambda n: columns(
+        [leaf(), *[leaf(b"b")] * (n // _PER_CHUNK - 1)], n // _PER_CHUNK),
+    "columns and row groups": square,
+    "leaves without row groups": lambda n: (file_metadata(
+        [leaf(), *[leaf(b"")] * (n // 9)], []), 0),
+    "a long column name": lambda n: columns([leaf(), leaf(b"n" * n)], 2),
+    "a long group name": _long_group,
+    "deep columns": _deep,
+    "sorting columns": lambda n: one_chunk(of_group={"sorting": n // 6}),
+    "encodings": lambda n: one_chunk(of_chunk={"encodings": n}),
+    "parts of a path": lambda n: one_chunk(of_chunk={"path": n // 2}),
+    "encoding statistics": lambda n: one_chunk(of_chunk={"stats": n // 10}),
+    "pairs of a column": lambda n: one_chunk(of_chunk={"pairs": n}),
+    "long bounds": lambda n: one_chunk(of_chunk={"statistics": numbered(
+        5, BINARY, text(bytes(n // 2))) + numbered(6, BINARY, text(bytes(n // 2)))}),
+    "encrypted metadata": lambda n: one_chunk(
+        of_chunk={"crypto": _FOOTER_KEY, "module": bytes(n)}, algorithm=True),
+    "key metadata": lambda n: one_chunk(of_chunk={"crypto": structure(
+        (2, STRUCT, structure((2, BINARY, text(bytes(n))))))}, algorithm=True),
+    "filters in one place": lambda n: _same_place(n, length=n // 2 - 3 * _PART),
+    "pages in one place": lambda n: _same_place(n, size=n // 2 - 3 * _PART),
+    "indexes in one place": lambda n: _same_place(
+        n, crypto=_FOOTER_KEY, index=(4, n // 2 - 3 * _PART)),
+}
+KINDS = THINGS | {f"{place}: {name}": partial(make, junk=junk)
+                  for place, make in PLACES.items() for name, junk in JUNK.items()}
 
 
 def hostile_file(kind: str, size: int, *, encrypted: bool = False) -> bytes:
-    """A file of this kind whose footer has about so many bytes."""
+    """A file of this kind of about so many bytes; pages and filters are not counted."""
     content, parts = KINDS[kind](size)
     return whole(content, parts, encrypted=encrypted)

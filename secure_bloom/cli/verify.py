@@ -35,24 +35,40 @@ def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[
     every value of its column? Is it wrong more often than its size promises?
 
     Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
-    4: none found, but not everything was checked, for lack of a key; 2, 3: other errors.
+    4: none found, but not everything was checked, for lack of a key; 3: some files were not
+    checked; 2: no file has such a column, or other errors.
     """
     from secure_bloom import report, verify_file
+    from secure_bloom.errors import ColumnError
     from secure_bloom.findings import VerifyResult
-    results = []
+    from secure_bloom.maintain.mistakes import Mistakes
+    results, mistakes, without = [], Mistakes(), {}
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:
             try:
                 result = verify_file(file, kms, columns=columns or None, advance=advance,
                                      require_encryption=require_encryption)
+            except ColumnError as error:  # perhaps the others have this column
+                mistakes.add(file, error)
+                error.file = None  # it is said with the file
+                without[file] = f"not checked: {error}"
+                result = VerifyResult(file, not_checked=str(error))
             except OSError as error:  # the other files are verified all the same
                 result = VerifyResult(file, not_checked=str(error))
             results.append(result)
-        if not as_json:
-            echo(report.render_verification(results[-1]))
+        if not as_json and file not in without:
+            echo(report.render_verification(result))
+    unread = sum((not result.filters and not result.ok) or result.not_checked is not None
+                 for result in results) - len(without)
+    if len(without) + unread == len(files) and (error := mistakes.error(unread)):
+        error.file = files[0] if len(files) == 1 else None
+        raise error
     if as_json:
         print_json({"ok": all(result.ok for result in results),
                     "files": [result.to_dict() for result in results]})
+    else:
+        for line in report.by_message(without.items()):
+            echo(line)
     ctx.exit(_exit_code(results))
 
 

@@ -134,9 +134,7 @@ class Footer(Summarized):
         self.row_groups: list[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
         for number, group in enumerate(self.row_groups):
             group.number = number
-            if len(group) != len(self.columns):
-                raise FormatError(f"the row group has {len(group)} columns, the schema "
-                                  f"{len(self.columns)}", row_group=number)
+            group.check(len(self.columns))
 
     def _headline(self) -> str:
         encryption = "not encrypted" if self.algorithm is None else \

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk, Decoded
 from secure_bloom.parquet.thrift import Struct
@@ -23,6 +24,7 @@ ROW_GROUP_LAYOUT = {1: [None]}
 _COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 6, 7
 
 _RECENT = 1024  # column chunks
+_MIN_CHUNK = 16  # bytes: fewer than the fields take that every column chunk has
 
 
 class RowGroup(Sequence):
@@ -71,10 +73,18 @@ class RowGroup(Sequence):
     def __iter__(self) -> Iterator[ColumnChunk]:
         return (ColumnChunk(self._footer, self, column) for column in self._footer.columns)
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether a column chunk was changed."""
-        return self._changed is not None
+    def check(self, num_columns: int) -> None:
+        """Refuse what cannot be the column chunks of so many columns.
+
+        Raises
+        ------
+        FormatError
+        """
+        if len(self) != num_columns:
+            raise FormatError(f"the row group has {len(self)} columns, the schema {num_columns}",
+                              row_group=self.number)
+        if self._end - self._start < _MIN_CHUNK * num_columns:
+            raise FormatError("the row group is too short for its columns", row_group=self.number)
 
     def raw(self, ordinal: int) -> bytes | None:
         """A ColumnChunk as bytes; None once it was changed."""

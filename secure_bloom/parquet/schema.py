@@ -6,6 +6,7 @@ without children; its ordinal counts leaves and is the column ordinal of modules
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,7 +32,7 @@ SCHEMA_ELEMENT_LAYOUT = {10: LOGICAL_TYPE_LAYOUT}
 _MAX_SCHEMA_DEPTH = 200
 _ROOM = 64 * 1024 * 1024  # bytes that columns may take, and some times what the schema has
 _TIMES = 4
-_LEAF_SIZE = 200  # bytes of a LeafColumn without its path
+_LEAF_SIZE = 170  # bytes of a LeafColumn without its path
 _LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and looks at
 _REPEATED = 2  # FieldRepetitionType
 
@@ -130,12 +131,11 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
         if children:
             stack.append([parts, is_repeated, children])
         else:
-            room -= _LEAF_SIZE + sum(map(len, parts)) + 9 * len(parts)
-            if room < 0:
+            room -= _LEAF_SIZE + 8 * len(parts)
+            if room < sum(map(len, parts)) or room < sys.getsizeof(path := ".".join(parts)):
                 raise FormatError("the paths of the columns are too long: "
                                   f"{len(leaves):,} of them take {_ROOM:,} bytes and more")
-            path = ".".join(parts)
-            room -= 0 if path.isascii() else 3 * len(path)  # what Python may take
+            room -= sys.getsizeof(path)
             leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
     if any(children for *_, children in stack):
         raise FormatError("the schema ends before all children have come")
