@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from itertools import accumulate
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -126,7 +126,7 @@ class ParquetFile:
     def __init__(self, source, keys=None, *, filesystem=None):
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
-            keys, self.read_key_material)
+            keys, partial(_key_material_beside, self._source))
         with located(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
@@ -310,9 +310,12 @@ class ParquetFile:
             As for :meth:`prune`; only rows for which they hold are returned.
         """
         alternatives = self._alternatives(filters)
-        with self.one_version(), pyarrow_errors(self.name, self._keys):
+        with self._source.one_version(), pyarrow_errors(self.name, self._keys):
             fragment = self.fragment_for(alternatives)
-            return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
+            table = to_table([fragment] if fragment else [], self.schema, columns, alternatives)
+            if fragment:
+                self._source.note_read()
+            return table
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read.
@@ -453,9 +456,7 @@ class ParquetFile:
         ChangedMeanwhileError
             If this file has been replaced, so that the key material may be that of another one.
         """
-        material = read_material(self._source.filesystem, self._source.path)
-        self._source.check_name()
-        return material
+        return _key_material_beside(self._source)
 
     def _column(self, path: str) -> LeafColumn:
         with located(file=self._source.name):
@@ -484,6 +485,13 @@ class ParquetFile:
     def __repr__(self) -> str:
         return (f"<ParquetFile {self._source.name}: {self.num_row_groups} row groups, "
                 f"{self.num_rows} rows>")
+
+
+def _key_material_beside(source: Source) -> Mapping[str, str]:
+    # Not a bound method: a file would wait for the garbage collector to be closed.
+    material = read_material(source.filesystem, source.path)
+    source.check_name()
+    return material
 
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:
