@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from itertools import accumulate
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -154,7 +154,7 @@ class ParquetFile(Summarized):
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
-            keys, self.read_key_material)
+            keys, partial(_key_material_beside, self._source))
         with located(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
@@ -355,9 +355,12 @@ class ParquetFile(Summarized):
             If a value cannot be compared with its column; before any row is read.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with self.one_version(), self._page_errors(columns, alternatives):
+        with self._source.one_version(), self._page_errors(columns, alternatives):
             fragment = self.fragment_for(alternatives)
-            return to_table([fragment] if fragment else [], self.schema, columns, alternatives)
+            table = to_table([fragment] if fragment else [], self.schema, columns, alternatives)
+            if fragment:
+                self._source.note_read()
+            return table
 
     def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read.
@@ -526,9 +529,7 @@ class ParquetFile(Summarized):
         ChangedMeanwhileError
             If this file has been replaced, so that the key material may be that of another one.
         """
-        material = read_material(self._source.filesystem, self._source.path)
-        self._source.check_name()
-        return material
+        return _key_material_beside(self._source)
 
     @cached_property
     def _with_key_material(self) -> ArrowAccess:
@@ -565,6 +566,13 @@ class ParquetFile(Summarized):
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
+
+
+def _key_material_beside(source: Source) -> Mapping[str, str]:
+    # Not a bound method: a file would wait for the garbage collector to be closed.
+    material = read_material(source.filesystem, source.path)
+    source.check_name()
+    return material
 
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:

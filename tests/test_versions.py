@@ -1,5 +1,6 @@
 """All that is read of a file is of one version of it, however it changes meanwhile."""
 
+import gc
 import io
 import os
 import pickle
@@ -342,6 +343,20 @@ def test_a_store_is_not_asked_again_where_one_answer_held_it_all(server, monkeyp
     with opened(place, None) as file:
         place.replace()
         assert file.prune(WANTED) == [1] and len(file.bloom_filters) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_nobody_uses_is_closed_at_once(tmp_path, way):
+    place = Local(tmp_path, way)
+    place.restore()
+    before = len(os.listdir("/proc/self/fd"))
+    gc.disable()
+    try:
+        for _ in range(20):
+            opened(place, WAYS[way][2]).read(filters=WANTED)
+        assert len(os.listdir("/proc/self/fd")) < before + 10
+    finally:
+        gc.enable()
 
 
 def test_a_user_s_mistake_stays_what_it_is(tmp_path):
