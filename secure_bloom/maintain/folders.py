@@ -14,7 +14,7 @@ from threading import Lock
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count
+from secure_bloom.display import Summarized, count, names
 from secure_bloom.errors import (
     KMS_FAULTS,
     ChangedMeanwhileError,
@@ -63,7 +63,7 @@ class MaintainResult(Summarized):
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
-        changed = ((change.file, ", ".join(change.columns), change.built, change.removed)
+        changed = ((change.file, names(change.columns), change.built, change.removed)
                    for change in self.changed)
         failed = ((file, message, 0, 0) for file, message in self.failed.items())
         return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
