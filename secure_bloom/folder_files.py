@@ -76,9 +76,11 @@ class FolderFile:
         query = self._query
         self._source = self._opened()
         file = ParquetFile(self._source, query.keys)
-        self.row_groups = file.row_groups_for(query.alternatives, query.partition_columns)
-        self.schema = file.schema
-        self._access = file.arrow_access if self.row_groups != [] else None
+        row_groups = file.row_groups_for(query.alternatives, query.partition_columns)
+        access = file.arrow_access if row_groups != [] else None
+        # All of this is of one version; where a look fails, all is still of the one before.
+        self.row_groups, self._access, self.schema = row_groups, access, file.schema
+        self._version = self._source.version
 
     def _opened(self) -> Source:
         try:
@@ -90,9 +92,9 @@ class FolderFile:
     def open(self) -> Source:
         """Open it for reading rows; look at it again if it is another version now."""
         if self._source is None:
-            schema, version = self.schema, self._version
+            schema = self.schema
             self._source = self._opened()
-            if self._source.version != version:
+            if self._source.version != self._version:
                 self.close()
                 self.look()
             if not self.schema.equals(schema, check_metadata=True):
@@ -111,7 +113,6 @@ class FolderFile:
     def close(self) -> None:
         """Close it until it is opened again."""
         if self._source is not None:
-            self._version = self._source.version
             self._source.file.close()
             self._source = None
 
