@@ -81,9 +81,11 @@ class FolderFile:
         query = self._query
         self._source = self._opened()
         file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
-        self.row_groups = file.row_groups_for(query.alternatives, self._partition_values())
-        self.schema = file.schema
-        self._access = file.arrow_access(self.row_groups) if self.row_groups != [] else None
+        row_groups = file.row_groups_for(query.alternatives, self._partition_values())
+        access = file.arrow_access(row_groups) if row_groups != [] else None
+        # All of this is of one version; where a look fails, all is still of the one before.
+        self.row_groups, self._access, self.schema = row_groups, access, file.schema
+        self._version = self._source.version
 
     def _partition_values(self) -> dict[str, pa.Scalar]:
         import pyarrow.dataset as ds
@@ -100,9 +102,9 @@ class FolderFile:
     def open(self) -> Source:
         """Open it for reading rows; look at it again if it is another version now."""
         if self._source is None:
-            schema, version = self.schema, self._version
+            schema = self.schema
             self._source = self._opened()
-            if self._source.version != version:
+            if self._source.version != self._version:
                 self.close()
                 self.look()
             if not self.schema.equals(schema, check_metadata=True):
@@ -121,7 +123,6 @@ class FolderFile:
     def close(self) -> None:
         """Close it until it is opened again."""
         if self._source is not None:
-            self._version = self._source.version
             self._source.file.close()
             self._source = None
 

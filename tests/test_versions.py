@@ -440,6 +440,33 @@ def test_files_that_come_and_go_are_listed_again(tmp_path, monkeypatch):
     assert found["ssn"].to_pylist() == ["00a", "02a", "01a"]
 
 
+def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
+    """The row groups of the old version are never read of the new one."""
+    monkeypatch.setattr(dataset, "_OPEN_FILES", 1)
+    monkeypatch.setattr(dataset, "_AHEAD", 0)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    numbered(tmp_path, 2)
+    to_table, look, looks = folder_files.to_table, folder_files.FolderFile._look, []
+
+    def failing(file):
+        looks.append(file)
+        if len(looks) <= versions._TRIES:
+            file._source = file._opened()
+            raise ChangedMeanwhileError("once more")
+        look(file)
+
+    def replace_last(*args):
+        monkeypatch.setattr(folder_files, "to_table", to_table)
+        monkeypatch.setattr(folder_files.FolderFile, "_look", failing)
+        (tmp_path / "new").write_bytes(content(["01c", "x", "01a", "y"]))
+        os.replace(tmp_path / "new", tmp_path / "01.parquet")
+        return to_table(*args)
+
+    monkeypatch.setattr(folder_files, "to_table", replace_last)
+    found = read_table(tmp_path, filters=[("ssn", "in", ["00c", "01c"])])
+    assert found["ssn"].to_pylist() == ["00c", "01c"] and len(looks) == versions._TRIES + 1
+
+
 def test_a_file_is_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
     """The first ones are read early, and again where the schema of all is another one."""
     numbered(tmp_path, 3)
