@@ -262,7 +262,7 @@ class _Rotation:
                 rotated[key_metadata] = key_metadata if material is None else material.serialize()
             set_key_metadata(rotated[key_metadata])
 
-        _ = footer.footer_cipher  # while the footer says how to get its key
+        _ = footer.crypto.footer_cipher  # while the footer says how to get its key
         change(footer.footer_key_metadata, footer.set_footer_key_metadata)
         for chunks in footer.row_groups:
             for chunk in chunks:

@@ -17,7 +17,6 @@ from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, is_standar
 from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
-from secure_bloom.parquet.modules import ModuleCipher
 
 
 class ArrowAccess(NamedTuple):
@@ -89,7 +88,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         footer_key = keys.footer_key(footer.footer_key_metadata)
     else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
         footer_key = os.urandom(16)
-        footer.footer_cipher = ModuleCipher(footer_key)
+        footer.crypto.use_footer_key(footer_key)
     footer.set_footer_key_metadata(material(footer_key, True))
     for chunks in footer.row_groups:
         for chunk in chunks:

@@ -285,7 +285,7 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
         return
     key_metadata = chunk.key_metadata if chunk.encryption == "column key" \
         else footer.footer_key_metadata
-    found = footer.master_key(key_metadata)
+    found = footer.crypto.master_key(key_metadata)
     if found is None:
         raise AuthenticationError(f"master key {master_key!r} is required, and the file does not "
                                   "say which one the column has; files with explicit keys name "

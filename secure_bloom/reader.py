@@ -320,7 +320,8 @@ class ParquetFile(Summarized):
                row_groups: Iterable[int] | None = None) -> Pruned:
         """What is left of some row groups for a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
-        leaves = {leaf.path: leaf for leaf in self.columns}
+        named = {predicate.column for alternative in alternatives for predicate in alternative}
+        leaves = {leaf.path: leaf for leaf in self.columns if leaf.path in named}
 
         def may_hold(predicate: predicates.Predicate, group: int) -> bool:
             leaf = leaves.get(predicate.column)

@@ -46,7 +46,8 @@ def by_filesystem(path):
 
 def by_cli(path):
     pq.write_table(TABLE, path.parent.parent / "source")
-    done = CliRunner().invoke(main, ["write", str(path.parent.parent / "source"), str(path)])
+    done = CliRunner().invoke(main, ["write", "--plaintext", "--overwrite",
+                                     str(path.parent.parent / "source"), str(path)])
     assert done.exit_code == 0, done.output
 
 

@@ -128,7 +128,7 @@ def check_keys(plan: Plan, file: ParquetFile) -> None:
     for chunk in (*plan.remove, *(chunk for chunk, _ in plan.build)):
         _ = chunk.cipher
     if file.footer.is_encrypted:
-        _ = file.footer.footer_cipher
+        _ = file.footer.crypto.footer_cipher
 
 
 def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,

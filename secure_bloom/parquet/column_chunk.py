@@ -18,8 +18,7 @@ from secure_bloom.parquet.schema import PHYSICAL_TYPES, LeafColumn
 from secure_bloom.parquet.thrift import Struct
 
 if TYPE_CHECKING:
-    from secure_bloom.parquet.footer import Footer
-    from secure_bloom.parquet.row_group import RowGroup
+    from secure_bloom.parquet.row_group import RowGroup, Shared
 
 _COLUMN_META_LAYOUT: dict = {}
 _COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded when it is asked for
@@ -80,10 +79,14 @@ class ColumnChunk:
     column : LeafColumn
     """
 
-    __slots__ = ("_footer", "_group", "column")
+    __slots__ = ("_group", "column")
 
-    def __init__(self, footer: Footer, group: RowGroup, column: LeafColumn):
-        self._footer, self._group, self.column = footer, group, column
+    def __init__(self, group: RowGroup, column: LeafColumn):
+        self._group, self.column = group, column
+
+    @property
+    def _file(self) -> Shared:
+        return self._group.shared
 
     @property
     def row_group(self) -> int:
@@ -118,7 +121,7 @@ class ColumnChunk:
         return decoded.struct
 
     def _decode(self, data: bytes, layout: dict) -> Struct:
-        return thrift.decode(data, layout, self._footer.kernels)[0]
+        return thrift.decode(data, layout, self._file.kernels)[0]
 
     @property
     def encryption(self) -> str | None:
@@ -157,14 +160,15 @@ class ColumnChunk:
         decoded = self._decoded
         if decoded.cipher is None and self.encryption is not None:
             with located(**self.place):
-                decoded.cipher = self._footer.footer_cipher if self.encryption == "footer key" \
-                    else self._footer.column_cipher(self.column.path, self.key_metadata)
+                crypto = self._file.crypto
+                decoded.cipher = crypto.footer_cipher if self.encryption == "footer key" \
+                    else crypto.column_cipher(self.column.path, self.key_metadata)
         return decoded.cipher
 
     def aad(self, module_type: ModuleType) -> bytes:
         """The AAD of one of this column's modules (no page modules)."""
         try:
-            return module_aad(self._footer.file_aad, module_type, self._ordinal,
+            return module_aad(self._file.crypto.file_aad, module_type, self._ordinal,
                               self.column.ordinal)
         except ValueError as error:
             raise FormatError(str(error), **self.place) from None
@@ -251,7 +255,7 @@ class ColumnChunk:
                 return RawStatistics(meta.get_int(_NUM_VALUES))
             found, _ = thrift.decode(raw, {})
             bounds = (found.get_binary(6), found.get_binary(5)) \
-                if self._footer.has_defined_order(self.column) else ()
+                if self._file.has_defined_order(self.column) else ()
             return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
     @property
@@ -261,7 +265,7 @@ class ColumnChunk:
         Then the footer key is enough to read them; under a plaintext footer, none is needed.
         """
         written = self._written_metadata()
-        in_footer = self.encryption == "footer key" and self._footer.has_encrypted_footer
+        in_footer = self.encryption == "footer key" and self._file.crypto.has_encrypted_footer
         if written is None or self.encryption is None or in_footer:
             return False
         raw = written.get(_STATISTICS)

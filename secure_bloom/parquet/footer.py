@@ -11,32 +11,23 @@ Everything that is not changed is written back as it was, unknown fields include
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from secure_bloom.display import Summarized, count
-from secure_bloom.errors import (
-    NO_KEY,
-    AuthenticationError,
-    FormatError,
-    KeyNotFoundError,
-    KeyRetrievalError,
-    UnsupportedError,
-)
+from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.modules import (
     NONCE_SIZE,
     TAG_SIZE,
-    ModuleCipher,
     ModuleType,
     module_aad,
     module_length,
 )
-from secure_bloom.parquet.row_group import ROW_GROUP_LAYOUT, Recent, RowGroup
+from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
 from secure_bloom.parquet.thrift import Struct
 
@@ -45,52 +36,15 @@ MAGIC = b"PAR1"
 MAGIC_ENCRYPTED = b"PARE"
 _SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
 
-_ALGORITHM_LAYOUT = {1: {}, 2: {}}
-_ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
-_FILE_CRYPTO_LAYOUT = {1: _ALGORITHM_LAYOUT}
+_FILE_CRYPTO_LAYOUT = {1: ALGORITHM_LAYOUT}
 
 # Field ids of parquet.thrift that this module names.
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
-_COLUMN_ORDERS, _ALGORITHM, _SIGNING_KEY_METADATA = 7, 8, 9  # likewise
+_ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
-_TYPE_ORDER = 1  # ColumnOrder
 
 _MAX_REMEMBERED = 1 << 15  # bytes of a schema; of a hostile one the paths may be far longer
-
-
-@dataclass(frozen=True)
-class EncryptionAlgorithm:
-    """The EncryptionAlgorithm union of a file.
-
-    Attributes
-    ----------
-    name : str
-        ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
-    aad_prefix : bytes or None
-        The prefix that the file stores.
-    aad_file_unique : bytes
-    supply_aad_prefix : bool
-        Whether the reader must supply the prefix, since the file does not store it.
-    """
-
-    name: str
-    aad_prefix: bytes | None
-    aad_file_unique: bytes
-    supply_aad_prefix: bool
-
-    @classmethod
-    def of(cls, union) -> EncryptionAlgorithm:
-        """Read the union."""
-        if not isinstance(union, Struct) or len(union.fields) != 1:
-            raise FormatError("the encryption algorithm is missing or malformed")
-        number, _, fields = union.fields[0]
-        if number not in _ALGORITHM_NAMES:
-            raise UnsupportedError(f"unknown encryption algorithm {number}")
-        if not isinstance(fields, Struct):
-            raise FormatError("the encryption algorithm is malformed")
-        return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
-                   bool(fields.get_bool(3)))
 
 
 class Footer(Summarized):
@@ -117,24 +71,20 @@ class Footer(Summarized):
     def __init__(self, content: bytes, magic: bytes, keys=None, *, start: int = 0):
         self.start = start
         self.kernels = thrift.kernels_for(len(content))
-        self._keys = keys
-        self._ciphers: dict[bytes, ModuleCipher] = {}
-        self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
-        self.recent = Recent()
-        self._crypto: Struct | None = None
         self.signature_verified = False
+        self._crypto_meta: Struct | None = None
         if magic == MAGIC_ENCRYPTED:
-            self._open_encrypted(content)
+            self._open_encrypted(content, keys)
         elif magic == MAGIC:
-            self._open_plaintext(content)
+            self._open_plaintext(content, keys)
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
         self.columns = self._columns()
         self.row_groups: list[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
+        shared = Shared(self.columns, self.crypto, self.kernels, self._column_orders())
         for number, group in enumerate(self.row_groups):
-            group.number = number
-            group.check(len(self.columns))
+            group.open(number, shared)
 
     def _headline(self) -> str:
         encryption = "not encrypted" if self.algorithm is None else \
@@ -146,7 +96,17 @@ class Footer(Summarized):
     @property
     def has_encrypted_footer(self) -> bool:
         """Whether the footer itself is encrypted."""
-        return self._crypto is not None
+        return self.crypto.has_encrypted_footer
+
+    @property
+    def algorithm(self) -> EncryptionAlgorithm | None:
+        """The encryption algorithm of the file; None in a plaintext file."""
+        return self.crypto.algorithm
+
+    @property
+    def file_aad(self) -> bytes:
+        """AAD prefix and aad_file_unique."""
+        return self.crypto.file_aad
 
     @property
     def is_encrypted(self) -> bool:
@@ -171,67 +131,10 @@ class Footer(Summarized):
         """Bytes of the pages of a row group as stored, as far as the footer says."""
         return self.row_groups[row_group].num_bytes
 
-    def has_defined_order(self, column: LeafColumn) -> bool:
-        """Whether minimum and maximum of a column follow the order that its type defines."""
-        return column.ordinal < len(self._defined_orders) \
-            and bool(self._defined_orders[column.ordinal])
-
-    @cached_property
-    def _defined_orders(self) -> bytes:
-        """1 for each column with such an order, else 0."""
-        orders = thrift.each(self._file_meta, _COLUMN_ORDERS, {})
-        return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
-
     @property
     def footer_key_metadata(self) -> bytes | None:
         """What the file says about its footer key."""
-        return self._crypto.get_binary(_FOOTER_KEY_METADATA) if self._crypto \
-            else self._file_meta.get_binary(_SIGNING_KEY_METADATA)
-
-    @cached_property
-    def file_aad(self) -> bytes:
-        """AAD prefix and aad_file_unique."""
-        if self.algorithm is None:
-            raise FormatError("an encrypted column in a file without an encryption algorithm")
-        supplied = getattr(self._keys, "aad_prefix", None)
-        stored = self.algorithm.aad_prefix
-        if self.algorithm.supply_aad_prefix and supplied is None:
-            raise KeyNotFoundError("the file does not store its AAD prefix; pass it as "
-                                   "ExplicitKeys(aad_prefix=...)")
-        if stored is not None and supplied is not None and stored != supplied:
-            raise AuthenticationError("the AAD prefix given is not the one that the file stores")
-        prefix = stored if stored is not None else supplied
-        return (prefix or b"") + self.algorithm.aad_file_unique
-
-    @cached_property
-    def footer_cipher(self) -> ModuleCipher:
-        """The cipher of the footer key."""
-        if self._keys is None:
-            raise KeyNotFoundError("this is encrypted with the footer key; pass keys (--keyring)")
-        return self._cipher(self._keys.footer_key(self.footer_key_metadata))
-
-    def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
-        """The cipher of a column's own key. One that is missing or denied is asked for once."""
-        if self._keys is None:
-            raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
-        known = self._without_key.get((path, key_metadata))
-        if known is not None:
-            raise copy.copy(known) from known.__cause__
-        try:
-            return self._cipher(self._keys.column_key(path, key_metadata))
-        except NO_KEY as error:
-            self._without_key[path, key_metadata] = copy.copy(error)  # each row group adds its own
-            raise
-
-    def master_key(self, key_metadata: bytes | None) -> str | None:
-        """The name of the master key that key metadata names; None where it names none."""
-        return None if self._keys is None else self._keys.master_key(key_metadata)
-
-    def _cipher(self, key: bytes) -> ModuleCipher:
-        # One for each key, because it counts what the key encrypts.
-        if key not in self._ciphers:
-            self._ciphers[key] = ModuleCipher(key)
-        return self._ciphers[key]
+        return self.crypto.footer_key_metadata
 
     def set_bloom_filters(self, row_group: int, places: Mapping[int, tuple[int, int]]) -> None:
         """Record where the Bloom filters of a row group are, all at once, which is faster.
@@ -268,12 +171,12 @@ class Footer(Summarized):
         """The footer with its changes, up to the end of the file: encrypted or signed again."""
         content = self._content()
         magic = MAGIC
-        if self._crypto is not None:
-            crypto = thrift.encode(self._crypto)
-            content = crypto + self.footer_cipher.encrypt(content, self._footer_aad())
+        if self._crypto_meta is not None:
+            crypto = thrift.encode(self._crypto_meta)
+            content = crypto + self.crypto.footer_cipher.encrypt(content, self._footer_aad())
             magic = MAGIC_ENCRYPTED
         elif self.is_encrypted:
-            content += self.footer_cipher.sign(content, self._footer_aad())
+            content += self.crypto.footer_cipher.sign(content, self._footer_aad())
         return content + len(content).to_bytes(4, "little") + magic
 
     def _content(self) -> bytes:
@@ -295,52 +198,60 @@ class Footer(Summarized):
 
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about its footer key."""
-        if self._crypto is not None:
-            self._crypto.set_binary(_FOOTER_KEY_METADATA, key_metadata)
+        if self._crypto_meta is not None:
+            self._crypto_meta.set_binary(_FOOTER_KEY_METADATA, key_metadata)
         else:
             self._file_meta.set_binary(_SIGNING_KEY_METADATA, key_metadata)
+        self.crypto.footer_key_metadata = key_metadata
 
     def store_aad_prefix(self) -> None:
         """Write the AAD prefix in use into the algorithm, so that no reader has to supply it."""
-        union = self._crypto.get(1) if self._crypto else self._file_meta.get(_ALGORITHM)
+        union = self._crypto_meta.get(1) if self._crypto_meta else self._file_meta.get(_ALGORITHM)
         prefix = self.file_aad[:len(self.file_aad) - len(self.algorithm.aad_file_unique)]
         fields = union.fields[0][2]
         if prefix:
             fields.set_binary(1, prefix)
         fields.set_bool(3, False)
 
-    def _open_encrypted(self, content: bytes) -> None:
-        self._crypto, end = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
-        self.algorithm = EncryptionAlgorithm.of(self._crypto.get(1))
+    def _open_encrypted(self, content: bytes, keys) -> None:
+        self._crypto_meta, end = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
+        self.crypto = FileCrypto(
+            keys, EncryptionAlgorithm.of(self._crypto_meta.get(1)),
+            self._crypto_meta.get_binary(_FOOTER_KEY_METADATA), has_encrypted_footer=True)
         module = content[end:]
         length = module_length(module)
         if length is None or length > len(module):
             raise AuthenticationError("the encrypted footer has a wrong length")
-        plaintext = self.footer_cipher.decrypt(module[:length], self._footer_aad())
+        plaintext = self.crypto.footer_cipher.decrypt(module[:length], self._footer_aad())
         self._file_meta, _ = self._decode(plaintext)
 
-    def _open_plaintext(self, content: bytes) -> None:
+    def _open_plaintext(self, content: bytes, keys) -> None:
         self._file_meta, end = self._decode(content)
         union = self._file_meta.get(_ALGORITHM)
-        self.algorithm = EncryptionAlgorithm.of(union) if union is not None else None
+        self.crypto = FileCrypto(
+            keys, EncryptionAlgorithm.of(union) if union is not None else None,
+            self._file_meta.get_binary(_SIGNING_KEY_METADATA), has_encrypted_footer=False)
         if self.algorithm is None and any(content[end:]):  # a signature, behind a broken footer?
             raise FormatError("the footer ends before its bytes do")
-        if self.algorithm is None or self._keys is None or not self._keys.has_footer_key:
+        if self.algorithm is None or not self.crypto.has_footer_key:
             return
         if len(content) - end < _SIGNATURE_SIZE:
             raise AuthenticationError("the footer signature is missing")
         body, signature = content[:-_SIGNATURE_SIZE], content[-_SIGNATURE_SIZE:]
-        self.footer_cipher.verify(body, signature, self._footer_aad())
+        self.crypto.footer_cipher.verify(body, signature, self._footer_aad())
         self.signature_verified = True
 
     def _decode(self, content: bytes) -> tuple[Struct, int]:
         """The FileMetaData; of row groups only what is needed to find their column chunks."""
         return thrift.decode(content, {
-            _ROW_GROUPS: [ROW_GROUP_LAYOUT, partial(RowGroup, self, content)],
-            _ALGORITHM: _ALGORITHM_LAYOUT})
+            _ROW_GROUPS: [ROW_GROUP_LAYOUT, partial(RowGroup, content)],
+            _ALGORITHM: ALGORITHM_LAYOUT})
 
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
+
+    def _column_orders(self) -> Struct:
+        return Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
 
     def _columns(self) -> list[LeafColumn]:
         for field_id, type_, value in self._file_meta.fields:
@@ -371,7 +282,7 @@ def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | 
     if magic == MAGIC_ENCRYPTED:
         crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
         return EncryptionAlgorithm.of(crypto.get(1))
-    file_meta, _ = thrift.decode(content, {_ALGORITHM: _ALGORITHM_LAYOUT})
+    file_meta, _ = thrift.decode(content, {_ALGORITHM: ALGORITHM_LAYOUT})
     union = file_meta.get(_ALGORITHM)
     return EncryptionAlgorithm.of(union) if union is not None else None
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk, Decoded
+from secure_bloom.parquet.file_crypto import FileCrypto
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Struct
 
-if TYPE_CHECKING:
-    from secure_bloom.parquet.footer import Footer
-
 ROW_GROUP_LAYOUT = {1: [None]}
+COLUMN_ORDERS = 7  #: field id of FileMetaData in parquet.thrift
 
-# Field ids of RowGroup in parquet.thrift.
-_COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 6, 7
+# Field ids of parquet.thrift that only this module names.
+_COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 6, 7  # RowGroup
+_TYPE_ORDER = 1  # ColumnOrder
 
 _RECENT = 1024  # column chunks
 _MIN_CHUNK = 16  # bytes: fewer than the fields take that every column chunk has
@@ -32,7 +33,6 @@ class RowGroup(Sequence):
 
     Parameters
     ----------
-    footer : Footer
     data : bytes
         The FileMetaData.
     struct : Struct
@@ -42,6 +42,7 @@ class RowGroup(Sequence):
 
     Attributes
     ----------
+    shared : Shared
     number : int
         Position of the row group in the file.
     ordinal : int or None
@@ -51,14 +52,13 @@ class RowGroup(Sequence):
         Bytes of the pages as stored, as far as the file says.
     """
 
-    __slots__ = ("_changed", "_chunks", "_data", "_end", "_footer", "_start", "num_bytes",
-                 "num_rows", "number", "ordinal")
+    __slots__ = ("_changed", "_chunks", "_data", "_end", "_start", "num_bytes", "num_rows",
+                 "number", "ordinal", "shared")
 
-    def __init__(self, footer: Footer, data: bytes, struct: Struct, start: int, end: int):
-        self._footer, self._data, self._start, self._end = footer, data, start, end
+    def __init__(self, data: bytes, struct: Struct, start: int, end: int):
+        self._data, self._start, self._end = data, start, end
         self._chunks = thrift.structs(struct, _COLUMNS)
         self._changed: dict[int, bytes | Decoded] | None = None
-        self.number = 0
         self.ordinal = struct.get_int(_ORDINAL)
         self.num_rows = struct.get_int(_NUM_ROWS) or 0
         size = struct.get_int(_COMPRESSED_SIZE) or struct.get_int(_TOTAL_SIZE) or 0
@@ -68,23 +68,26 @@ class RowGroup(Sequence):
         return len(self._chunks)
 
     def __getitem__(self, ordinal: int) -> ColumnChunk:
-        return ColumnChunk(self._footer, self, self._footer.columns[ordinal])
+        return ColumnChunk(self, self.shared.columns[ordinal])
 
     def __iter__(self) -> Iterator[ColumnChunk]:
-        return (ColumnChunk(self._footer, self, column) for column in self._footer.columns)
+        return (ColumnChunk(self, column) for column in self.shared.columns)
 
-    def check(self, num_columns: int) -> None:
-        """Refuse what cannot be the column chunks of so many columns.
+    def open(self, number: int, shared: Shared) -> None:
+        """Make the column chunks accessible.
 
         Raises
         ------
         FormatError
+            If they cannot be those of so many columns.
         """
+        self.number, self.shared = number, shared
+        num_columns = len(shared.columns)
         if len(self) != num_columns:
             raise FormatError(f"the row group has {len(self)} columns, the schema {num_columns}",
-                              row_group=self.number)
+                              row_group=number)
         if self._end - self._start < _MIN_CHUNK * num_columns:
-            raise FormatError("the row group is too short for its columns", row_group=self.number)
+            raise FormatError("the row group is too short for its columns", row_group=number)
 
     def raw(self, ordinal: int) -> bytes | None:
         """A ColumnChunk as bytes; None once it was changed."""
@@ -96,14 +99,14 @@ class RowGroup(Sequence):
     def replace(self, ordinal: int, raw: bytes) -> None:
         """Put another ColumnChunk in the place of one."""
         self._change(ordinal, raw)
-        self._footer.recent.pop((self.number, ordinal))
+        self.shared.recent.pop((self.number, ordinal))
 
     def decoded(self, ordinal: int) -> Decoded:
         """What is known of a column chunk."""
         changed = self._changed and self._changed.get(ordinal)
         if isinstance(changed, Decoded):
             return changed
-        return self._footer.recent.get((self.number, ordinal))
+        return self.shared.recent.get((self.number, ordinal))
 
     def to_change(self, ordinal: int) -> Decoded:
         """The same, which is kept from now on, and written."""
@@ -131,6 +134,39 @@ class RowGroup(Sequence):
                       state if isinstance(state, bytes) else thrift.encode(state.struct)]
             position = self._chunks.bounds[ordinal + 1]
         return b"".join([*parts, self._data[position:self._end]])
+
+
+class Shared:
+    """What the column chunks of a file have in common.
+
+    It does not know the footer, which knows the row groups: in a circle of references, all of
+    them and the open file would stay until the garbage collector runs.
+
+    Parameters
+    ----------
+    columns : list of LeafColumn
+    crypto : FileCrypto
+    kernels : module or None
+        What decodes large footers faster.
+    orders : Struct
+        The ColumnOrders, as a field of FileMetaData.
+    """
+
+    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels, orders: Struct):
+        self.columns, self.crypto, self.kernels = columns, crypto, kernels
+        self.recent = Recent()
+        self._orders = orders
+
+    def has_defined_order(self, column: LeafColumn) -> bool:
+        """Whether minimum and maximum of a column follow the order that its type defines."""
+        return column.ordinal < len(self._defined_orders) \
+            and bool(self._defined_orders[column.ordinal])
+
+    @cached_property
+    def _defined_orders(self) -> bytes:
+        """1 for each column with such an order, else 0."""
+        orders = thrift.each(self._orders, COLUMN_ORDERS, {})
+        return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
 
 
 class Recent:

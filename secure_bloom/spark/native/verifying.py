@@ -166,7 +166,7 @@ class _FileCheck:
             self.report(f"its algorithm is {footer.algorithm.name}, "
                         f"not {asked.encryption_algorithm}")
         self._check_key(footer.footer_key_metadata, asked.footer_key, "its footer")
-        self._check_key_length(footer.footer_cipher, "its footer")
+        self._check_key_length(footer.crypto.footer_cipher, "its footer")
 
     def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place) -> None:
         try:

@@ -1,0 +1,136 @@
+"""How a file is encrypted: its algorithm, its AAD, and the ciphers of its keys."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+from secure_bloom.errors import (
+    NO_KEY,
+    AuthenticationError,
+    FormatError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
+from secure_bloom.parquet.modules import ModuleCipher
+from secure_bloom.parquet.thrift import Struct
+
+ALGORITHM_LAYOUT = {1: {}, 2: {}}
+_ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
+
+
+@dataclass(frozen=True)
+class EncryptionAlgorithm:
+    """The EncryptionAlgorithm union of a file.
+
+    Attributes
+    ----------
+    name : str
+        ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
+    aad_prefix : bytes or None
+        The prefix that the file stores.
+    aad_file_unique : bytes
+    supply_aad_prefix : bool
+        Whether the reader must supply the prefix, since the file does not store it.
+    """
+
+    name: str
+    aad_prefix: bytes | None
+    aad_file_unique: bytes
+    supply_aad_prefix: bool
+
+    @classmethod
+    def of(cls, union) -> EncryptionAlgorithm:
+        """Read the union."""
+        if not isinstance(union, Struct) or len(union.fields) != 1:
+            raise FormatError("the encryption algorithm is missing or malformed")
+        number, _, fields = union.fields[0]
+        if number not in _ALGORITHM_NAMES:
+            raise UnsupportedError(f"unknown encryption algorithm {number}")
+        if not isinstance(fields, Struct):
+            raise FormatError("the encryption algorithm is malformed")
+        return cls(_ALGORITHM_NAMES[number], fields.get_binary(1), fields.get_binary(2) or b"",
+                   bool(fields.get_bool(3)))
+
+
+class FileCrypto:
+    """How an open file is encrypted, and the ciphers of its keys.
+
+    Parameters
+    ----------
+    keys : KeyRetriever or None
+        See :mod:`secure_bloom.keys.retrieval`.
+    algorithm : EncryptionAlgorithm or None
+        None in a plaintext file.
+    footer_key_metadata : bytes or None
+        What the file says about its footer key.
+    has_encrypted_footer : bool
+    """
+
+    def __init__(self, keys, algorithm: EncryptionAlgorithm | None,
+                 footer_key_metadata: bytes | None, *, has_encrypted_footer: bool):
+        self.algorithm, self.footer_key_metadata = algorithm, footer_key_metadata
+        self.has_encrypted_footer = has_encrypted_footer
+        self._keys = keys
+        self._footer_cipher: ModuleCipher | None = None
+        self._ciphers: dict[bytes, ModuleCipher] = {}
+        self._without_key: dict[tuple[str, bytes | None], KeyRetrievalError] = {}
+
+    @property
+    def has_footer_key(self) -> bool:
+        """Whether the footer key can be asked for."""
+        return self._keys is not None and self._keys.has_footer_key
+
+    @cached_property
+    def file_aad(self) -> bytes:
+        """AAD prefix and aad_file_unique."""
+        if self.algorithm is None:
+            raise FormatError("an encrypted column in a file without an encryption algorithm")
+        supplied = getattr(self._keys, "aad_prefix", None)
+        stored = self.algorithm.aad_prefix
+        if self.algorithm.supply_aad_prefix and supplied is None:
+            raise KeyNotFoundError("the file does not store its AAD prefix; pass it as "
+                                   "ExplicitKeys(aad_prefix=...)")
+        if stored is not None and supplied is not None and stored != supplied:
+            raise AuthenticationError("the AAD prefix given is not the one that the file stores")
+        prefix = stored if stored is not None else supplied
+        return (prefix or b"") + self.algorithm.aad_file_unique
+
+    @property
+    def footer_cipher(self) -> ModuleCipher:
+        """The cipher of the footer key."""
+        if self._footer_cipher is None:
+            if self._keys is None:
+                raise KeyNotFoundError("this is encrypted with the footer key; pass keys "
+                                       "(--keyring)")
+            self.use_footer_key(self._keys.footer_key(self.footer_key_metadata))
+        return self._footer_cipher
+
+    def use_footer_key(self, key: bytes) -> None:
+        """Take this key for the footer's."""
+        self._footer_cipher = self._cipher(key)
+
+    def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
+        """The cipher of a column's own key. One that is missing or denied is asked for once."""
+        if self._keys is None:
+            raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
+        known = self._without_key.get((path, key_metadata))
+        if known is not None:
+            raise copy.copy(known) from known.__cause__
+        try:
+            return self._cipher(self._keys.column_key(path, key_metadata))
+        except NO_KEY as error:
+            self._without_key[path, key_metadata] = copy.copy(error)  # each row group adds its own
+            raise
+
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """The name of the master key that key metadata names; None where it names none."""
+        return None if self._keys is None else self._keys.master_key(key_metadata)
+
+    def _cipher(self, key: bytes) -> ModuleCipher:
+        # One for each key, because it counts what the key encrypts.
+        if key not in self._ciphers:
+            self._ciphers[key] = ModuleCipher(key)
+        return self._ciphers[key]
