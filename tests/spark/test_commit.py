@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom import files, read_table
+from secure_bloom import files, local_files, read_table
 from secure_bloom.errors import FormatError
 from secure_bloom.files import write_file
 from secure_bloom.folder import CommitRecord, data_files
@@ -185,7 +185,7 @@ def test_a_new_folder(local, tmp_path):
 
 def test_every_new_folder_lasts(local, tmp_path, monkeypatch):
     synced = []
-    for module in (files, job_folder):
+    for module in (files, local_files, job_folder):
         monkeypatch.setattr(module, "sync_folder", synced.append)
     table = local.below("a/t")
     job = table.job()
