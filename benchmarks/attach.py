@@ -24,7 +24,7 @@ from benchmarks.people import people
 from benchmarks.section import Plan, Section
 from secure_bloom import BloomFilterOptions, ParquetFile, attach
 from secure_bloom.maintain.build import build_filter
-from secure_bloom.measure import ColumnHashes
+from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
 
 ROWS, ROW_GROUP_ROWS, COLUMN = 8_000_000, 1_000_000, "ssn"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.compare import compare, table
 from benchmarks.section import Plan, Section
-from secure_bloom.kernels import warm_up
+from secure_bloom.kernels.bulk import warm_up
 from secure_bloom.parquet.footer import Footer, split_tail
 
 COLUMNS, ROW_GROUPS, ROWS = 100, 100, 10

@@ -25,7 +25,7 @@ from benchmarks.lookup import write_files
 from benchmarks.people import FILTERS, arrow_properties, encryption, keyring, people
 from benchmarks.section import Plan, Section
 from secure_bloom import ParquetFile, ParquetWriter, read_table
-from secure_bloom.kernels import warm_up
+from secure_bloom.kernels.bulk import warm_up
 from secure_bloom.keys import Keyring
 from tests.counting import CountingHandler
 

@@ -8,9 +8,9 @@ import time
 import numpy as np
 from numba import njit
 
-from secure_bloom.hash_kernels import WIDE, load_wide
-from secure_bloom.lanes import store
-from secure_bloom.xxh64 import hash_word
+from secure_bloom.kernels.hashing import WIDE, load_wide
+from secure_bloom.kernels.simd import store
+from secure_bloom.kernels.xxh64 import hash_word
 
 
 @njit(nogil=True)

@@ -20,8 +20,8 @@ _HOME = {  # these need an SDK, or much more than keys
     "AwsKms": "secure_bloom.keys.aws",
     "Pkcs11Kms": "secure_bloom.keys.pkcs11",
     "VaultKms": "secure_bloom.keys.vault",
-    "list_master_keys": "secure_bloom.keys.inventory",
-    "rotate_master_keys": "secure_bloom.keys.rotation",
+    "list_master_keys": "secure_bloom.keys.operations.inventory",
+    "rotate_master_keys": "secure_bloom.keys.operations.rotation",
 }
 
 __all__ = ["NO_KEYS", "AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "KeyEncryptionKeys",

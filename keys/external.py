@@ -16,9 +16,9 @@ from collections.abc import Mapping
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
-from secure_bloom.files import check_absent, create_file
-from secure_bloom.folder import KEY_MATERIAL
-from secure_bloom.rewrite import Rewrite
+from secure_bloom.storage.files import check_absent, create_file
+from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.visibility import KEY_MATERIAL
 
 FOOTER_KEY = "footerKey"
 _MAX_SIZE = 64 * 1024 * 1024  # of one file; a key takes some 400 bytes

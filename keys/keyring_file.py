@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from secure_bloom.errors import KeyringError, KeyUnwrapError
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
-from secure_bloom.local_files import sync_folder, temporary_stem
+from secure_bloom.storage.local_files import sync_folder, temporary_stem
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _AAD = b"secure_bloom keyring 2"

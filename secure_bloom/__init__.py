@@ -15,20 +15,20 @@ import importlib
 
 _HOME = {
     "BloomFilterInfo": "secure_bloom.reader",
-    "BloomFilterOptions": "secure_bloom.filter_options",
+    "BloomFilterOptions": "secure_bloom.sbbf.options",
     "EncryptionConfiguration": "secure_bloom.encryption",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
     "ParquetFile": "secure_bloom.reader",
     "ParquetWriter": "secure_bloom.writer",
-    "SplitBlockBloomFilter": "secure_bloom.sbbf",
+    "SplitBlockBloomFilter": "secure_bloom.sbbf.filter",
     "UniformKey": "secure_bloom.encryption",
-    "VerifyResult": "secure_bloom.findings",
+    "VerifyResult": "secure_bloom.verify.findings",
     "attach": "secure_bloom.maintain.attach",
-    "audit": "secure_bloom.maintain.audit",
+    "audit": "secure_bloom.audit.audit",
     "read_table": "secure_bloom.dataset",
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",
-    "verify_file": "secure_bloom.verify",
+    "verify_file": "secure_bloom.verify.verify",
     "write_table": "secure_bloom.writer",
 }
 

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
-from secure_bloom import predicates
+from secure_bloom.arrow.pages import to_table
+from secure_bloom.dataset_files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
@@ -20,15 +21,14 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import located
-from secure_bloom.files import is_path, resolve
-from secure_bloom.folder import Check, data_files
-from secure_bloom.folder_files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
-from secure_bloom.pages import to_table
+from secure_bloom.pruning import predicates
 from secure_bloom.reader import ParquetFile
-from secure_bloom.tables import check_readable
-from secure_bloom.versions import until_unchanged
+from secure_bloom.storage.files import is_path, resolve
+from secure_bloom.storage.table_formats import check_readable
+from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.visibility import Check, data_files
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known

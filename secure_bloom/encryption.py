@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
+from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import LIFETIME, cached

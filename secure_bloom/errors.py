@@ -139,7 +139,7 @@ class EncryptionMismatchError(SecureBloomError):
 
     Attributes
     ----------
-    findings : tuple of secure_bloom.findings.Finding
+    findings : tuple of secure_bloom.verify.findings.Finding
         All that was found. File, row group and column of the error are those of the first.
     """
 

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from secure_bloom import predicates, statistics
-from secure_bloom.decryption import (
+from secure_bloom.arrow.decryption import (
     ArrowAccess,
     decryption_properties,
     is_read_alike,
     with_key_material,
 )
+from secure_bloom.arrow.leaves import leaf_types
+from secure_bloom.arrow.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
@@ -38,11 +39,8 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
-from secure_bloom.files import Source
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import KmsKeys, key_retriever
-from secure_bloom.leaves import leaf_types
-from secure_bloom.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
 from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
@@ -53,9 +51,11 @@ from secure_bloom.parquet.footer import (
     split_tail,
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
-from secure_bloom.probes import as_arrays, is_scalar
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.versions import FileVersion
+from secure_bloom.pruning import predicates, statistics
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.probes import as_arrays, is_scalar
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -306,7 +306,7 @@ class ParquetFile(Summarized):
         ----------
         filters : list of tuple, or list of list of tuple
             pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one is
-            to hold. :mod:`secure_bloom.predicates` says what the operators mean.
+            to hold. :mod:`secure_bloom.pruning.predicates` says what the operators mean.
 
         Raises
         ------
@@ -439,7 +439,7 @@ class ParquetFile(Summarized):
         """The row groups of :meth:`fragment_for`; None without a filter."""
         if alternatives is None:
             return None
-        from secure_bloom.row_filter import remaining
+        from secure_bloom.arrow.row_filter import remaining
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})

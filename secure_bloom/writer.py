@@ -19,27 +19,27 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
-from secure_bloom.display import Summarized, shown
-from secure_bloom.encrypted_columns import check_encrypted, resolve_columns
-from secure_bloom.encryption import file_encryption
-from secure_bloom.errors import ColumnError, FormatError
-from secure_bloom.files import Output, is_path, open_output, resolve
-from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
-from secure_bloom.hashing import hash_stored, occurring
-from secure_bloom.keys import external
-from secure_bloom.leaves import (
+from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
+from secure_bloom.arrow.leaves import (
     decode_half_dictionaries,
     leaf_arrays,
     leaf_count,
     without_half_dictionaries,
 )
+from secure_bloom.display import Summarized, shown
+from secure_bloom.encryption import file_encryption
+from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.keys import external
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
-from secure_bloom.spill import FilterStore
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import hash_stored, occurring
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.storage.files import Output, is_path, open_output, resolve
+from secure_bloom.storage.spill import FilterStore
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024

@@ -10,9 +10,9 @@ from functools import partial
 import pyarrow as pa
 
 from secure_bloom import write_table
+from secure_bloom.crypto.modules import ModuleCipher, ModuleType, module_aad
 from secure_bloom.parquet.footer import MAGIC, MAGIC_ENCRYPTED
-from secure_bloom.parquet.modules import ModuleCipher, ModuleType, module_aad
-from secure_bloom.parquet.thrift import (
+from secure_bloom.parquet.thrift.tree import (
     BINARY,
     BYTE,
     I32,

@@ -29,7 +29,7 @@ def filter_holds(row: dict, alternatives: list[list[tuple]]) -> bool:
 
 
 def holds(value, op: str, asked) -> bool:
-    """Whether a predicate holds for a value, by the table in secure_bloom.predicates."""
+    """Whether a predicate holds for a value, by the table in secure_bloom.pruning.predicates."""
     if op in ("is null", "is not null"):
         return (value is None) == (op == "is null")
     if op == "<=>":

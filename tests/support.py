@@ -18,10 +18,13 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 from xxhash import xxh64_intdigest
 
-from secure_bloom import ExplicitKeys, UniformKey, hashing, plain, sbbf
+from secure_bloom import ExplicitKeys, UniformKey
 from secure_bloom.encryption import file_encryption
+from secure_bloom.kernels import scalar as plain
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.sbbf import filter as sbbf
+from secure_bloom.sbbf import hashing
 
 
 def examples(count: int):
@@ -37,7 +40,7 @@ IMPLEMENTATIONS = ["plain", "numba"]
 def use_implementation(monkeypatch, name: str):
     """Let all hashing and filter work be done by the numba kernels, or by their plain twins."""
     if name == "numba":
-        from secure_bloom import kernels as module
+        from secure_bloom.kernels import bulk as module
     else:
         module = plain
     for user in (hashing, sbbf):

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import secure_bloom
-from secure_bloom import UniformKey, report
-from secure_bloom.cli import main
+from secure_bloom import UniformKey
+from secure_bloom.cli import main, report
 from secure_bloom.keys import Keyring
 
 ROWS = "id,ssn,city\n1,012,Rome\n2,034,Oslo\n3,056,Rome\n"
@@ -237,7 +237,7 @@ def test_write_refuses_what_exists_before_it_reads(tmp_path, csv, keyring, monke
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("precious")
-    monkeypatch.setattr("secure_bloom.convert.CsvFile", None)
+    monkeypatch.setattr("secure_bloom.cli.convert.CsvFile", None)
     for name in ("link", "file", csv):
         result = run("write", csv, tmp_path / name, "--plaintext")
         assert result.exit_code == 2, result.output

@@ -13,7 +13,7 @@ import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.errors import ColumnError, PredicateError, SecureBloomError
-from secure_bloom.operands import Operand, operand
+from secure_bloom.pruning.operands import Operand, operand
 
 NAN = math.nan
 UTC = datetime.UTC

@@ -16,11 +16,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_bloom import convert, csv_file
-from secure_bloom.cli import main
-from secure_bloom.csv_file import CsvFile
+from secure_bloom.cli import convert, csv_file, main
+from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
-from secure_bloom.rewrite import ChangedMeanwhileError
+from secure_bloom.storage.rewrite import ChangedMeanwhileError
 
 
 def read(path, **options) -> pa.Table:

@@ -9,7 +9,7 @@ import pytest
 import secure_bloom
 from secure_bloom import dataset
 from secure_bloom.errors import FormatError
-from secure_bloom.folder import data_files
+from secure_bloom.storage.visibility import data_files
 
 
 def test_partition_values_come_from_the_path_also_when_filtered(tmp_path):

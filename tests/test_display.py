@@ -10,18 +10,18 @@ import pytest
 
 import secure_bloom
 from secure_bloom import ParquetFile, ParquetWriter, SplitBlockBloomFilter, write_table
+from secure_bloom.audit.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.display import MAX_NAME, Summarized, names, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
-from secure_bloom.findings import FilterCheck, Finding, VerifyResult
 from secure_bloom.keys import list_master_keys, rotate_master_keys
-from secure_bloom.keys.inventory import Inventory, MasterKeyUse
-from secure_bloom.keys.rotation import RotationResult
-from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.keys.operations.inventory import Inventory, MasterKeyUse
+from secure_bloom.keys.operations.rotation import RotationResult
 from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.parquet.schema import LeafColumn, find_column, leaf_columns
 from secure_bloom.reader import BloomFilterInfo
-from secure_bloom.spark.summary import CommitSummary
+from secure_bloom.storage.summary import CommitSummary
+from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
 from tests.counting import CountingHandler
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE
 from tests.test_schema import element, root

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetWriter, read_table, write_table
-from secure_bloom.files import _open_on
-from secure_bloom.local_files import remove_leftovers
+from secure_bloom.storage.files import _open_on
+from secure_bloom.storage.local_files import remove_leftovers
 
 TABLE = pa.table({"a": range(1000)})
 

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ParquetFile, SplitBlockBloomFilter
+from secure_bloom.arrow.leaves import leaf_arrays, leaf_count
 from secure_bloom.errors import ColumnError
-from secure_bloom.hashing import (
+from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.hashing import (
     column_type_of,
     exact,
     hash_stored,
     hash_values,
 )
-from secure_bloom.leaves import leaf_arrays, leaf_count
-from secure_bloom.parquet.schema import ColumnType
 from tests.support import (
     IMPLEMENTATIONS,
     arrow_file,

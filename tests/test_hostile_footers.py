@@ -15,9 +15,9 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from secure_bloom import ExplicitKeys, ParquetFile, attach, audit, strip, verify_file, write_table
+from secure_bloom.cli.report import inspect_file, render_inspection
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.parquet.footer import Footer, _schema_columns
-from secure_bloom.report import inspect_file, render_inspection
 from tests.counting import CountingHandler
 from tests.hostile_footers import (
     JUNK,

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
 import secure_bloom
-from secure_bloom import kernels, plain
-from secure_bloom.compiling import KERNELS
+from secure_bloom.kernels import bulk as kernels
+from secure_bloom.kernels import scalar as plain
+from secure_bloom.kernels.compiling import KERNELS
 from tests.support import examples
 
 BOTH = pytest.mark.parametrize("module", [plain, kernels], ids=["plain", "numba"])

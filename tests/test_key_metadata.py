@@ -23,12 +23,12 @@ from secure_bloom import (
     verify_file,
     write_table,
 )
+from secure_bloom.cli.report import inspect_file
 from secure_bloom.errors import KeyRetrievalError, SecureBloomError
 from secure_bloom.keys import InMemoryKms, list_master_keys, rotate_master_keys
 from secure_bloom.keys.external import material_path
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.report import inspect_file
 from tests.support import open_footer
 
 KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "new": b"n" * 16}

@@ -25,10 +25,10 @@ from secure_bloom import (
 from secure_bloom.cli import main
 from secure_bloom.cli.shared import write_report
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.files import write_file
 from secure_bloom.keys import Keyring
-from secure_bloom.keys.rotation import rotate_master_keys
-from secure_bloom.local_files import remove_leftovers, temporary_name
+from secure_bloom.keys.operations.rotation import rotate_master_keys
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.local_files import remove_leftovers, temporary_name
 from tests.support import kms
 
 TABLE = pa.table({"a": range(1000)})

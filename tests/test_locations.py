@@ -7,11 +7,11 @@ import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
-from secure_bloom import locations
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.files import resolve
-from secure_bloom.spark.kms import kms_uri
-from secure_bloom.spark.options import OptionError, locate
+from secure_bloom.spark.options.kms import kms_uri
+from secure_bloom.spark.options.options import OptionError, locate
+from secure_bloom.storage import locations
+from secure_bloom.storage.files import resolve
 from tests.spark.s3 import BUCKET, S3Server
 
 TABLE = pa.table({"id": [1, 2]})

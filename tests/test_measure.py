@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from secure_bloom.measure import DistinctHashes, measure_false_positives
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import false_positive_deviation, false_positive_probability
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
+from secure_bloom.verify.measure import DistinctHashes, measure_false_positives
 
 
 def random_hashes(count: int, seed: int = 2) -> np.ndarray:

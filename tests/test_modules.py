@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.errors import AuthenticationError, KeyExhaustedError
-from secure_bloom.parquet import modules
-from secure_bloom.parquet.modules import (
+from secure_bloom.crypto import modules
+from secure_bloom.crypto.modules import (
     MAX_INVOCATIONS,
     OVERHEAD,
     ModuleCipher,
@@ -20,6 +19,7 @@ from secure_bloom.parquet.modules import (
     module_aad,
     module_length,
 )
+from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 from tests.support import examples
 
 FILE_AAD = b"prefix" + bytes(range(8))

@@ -12,7 +12,7 @@ import pytest
 from arro3.io import read_parquet
 
 from secure_bloom import ParquetFile, ParquetWriter, write_table
-from secure_bloom.leaves import leaf_arrays
+from secure_bloom.arrow.leaves import leaf_arrays
 from tests.support import arrow_file, plain_values
 
 

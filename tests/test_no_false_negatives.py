@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table, writer
+from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.errors import PredicateError
-from secure_bloom.leaves import leaf_arrays
 from tests.support import MODES, encryptions, examples
 
 

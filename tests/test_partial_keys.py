@@ -7,7 +7,9 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 import secure_bloom
-from secure_bloom import ExplicitKeys, ParquetFile, report
+from secure_bloom import ExplicitKeys, ParquetFile
+from secure_bloom.audit.audit import audit
+from secure_bloom.cli import report
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
@@ -19,7 +21,6 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms, list_master_keys, rotate_master_keys
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain.attach import attach
-from secure_bloom.maintain.audit import audit
 from secure_bloom.maintain.seal import seal
 from secure_bloom.maintain.strip import strip
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.predicates import OPERATORS, Predicate, normalize, surviving
-from secure_bloom.row_filter import RowFilter
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize, surviving
 from tests.support import examples
 
 # --- form ----------------------------------------------------------------------------------------

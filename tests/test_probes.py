@@ -11,7 +11,7 @@ import pytest
 from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import PHYSICAL_TYPES, ColumnType
-from secure_bloom.probes import as_arrays, is_scalar, parse_value
+from secure_bloom.sbbf.probes import as_arrays, is_scalar, parse_value
 from tests.support import run_python
 
 
@@ -57,7 +57,7 @@ import datetime, decimal, io, itertools
 import numpy as np, pyarrow as pa
 import secure_bloom
 from secure_bloom.errors import PredicateError
-from secure_bloom.probes import as_arrays
+from secure_bloom.sbbf.probes import as_arrays
 sink = io.BytesIO()
 secure_bloom.write_table(pa.table({{'a': [1, 2]}}), sink, bloom_filters={{'a': True}})
 file = secure_bloom.ParquetFile(sink.getvalue())

@@ -33,10 +33,10 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KmsUnavailableError,
 )
-from secure_bloom.folder import parquet_files
 from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.rewrite import ChangedMeanwhileError, Rewrite
+from secure_bloom.storage.rewrite import ChangedMeanwhileError, Rewrite
+from secure_bloom.storage.visibility import parquet_files
 from tests.peers.keys import KeyTools
 from tests.support import ArrowKms
 
@@ -333,7 +333,7 @@ class Stopping(InMemoryKms):
 
 @pytest.mark.parametrize("error", [KmsUnavailableError, KeyAccessError, ValueError])
 def test_what_was_done_before_a_rotation_stopped_is_known(tmp_path, monkeypatch, error):
-    monkeypatch.setattr("secure_bloom.keys.rotation._FILES_AT_ONCE", 1)
+    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
     paths = [written(tmp_path / f"{n}.parquet") for n in range(5)]
     with pytest.raises(error, match="stopped") as caught:  # three calls for each file, one before
         rotate_master_keys(tmp_path, Stopping(error, 8), old="old", new="new")
@@ -515,7 +515,7 @@ def test_a_rotation_tidies_each_folder_once(tmp_path, monkeypatch, internal):
 @pytest.mark.parametrize("filesystem", ["local", "other"])
 def test_the_tail_is_replaced(tmp_path, monkeypatch, kernel_copies, filesystem):
     if not kernel_copies:
-        monkeypatch.setattr("secure_bloom.rewrite._COPY", 1000)
+        monkeypatch.setattr("secure_bloom.storage.rewrite._COPY", 1000)
 
         def refuse(*_):
             raise OSError("not on this filesystem")
@@ -685,7 +685,7 @@ def test_a_rotation_that_finds_nothing_says_what_there_is(data):
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_the_command_says_what_was_done_before_an_error(data, monkeypatch, form):
-    monkeypatch.setattr("secure_bloom.keys.rotation._FILES_AT_ONCE", 1)
+    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
     for number in range(2):
         written(data / "data" / f"{number}.parquet")
     monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
-from secure_bloom.predicates import OPERATORS, normalize
-from secure_bloom.row_filter import RowFilter
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.pruning.predicates import OPERATORS, normalize
 from tests.reference import filter_holds
 from tests.row_domains import domains
 from tests.support import encryptions

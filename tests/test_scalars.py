@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from secure_bloom.scalars import plain_value
+from secure_bloom.sbbf.scalars import plain_value
 
 NANO = pa.scalar(1, pa.timestamp("ns"))
 

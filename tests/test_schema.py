@@ -11,7 +11,7 @@ from secure_bloom.parquet.schema import (
     find_column,
     leaf_columns,
 )
-from secure_bloom.parquet.thrift import BYTE, I32, STRUCT, Struct, decode, encode
+from secure_bloom.parquet.thrift.tree import BYTE, I32, STRUCT, Struct, decode, encode
 from tests.support import arrow_file, open_footer
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from secure_bloom import EncryptionConfiguration, ParquetFile, ParquetWriter, read_table
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.files import open_output
+from secure_bloom.storage.files import open_output
 from tests.support import kms, run_python
 
 TABLE = pa.table({"a": range(1000)})

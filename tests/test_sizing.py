@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.sizing import (
+from secure_bloom.sbbf.sizing import (
     MAX_BLOCKS,
     false_positive_probability,
     num_blocks_for,

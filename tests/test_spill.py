@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
-from secure_bloom import spill
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.spill import FilterStore
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.storage import spill
+from secure_bloom.storage.spill import FilterStore
 
 
 def _filter(seed):

@@ -11,8 +11,8 @@ import pytest
 
 from secure_bloom import read_table
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.files import write_file
-from secure_bloom.spark.commit import Job
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import write_file
 from tests.counting import CountingHandler
 from tests.spark.s3 import BUCKET, S3Server
 
@@ -128,7 +128,7 @@ def test_folders_above_a_local_one_are_looked_at_once(tmp_path, monkeypatch):
     for number in range(50):
         put(tmp_path / "people" / f"day={number}" / "a.parquet")
     asked = []
-    monkeypatch.setattr("secure_bloom.tables._kind_at",
+    monkeypatch.setattr("secure_bloom.storage.table_formats._kind_at",
                         lambda filesystem, folder: asked.append(folder))
     read_table(tmp_path / "people")
     assert len(set(asked)) == len(asked) == len((tmp_path / "people").parts)

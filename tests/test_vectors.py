@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from secure_bloom.cli import main
 from secure_bloom.errors import FormatError
-from secure_bloom.vectors import LAYERS, ExternalProgram, SecureBloom, load_cases, run_cases
-from secure_bloom.vectors.external import BadReply, Skipped
+from secure_bloom.validator import LAYERS, ExternalProgram, SecureBloom, load_cases, run_cases
+from secure_bloom.validator.external import BadReply, Skipped
 from tests.peers.parquet_java import ParquetJava
 from tests.support import IMPLEMENTATIONS, use_implementation
 from vectors.builder import checks

@@ -15,12 +15,12 @@ import pytest
 import secure_bloom
 from secure_bloom import BloomFilterOptions, ExplicitKeys, SplitBlockBloomFilter, verify_file
 from secure_bloom.errors import ColumnError
-from secure_bloom.findings import KINDS
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
-from secure_bloom.vectors import load_cases
-from secure_bloom.vectors.ours import _ways
+from secure_bloom.validator import load_cases
+from secure_bloom.validator.ours import _ways
+from secure_bloom.verify.findings import KINDS
 from tests import modes
 from tests.peers import examples
 from tests.peers.test_peers_read_by_ours import our_keys

@@ -23,20 +23,19 @@ from secure_bloom import (
     UniformKey,
     audit,
     dataset,
-    files,
-    folder_files,
     read_table,
     reader,
     verify_file,
-    versions,
 )
+from secure_bloom import dataset_files as folder_files
 from secure_bloom.cli.shared import UNREADABLE, exit_code
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
-from secure_bloom.files import Source
 from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
 from secure_bloom.keys.external import material_path
 from secure_bloom.maintain.folders import change_files
-from secure_bloom.rewrite import Rewrite
+from secure_bloom.storage import files, versions
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.rewrite import Rewrite
 from tests.counting import CountingHandler
 from tests.spark.s3 import BUCKET, S3Server
 
@@ -756,7 +755,7 @@ def test_read_table_starts_again_with_the_key_material_of_the_new_file(pair, mon
 
 
 def test_an_inventory_is_of_one_version(pair, monkeypatch):
-    from secure_bloom.keys import inventory
+    from secure_bloom.keys.operations import inventory
     path, replace = pair
     with_material(path.parent / "b.parquet", OLD, "footer", "city")
     for name in ("b.parquet", os.path.basename(material_path("b.parquet"))):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
-from secure_bloom.views import filtered, without_views
+from secure_bloom.arrow.views import filtered, without_views
 
 TEXT, RAW = pa.string_view(), pa.binary_view()
 WORDS = ["a", "a text of more than twelve bytes", None, "", "ä"]

@@ -21,6 +21,7 @@ from secure_bloom import (
     UniformKey,
     write_table,
 )
+from secure_bloom.crypto import modules
 from secure_bloom.errors import (
     ColumnError,
     KeyExhaustedError,
@@ -28,8 +29,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.parquet import modules
-from secure_bloom.sizing import MAX_BYTES
+from secure_bloom.sbbf.sizing import MAX_BYTES
 from tests.support import (
     FOOTER_KEY,
     MASTER_KEYS,

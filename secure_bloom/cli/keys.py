@@ -33,8 +33,8 @@ def keys_list(ctx, path: str, kms, as_json: bool) -> None:
 
     Exit code 0: all files were read; 3: some were not; 2, 4, 5: other errors.
     """
+    from secure_bloom.cli.report import render_inventory
     from secure_bloom.keys import list_master_keys
-    from secure_bloom.report import render_inventory
     with progress("reading footers") as advance:
         inventory = list_master_keys(path, kms, advance=advance)
     if as_json:
@@ -66,8 +66,8 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
     missing or refused, or no file has the old or the new one; 2, 5: other errors. What was done
     before an error is shown.
     """
+    from secure_bloom.cli.report import render_rotation
     from secure_bloom.keys import rotate_master_keys
-    from secure_bloom.report import render_rotation
     if kms is None:
         raise click.UsageError("the master keys are missing: give --keyring or --kms, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")

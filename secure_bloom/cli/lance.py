@@ -97,7 +97,7 @@ def probe(ctx, file: str, values: tuple[str, ...], null: bool, type_name: str | 
 
 def _parsed(texts: tuple[str, ...], index):
     from secure_bloom.errors import ColumnError
-    from secure_bloom.probes import parse_value
+    from secure_bloom.sbbf.probes import parse_value
     if index.column_type is None:
         raise ColumnError("which type the column has is not known, as the index lies in no data "
                           "set: give --type", file=index.path)

@@ -75,7 +75,7 @@ def seal(ctx, path: str, kms, **options) -> None:
 
 def _run(ctx, path: str, label: str, operation, *arguments, dry_run: bool, jobs: int | None,
          as_json: bool, **options) -> None:
-    from secure_bloom.report import render_changes
+    from secure_bloom.cli.report import render_changes
 
     def show(result) -> None:
         if as_json:

@@ -22,7 +22,8 @@ from secure_bloom.cli.shared import (
 @json_option
 def inspect(file: str, kms, require_encryption, as_json: bool) -> None:
     """Show columns, encryption and Bloom filters of a Parquet file."""
-    from secure_bloom import ParquetFile, report
+    from secure_bloom import ParquetFile
+    from secure_bloom.cli import report
     with ParquetFile(file, kms, require_encryption=require_encryption) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
@@ -46,9 +47,10 @@ def probe(ctx, file: str, column: str, value: str | None, kms, require_encryptio
 
     Exit code 0: it may; 1: it certainly does not; 2 and up: errors.
     """
-    from secure_bloom import ParquetFile, report
+    from secure_bloom import ParquetFile
+    from secure_bloom.cli import report
     from secure_bloom.parquet.schema import find_column
-    from secure_bloom.probes import parse_value
+    from secure_bloom.sbbf.probes import parse_value
     text = line_from_stdin() if value is None else value
     with ParquetFile(file, kms, require_encryption=require_encryption) as parquet_file:
         column_type = find_column(parquet_file.columns, column).type

@@ -180,7 +180,7 @@ def line_from_stdin() -> str:
 
 def write_report(path: str, text: str) -> None:
     """Write a file for another program, of which nobody sees a part; or to a pipe or device."""
-    from secure_bloom.files import resolve, write_file
+    from secure_bloom.storage.files import resolve, write_file
     write_file(*resolve(os.path.abspath(path)), text.encode())
 
 

@@ -35,7 +35,7 @@ def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | N
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
     """
-    from secure_bloom import vectors
+    from secure_bloom import validator as vectors
     unknown = set(layers) - vectors.LAYERS.keys()
     if unknown:
         raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "

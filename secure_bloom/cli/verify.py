@@ -38,10 +38,11 @@ def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[
     4: none found, but not everything was checked, for lack of a key; 3: some files were not
     checked; 2: no file has such a column, or other errors.
     """
-    from secure_bloom import report, verify_file
+    from secure_bloom import verify_file
+    from secure_bloom.cli import report
     from secure_bloom.errors import ColumnError
-    from secure_bloom.findings import VerifyResult
     from secure_bloom.maintain.mistakes import Mistakes
+    from secure_bloom.verify.findings import VerifyResult
     results, mistakes, without = [], Mistakes(), {}
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:

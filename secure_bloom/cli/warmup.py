@@ -10,7 +10,7 @@ from secure_bloom.cli import shared
 @click.command()
 def warmup() -> None:
     """Compile the kernels for bulk work, so that later processes only load them."""
-    from secure_bloom.kernels import warm_up
+    from secure_bloom.kernels.bulk import warm_up
     count, folder = warm_up()
     if folder is None:
         shared.echo(f"{count} kernels compiled, but there is no folder to keep them in: set "

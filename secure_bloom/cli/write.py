@@ -18,7 +18,7 @@ from secure_bloom.cli.shared import (
 
 
 def _delimiter(_ctx, _option, text: str) -> str:
-    from secure_bloom.csv_file import check_delimiter
+    from secure_bloom.cli.csv_file import check_delimiter
     delimiter = "\t" if text == r"\t" else text
     try:
         check_delimiter(delimiter)
@@ -72,7 +72,8 @@ def write(source: str, target: str, kms, require_encryption, footer_key: str | N
     numbers, dates or times only if all its values can be written back as the same characters;
     otherwise it is text.
     """
-    from secure_bloom import BloomFilterOptions, ParquetFile, convert, report
+    from secure_bloom import BloomFilterOptions, ParquetFile
+    from secure_bloom.cli import convert, report
     encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
                              plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}

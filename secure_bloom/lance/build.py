@@ -24,8 +24,8 @@ from secure_bloom.lance.layout import (
 )
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from secure_bloom.lance.pylance import field_type, is_dataset, open_dataset, scan, write_file
-from secure_bloom.locations import is_uri
-from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.storage.locations import is_uri
 
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
 _BATCH_ZONES = 8192

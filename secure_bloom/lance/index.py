@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from secure_bloom.display import Summarized
 from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
-from secure_bloom.hashing import exact, hash_values, storage_array
+from secure_bloom.kernels.scalar import block_index, block_masks
 from secure_bloom.lance.layout import (
     MAX_ROWS,
     NULL_BITMAP,
@@ -23,9 +23,9 @@ from secure_bloom.lance.layout import (
 from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
 from secure_bloom.parquet.schema import ColumnType
-from secure_bloom.plain import block_index, block_masks
-from secure_bloom.probes import as_arrays
-from secure_bloom.sbbf import WORDS_PER_BLOCK, SplitBlockBloomFilter
+from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import exact, hash_values, storage_array
+from secure_bloom.sbbf.probes import as_arrays
 
 _MAX_ZONES = 2**24
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
@@ -324,7 +324,7 @@ def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
 def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
     """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
 
-    Values are made what the column has as in :mod:`secure_bloom.probes`.
+    Values are made what the column has as in :mod:`secure_bloom.sbbf.probes`.
     """
     hashes, or_null = [np.empty(0, dtype=np.uint64)], False
     for array in as_arrays(values, strict=True):

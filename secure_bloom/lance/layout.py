@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.parquet.schema import ColumnType
-from secure_bloom.sizing import BYTES_PER_BLOCK, num_blocks_in_lance
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, num_blocks_in_lance
 
 DEFAULT_ITEMS = 8192
 DEFAULT_PROBABILITY = 0.00057

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, located
-from secure_bloom.local_files import (
+from secure_bloom.storage.local_files import (
     keep_permissions,
     path_to_replace,
     sync_folder,

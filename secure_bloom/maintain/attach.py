@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
 
 
 def attach(path, bloom_filters: BloomFilters, keys=None, *,

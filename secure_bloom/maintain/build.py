@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from secure_bloom.errors import FormatError, located
-from secure_bloom.filter_options import BloomFilterOptions
-from secure_bloom.measure import ColumnHashes
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.verify.measure import ColumnHashes
 
 
 def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,

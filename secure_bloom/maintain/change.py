@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import NO_KEY, FormatError
-from secure_bloom.filter_options import BloomFilterOptions
 from secure_bloom.maintain.build import build_filter
-from secure_bloom.measure import ColumnHashes
 from secure_bloom.parquet.bloom_filter import (
     UNKNOWN,
     Disjoint,
@@ -27,7 +25,9 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.reader import ParquetFile
-from secure_bloom.rewrite import Kept, Rewrite, Zeros
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
+from secure_bloom.verify.measure import ColumnHashes
 
 _Range = tuple[int, int]  # offsets of the first byte, and of the first one behind
 _Place = tuple[int, int]  # row group and column

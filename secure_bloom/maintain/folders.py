@@ -23,15 +23,15 @@ from secure_bloom.errors import (
     SecureBloomError,
     located,
 )
-from secure_bloom.files import resolve
-from secure_bloom.folder import parquet_files
 from secure_bloom.keys.cache import cached
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.reader import ParquetFile
-from secure_bloom.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.storage.files import resolve
+from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.storage.visibility import parquet_files
 
 _NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
-from secure_bloom.filter_options import BloomFilterOptions
 from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sizing import BYTES_PER_BLOCK
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
 
 
 def seal(path, keys, *, dry_run: bool = False, filesystem=None,

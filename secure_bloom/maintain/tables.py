@@ -11,8 +11,13 @@ from collections.abc import Iterable
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.folder import relative_path
-from secure_bloom.tables import first_table, folders_above, local_folders_above, table_below
+from secure_bloom.storage.table_formats import (
+    first_table,
+    folders_above,
+    local_folders_above,
+    table_below,
+)
+from secure_bloom.storage.visibility import relative_path
 
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:

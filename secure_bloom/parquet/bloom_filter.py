@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
 from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, located
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
-from secure_bloom.parquet.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
-from secure_bloom.sbbf import SplitBlockBloomFilter
-from secure_bloom.sizing import MAX_BYTES
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.sizing import MAX_BYTES
 
 _MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
 _MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD

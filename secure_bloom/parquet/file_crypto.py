@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from functools import cached_property
 
+from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.errors import (
     NO_KEY,
     AuthenticationError,
@@ -14,8 +15,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.parquet.modules import ModuleCipher
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift.tree import Struct
 
 ALGORITHM_LAYOUT = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}

@@ -16,20 +16,20 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from secure_bloom.display import Summarized, count
-from secure_bloom.errors import AuthenticationError, FormatError
-from secure_bloom.parquet import thrift
-from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
-from secure_bloom.parquet.modules import (
+from secure_bloom.crypto.modules import (
     NONCE_SIZE,
     TAG_SIZE,
     ModuleType,
     module_aad,
     module_length,
 )
+from secure_bloom.display import Summarized, count
+from secure_bloom.errors import AuthenticationError, FormatError
+from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift import tree as thrift
+from secure_bloom.parquet.thrift.tree import Struct
 
 TAIL_SIZE = 8  #: footer length and magic
 MAGIC = b"PAR1"

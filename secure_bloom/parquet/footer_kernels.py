@@ -1,4 +1,4 @@
-"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift` also does.
+"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift.tree` also does.
 
 They answer -1 where they meet anything that is wrong, or too rare to be worth a line; then the
 walker in Python does the work, or says what is wrong. They never read beyond the bytes they are
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from secure_bloom.compiling import kernel, part_of_kernel
-from secure_bloom.parquet.thrift import (
+from secure_bloom.kernels.compiling import kernel, part_of_kernel
+from secure_bloom.parquet.thrift.tree import (
     BINARY,
     BYTE,
     DOUBLE,

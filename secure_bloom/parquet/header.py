@@ -15,7 +15,7 @@ from thrift.Thrift import TException, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
 MAX_HEADER_SIZE = 1024  #: more than any header needs; one without unknown fields has 15 to 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from secure_bloom.crypto import modules
 from secure_bloom.errors import NO_KEY
-from secure_bloom.parquet import modules
 from secure_bloom.parquet.footer import Footer
 
 _PER_PAGE = 2  # the page and its header

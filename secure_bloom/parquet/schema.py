@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from secure_bloom.display import MAX_NAME, Summarized, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift.tree import Struct
 
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
                   "FIXED_LEN_BYTE_ARRAY")

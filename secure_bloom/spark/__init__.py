@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 from secure_bloom.errors import MissingExtraError
-from secure_bloom.spark.options import locate
-from secure_bloom.spark.summary import CommitSummary, read_summary
+from secure_bloom.spark.options.options import locate
+from secure_bloom.storage.summary import CommitSummary, read_summary
 
 __all__ = ["attach", "enable_pushdown", "last_commit", "load", "register"]
 
@@ -44,13 +44,13 @@ def register(spark) -> None:
     MissingExtraError
         If PySpark is not installed, or older than 4.0.
     """
-    from secure_bloom.spark.kms import environment_uri
+    from secure_bloom.spark.options.kms import environment_uri
     try:
         from secure_bloom.spark import classic
         from secure_bloom.spark.source import SecureParquet as Source
         from secure_bloom.spark.worker_python import fitting_python
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
-            from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
+            from secure_bloom.spark.load import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
@@ -62,14 +62,14 @@ def register(spark) -> None:
 
 
 def attach(spark, path, bloom_filters, **options):
-    """See :func:`secure_bloom.spark.maintain.attach`."""
-    from secure_bloom.spark.maintain import attach
+    """See :func:`secure_bloom.spark.attach.attach`."""
+    from secure_bloom.spark.attach import attach
     return attach(spark, path, bloom_filters, **options)
 
 
 def load(spark, path: str, filters: list[tuple], **options: str):
-    """See :func:`secure_bloom.spark.filters.load`."""
-    from secure_bloom.spark import filters as module
+    """See :func:`secure_bloom.spark.options.row_filters.load`."""
+    from secure_bloom.spark.options import row_filters as module
     return module.load(spark, path, filters, **options)
 
 
@@ -94,7 +94,7 @@ def enable_pushdown(spark) -> None:
         If PySpark is not installed, or older than 4.1, which has no such setting.
     """
     try:
-        import secure_bloom.spark.pushdown  # noqa: F401
+        import secure_bloom.spark.load  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"skipping by conditions needs PySpark 4.1 or newer ({error}): "
                                 'pip install "pyspark>=4.1"') from error

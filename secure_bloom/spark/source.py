@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.kms import with_environment
-from secure_bloom.spark.options import FORMAT, for_writing, without_properties
+from secure_bloom.spark.options.kms import with_environment
+from secure_bloom.spark.options.options import FORMAT, for_writing, without_properties
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.reader import SecureParquetReader
-from secure_bloom.spark.writer import SecureParquetWriter
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.read.reader import SecureParquetReader
+from secure_bloom.spark.write.writer import SecureParquetWriter
 
 
 class SecureParquet(DataSource):
     """Parquet files, encrypted, with Bloom filters that are encrypted where their columns are."""
 
-    environment: str | None = None  # see :mod:`secure_bloom.spark.kms`; ``register`` sets it
+    environment: str | None = None  # see :mod:`secure_bloom.spark.options.kms`; ``register`` sets it
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
     @classmethod
@@ -51,7 +51,7 @@ class SecureParquet(DataSource):
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
-        """See :class:`secure_bloom.spark.streaming.SecureParquetStreamWriter`."""
-        from secure_bloom.spark.streaming import SecureParquetStreamWriter  # PySpark 4.1
+        """See :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
+        from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_keys(for_writing(self.options)), schema,
                                          overwrite)

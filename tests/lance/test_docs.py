@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secure_bloom.sizing import false_positive_probability, num_blocks_in_lance
+from secure_bloom.sbbf.sizing import false_positive_probability, num_blocks_in_lance
 from tests.lance.helpers import lance
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "lance.md").read_text()

@@ -10,11 +10,11 @@ import pytest
 from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
-from secure_bloom.hashing import hash_values
 from secure_bloom.lance import BloomFilterIndex, build, build_index
 from secure_bloom.lance.layout import Parameters, column_type_of
 from secure_bloom.lance.pylance import write_file
-from secure_bloom.sbbf import SplitBlockBloomFilter
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import hash_values
 from tests.lance.helpers import assert_same_index, content, index_by_pylance, lance, write_dataset
 
 ROWS = 1500

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from secure_bloom import EncryptionConfiguration, ParquetFile
+from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.maintain.example import leaking_file
 
 KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
 KMS = InMemoryKms(KEYS)

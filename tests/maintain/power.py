@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from itertools import product
 
-import secure_bloom.local_files as files
+import secure_bloom.storage.local_files as files
 
 
 class PowerCut(BaseException):

@@ -33,13 +33,13 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     UnsupportedError,
 )
-from secure_bloom.folder import CommitRecord, data_files, signature
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.maintain import change
-from secure_bloom.measure import ColumnHashes
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.header import encode_header
+from secure_bloom.storage.visibility import CommitRecord, data_files, signature
+from secure_bloom.verify.measure import ColumnHashes
 from tests.counting import CountingHandler
 from tests.maintain.helpers import COLUMNS, ENCRYPTED, KEYS, KMS, SIGNED, TABLE, WAYS, without
 from tests.support import examples
@@ -455,7 +455,8 @@ def test_memory_is_bounded(tmp_path):
         writer.write_table(pa.table({"n": np.arange(8_000_000)}), row_group_size=2**26)
     code = f"""
 import resource, secure_bloom, numba, pyarrow.parquet
-from secure_bloom import kernels, attach, BloomFilterOptions
+from secure_bloom import attach, BloomFilterOptions
+from secure_bloom.kernels import bulk as kernels
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 attach({str(path)!r}, {{"n": BloomFilterOptions(ndv=8_000_000)}})
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -17,10 +17,10 @@ from secure_bloom import (
     seal,
     write_table,
 )
+from secure_bloom.audit.evidence import estimated_distinct, find_plain_filters
+from secure_bloom.audit.policy import Policy
 from secure_bloom.errors import FormatError
-from secure_bloom.maintain.evidence import estimated_distinct, find_plain_filters
-from secure_bloom.maintain.example import leaking_file
-from secure_bloom.maintain.policy import Policy
+from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, WAYS, leaking, without

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from secure_bloom import ParquetFile, write_table
+from secure_bloom.audit.result import KINDS
 from secure_bloom.cli import main
 from secure_bloom.keys import Keyring
-from secure_bloom.maintain.audit_result import KINDS
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, leaking
 
 

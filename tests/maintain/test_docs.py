@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from secure_bloom import ParquetFile
+from secure_bloom.audit.result import KINDS
 from secure_bloom.keys import Keyring
-from secure_bloom.maintain.audit_result import KINDS
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "maintain.md").read_text()
 

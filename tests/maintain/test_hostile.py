@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from secure_bloom import ParquetFile, attach, audit, seal, strip, write_table
 from secure_bloom.errors import FormatError
-from secure_bloom.maintain.example import leaking_file
+from secure_bloom.examples.leaking_file import leaking_file
 from tests.maintain.helpers import KMS, SIGNED, TABLE
 from tests.support import examples
 

@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from secure_bloom import audit, seal
-from secure_bloom.maintain.audit_result import AuditFinding, AuditResult, ColumnAudit, FileAudit
-from secure_bloom.maintain.page import render_page
-from secure_bloom.maintain.policy import Policy
-from secure_bloom.report import render_audit
+from secure_bloom.audit.page import render_page
+from secure_bloom.audit.policy import Policy
+from secure_bloom.audit.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.cli.report import render_audit
 from tests.maintain.helpers import KMS, leaking
 
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=http://x/ onerror=alert(1)>"

@@ -5,8 +5,8 @@ import pytest
 
 from secure_bloom import ParquetFile, attach, audit, seal, strip, verify_file
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.files import write_file
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.storage.files import write_file
 from tests.maintain.helpers import ENCRYPTED, KMS, TABLE, leaking
 from tests.spark.s3 import BUCKET, S3Server
 

@@ -15,9 +15,9 @@ from secure_bloom import (
     strip,
     verify_file,
 )
+from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.maintain.example import leaking_file
 from secure_bloom.parquet.bloom_filter import find_layout
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, WAYS, leaking, without
 from tests.peers.keys import Keys, KeyTools

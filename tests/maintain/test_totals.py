@@ -10,19 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 from secure_bloom import attach, audit, write_table
-from secure_bloom.cli import main
-from secure_bloom.maintain.audit_result import (
+from secure_bloom.audit.page import render_page
+from secure_bloom.audit.policy import Policy
+from secure_bloom.audit.result import (
     AuditFinding,
     AuditResult,
     ColumnAudit,
     ColumnTotals,
     FileAudit,
 )
-from secure_bloom.maintain.page import render_page
-from secure_bloom.maintain.policy import Policy
-from secure_bloom.maintain.sarif import to_sarif
+from secure_bloom.audit.sarif import to_sarif
+from secure_bloom.cli import main
+from secure_bloom.cli.report import render_audit
 from secure_bloom.maintain.threads import in_threads
-from secure_bloom.report import render_audit
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, leaking
 
 MANY = 100_000

@@ -243,7 +243,7 @@ def test_a_visible_file_keeps_its_key_material(tmp_path, monkeypatch):
         raise OSError("the disk is gone")
 
     def last_step_fails(*names):
-        monkeypatch.setattr("secure_bloom.local_files.sync_folder", fail)
+        monkeypatch.setattr("secure_bloom.storage.local_files.sync_folder", fail)
         replace(*names)
 
     monkeypatch.setattr(os, "replace", last_step_fails)

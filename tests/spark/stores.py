@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.files import write_file
-from secure_bloom.folder import data_files
-from secure_bloom.spark import commit
-from secure_bloom.spark.commit import Job
+from secure_bloom.storage import commit
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.visibility import data_files
 from tests.spark.s3 import BUCKET
 
 _OPERATIONS = ("move", "delete_file", "delete_dir", "create_dir", "get_file_info",

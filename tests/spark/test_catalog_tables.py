@@ -11,9 +11,9 @@ import pytest
 import secure_bloom
 from secure_bloom import ParquetFile, read_table
 from secure_bloom.keys import Keyring
-from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.options import OptionError, without_properties
-from secure_bloom.spark.writer import SecureParquetWriter
+from secure_bloom.spark.options.options import OptionError, without_properties
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.write.writer import SecureParquetWriter
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, uses_spark, visible, write
 
 pytestmark = uses_spark

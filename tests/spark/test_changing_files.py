@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import types as T
 
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.files import write_file
-from secure_bloom.spark import folder as folder_module
-from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.reader import SecureParquetReader
+from secure_bloom.spark.read import folder as folder_module
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.read.reader import SecureParquetReader
+from secure_bloom.storage.files import write_file
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 from tests.spark.s3 import BUCKET
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 
-from secure_bloom import files, local_files, read_table
+from secure_bloom import read_table
 from secure_bloom.errors import FormatError
-from secure_bloom.files import write_file
-from secure_bloom.folder import CommitRecord, data_files
-from secure_bloom.spark import job_folder, last_commit
-from secure_bloom.spark.batches import Batch
-from secure_bloom.spark.commit import CommitError, Job
+from secure_bloom.spark import last_commit
+from secure_bloom.storage import files, job_folder, local_files
+from secure_bloom.storage.batches import Batch
+from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.visibility import CommitRecord, data_files
 from secure_bloom.writer import FilterTotals, ParquetWriter
 from tests.spark.stores import Died, Faults, everything_is_stale, later_jobs
 

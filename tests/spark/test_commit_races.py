@@ -7,11 +7,12 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import SecureBloomError
-from secure_bloom.files import write_file
-from secure_bloom.folder import data_files
-from secure_bloom.spark import commit, last_commit
-from secure_bloom.spark.batches import Batch
-from secure_bloom.spark.commit import CommitError, Job
+from secure_bloom.spark import last_commit
+from secure_bloom.storage import commit
+from secure_bloom.storage.batches import Batch
+from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.visibility import data_files
 from tests.spark.stores import Acts, Faults, later_jobs
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.schema import ColumnType
-from secure_bloom.spark.conform import conform
-from secure_bloom.spark.values import same_values
+from secure_bloom.spark.schema.conform import conform
+from secure_bloom.spark.schema.values import same_values
 
 NOON = datetime.datetime(2024, 1, 1, 12)
 UTC = datetime.UTC

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from secure_bloom import ParquetFile, read_table
-from secure_bloom.folder import data_files
 from secure_bloom.spark import last_commit
+from secure_bloom.storage.visibility import data_files
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, write
 from tests.spark.s3 import BUCKET
 
@@ -22,7 +22,8 @@ DRIVER = """
 import os, sys, time
 from pyspark.sql import SparkSession, functions as F
 import secure_bloom.spark
-from secure_bloom.spark import source, writer
+from secure_bloom.spark import source
+from secure_bloom.spark.write import writer
 
 folder, moment, mode, jvm = sys.argv[1:]
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

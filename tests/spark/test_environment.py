@@ -8,7 +8,7 @@ import pytest
 
 import secure_bloom.spark
 from secure_bloom import ParquetFile, verify_file
-from secure_bloom.spark.kms import environment_uri, kms_client, kms_uri, with_environment
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri, with_environment
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark

@@ -12,11 +12,11 @@ import pytest
 from secure_bloom import ParquetWriter
 from secure_bloom.dataset import read_table
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark import task_files
-from secure_bloom.spark.commit import Job
-from secure_bloom.spark.hive_folders import Partitioner, escape, folder_names
-from secure_bloom.spark.task_files import TaskFiles
-from secure_bloom.spark.write_options import WriteOptions
+from secure_bloom.spark.options.write import WriteOptions
+from secure_bloom.spark.schema.hive_partitioning import Partitioner, escape, folder_names
+from secure_bloom.spark.write import task_files
+from secure_bloom.spark.write.task_files import TaskFiles
+from secure_bloom.storage.commit import Job
 from tests.spark.helpers import staged, visible
 
 

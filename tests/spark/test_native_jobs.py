@@ -12,9 +12,9 @@ import pyspark
 import pytest
 
 from secure_bloom import ParquetFile
-from secure_bloom.folder import data_files
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.storage.visibility import data_files
 from tests.spark.helpers import QUICK_JVM, uses_spark
 from tests.test_secrets import forms
 

@@ -20,10 +20,10 @@ from secure_bloom.errors import (
     SecureBloomError,
     UnsupportedError,
 )
-from secure_bloom.folder import data_files
 from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from secure_bloom.spark import native
 from secure_bloom.spark.native import application
+from secure_bloom.storage.visibility import data_files
 from tests.spark.helpers import people, settings, uses_spark, visible
 from tests.support import ArrowKms
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.nested import without_hidden_nulls
+from secure_bloom.spark.schema.nested import without_hidden_nulls
 
 INNER = pa.struct([pa.field("t", pa.string(), nullable=False), pa.field("n", pa.int64())])
 OUTER = pa.struct([

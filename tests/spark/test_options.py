@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, ParquetWriter
-from secure_bloom.spark.options import OptionError, check_names, locate
-from secure_bloom.spark.write_options import parse_write_options
+from secure_bloom.spark.options.options import OptionError, check_names, locate
+from secure_bloom.spark.options.write import parse_write_options
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("SSN", pa.string()), ("flag", pa.bool_()),

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
 
 from secure_bloom import read_table
-from secure_bloom.spark.sensitivity import mark
+from secure_bloom.spark.schema.sensitivity import mark
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 
 pytestmark = uses_spark

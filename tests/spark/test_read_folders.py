@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 import secure_bloom
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import ColumnType, LeafColumn
-from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.reader import SecureParquetReader, find_leaf
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 
@@ -273,7 +273,7 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path, monkeypatch):
 
 
 def test_merging_needs_no_order():
-    from secure_bloom.spark.schema_merging import wider
+    from secure_bloom.spark.schema.merging import wider
     assert wider(T.DecimalType(5, 2), T.LongType()) == T.DecimalType(21, 2)
     assert wider(T.DecimalType(38, 30), T.LongType()) is None
     assert wider(T.ByteType(), T.ShortType()) == wider(T.ShortType(), T.ByteType()) == T.ShortType()

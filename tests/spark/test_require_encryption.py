@@ -10,9 +10,9 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.errors import KeyAccessError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.spark.folder import Folder
-from secure_bloom.spark.options import OptionError
-from secure_bloom.spark.reader import SecureParquetReader
+from secure_bloom.spark.options.options import OptionError
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.read.reader import SecureParquetReader
 from tests.forging import plaintext_file, stripped
 from tests.spark.helpers import people, read, uses_spark, visible, write
 
@@ -170,7 +170,7 @@ def test_a_demand_goes_to_the_tasks(tmp_path, keyring):
     with pytest.raises(Exception, match="'money' is required"):
         list(reader.read(task))
     with pytest.raises(OptionError, match="reading only"):
-        secure_bloom.spark.options.check_names([REQUIRE])
+        secure_bloom.spark.options.options.check_names([REQUIRE])
 
 
 def test_other_columns_are_read_where_the_key_of_one_is_denied(tmp_path, keyring, monkeypatch):

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import secure_bloom
 import secure_bloom.spark
-from secure_bloom.spark.filters import _checked, _to_json
+from secure_bloom.spark.options.row_filters import _checked, _to_json
 from secure_bloom.spark.source import SecureParquet
 from tests.reference import filter_holds
 from tests.row_domains import domains

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom import ParquetFile
-from secure_bloom.spark.schema_merging import merge, with_partitions
-from secure_bloom.spark.sensitivity import mark, unite
+from secure_bloom.spark.schema.merging import merge, with_partitions
+from secure_bloom.spark.schema.sensitivity import mark, unite
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark

@@ -14,9 +14,14 @@ from pyspark.sql import types as T
 
 from secure_bloom import ParquetFile
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.predicates import Predicate
-from secure_bloom.spark.partitions import infer_type, may_hold, partition_scalar, partition_values
-from secure_bloom.spark.splits import DataFile, FileRange, divide
+from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.spark.read.splits import DataFile, FileRange, divide
+from secure_bloom.spark.schema.partitions import (
+    infer_type,
+    may_hold,
+    partition_scalar,
+    partition_values,
+)
 from tests.support import examples
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from secure_bloom import ParquetFile, read_table
-from secure_bloom.spark.sensitivity import mark
+from secure_bloom.spark.schema.sensitivity import mark
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from secure_bloom.vectors import LAYERS
+from secure_bloom.validator import LAYERS
 from tests.peers.parquet_java import ParquetJava
 from vectors.builder import checks, filters, hashes, headers, material, modules
 from vectors.builder.faulty_files import bad_files

@@ -8,7 +8,7 @@ import shlex
 from collections import defaultdict
 from pathlib import Path
 
-from secure_bloom.vectors import (
+from secure_bloom.validator import (
     CaseResult,
     ExternalProgram,
     SecureBloom,

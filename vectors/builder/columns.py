@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.leaves import leaf_arrays
+from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.parquet.schema import ColumnType
 
 LIMIT = 100  #: values are defined for the numbers below
@@ -85,7 +85,7 @@ class Column:
         return number.to_bytes(_SIZES[self.physical], "little", signed=number < 0)
 
     def words(self, value) -> str:
-        """The value as text, as :func:`secure_bloom.probes.parse_value` takes it."""
+        """The value as text, as :func:`secure_bloom.sbbf.probes.parse_value` takes it."""
         if isinstance(value, bytes):
             return value.decode("ascii")
         if isinstance(value, float):

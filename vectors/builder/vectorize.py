@@ -10,11 +10,11 @@ import pyarrow.parquet.encryption as pe
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter
-from secure_bloom.decryption import decryption_properties
-from secure_bloom.hashing import exact, hash_values
+from secure_bloom.arrow.decryption import decryption_properties
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.probes import parse_value
+from secure_bloom.sbbf.hashing import exact, hash_values
+from secure_bloom.sbbf.probes import parse_value
 from vectors.builder import reference
 from vectors.builder.columns import LIMIT, Column
 from vectors.builder.vector import FileKeys, FileVector, Filter

@@ -10,6 +10,7 @@ from functools import partial
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.errors import (
     EncryptionMismatchError,
     FileError,
@@ -17,18 +18,17 @@ from secure_bloom.errors import (
     UnsupportedError,
     located,
 )
-from secure_bloom.files import resolve
-from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
-from secure_bloom.findings import Finding
-from secure_bloom.folder import files_below, is_hidden
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.modules import ModuleCipher
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.spark.native.writing import checked_encryption
-from secure_bloom.spark.options import without_file_scheme
+from secure_bloom.spark.options.options import without_file_scheme
+from secure_bloom.storage.files import resolve
+from secure_bloom.storage.visibility import files_below, is_hidden
+from secure_bloom.verify.findings import Finding
 
 _FILES_AT_ONCE = 8
 _SUMMARIES = ("_metadata", "_common_metadata")

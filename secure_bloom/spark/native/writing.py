@@ -10,18 +10,18 @@ from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptio
 
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.filter_options import BloomFilterOptions, BloomFilters, asked_filters
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
-from secure_bloom.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spark.native.application import (
     FACTORY,
     FACTORY_OPTION,
     WRITE,
     Application,
 )
-from secure_bloom.spark.options import ENABLED, FPP, NDV
-from secure_bloom.spark.options import MAX_BYTES as MAX_BYTES_OPTION
+from secure_bloom.spark.options.options import ENABLED, FPP, NDV
+from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default

@@ -1,0 +1,226 @@
+"""Which master keys a data set needs, as far as its files say it to everyone.
+
+The key material of an encrypted footer can always be read, that of columns only under a plaintext
+footer, or where it stands in a file beside; else it is in the encrypted footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.display import Summarized, count, names, shown
+from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, located
+from secure_bloom.keys import external
+from secure_bloom.keys.material import (
+    KeyMaterial,
+    find_material,
+    is_key_material,
+    key_reference,
+)
+from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, encrypted_footer_key_metadata
+from secure_bloom.reader import read_footer
+from secure_bloom.storage.files import Source, resolve
+from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.visibility import parquet_files
+
+FOOTER = "footer"
+
+
+@dataclass(repr=False)
+class MasterKeyUse(Summarized):
+    """What a master key is needed for.
+
+    Attributes
+    ----------
+    name : str
+    files : int
+        How many files need it.
+    used_for : list of str
+        ``footer``, and the paths of columns; names of keys, such as ``columnKey0``, where the
+        columns are not known.
+    wrapping : str
+        ``single``, ``double`` or ``both``.
+    kms_instance_id, kms_instance_url : str or None
+        As footers say it.
+    """
+
+    name: str
+    files: int = 0
+    used_for: list[str] = field(default_factory=list)
+    wrapping: str = ""
+    kms_instance_id: str | None = None
+    kms_instance_url: str | None = None
+
+    def _headline(self) -> str:
+        return f"{shown(self.name, 60)}: {count(self.files, 'file')}"
+
+
+@dataclass(repr=False)
+class Inventory(Summarized):
+    """The master keys of a data set.
+
+    Attributes
+    ----------
+    files : int
+    plaintext : int
+        Files without encryption.
+    explicit : int
+        Files that are encrypted with keys that no KMS knows.
+    hidden : int
+        Files with an encrypted footer that was not opened: their columns may need more keys.
+    master_keys : list of MasterKeyUse
+        Sorted by name.
+    failed : dict of str to str
+        Files that cannot be read, and why.
+    """
+
+    files: int = 0
+    plaintext: int = 0
+    explicit: int = 0
+    hidden: int = 0
+    master_keys: list[MasterKeyUse] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def _headline(self) -> str:
+        return (f"{count(self.files, 'file')}, {self.plaintext:,} without encryption, "
+                f"{count(len(self.master_keys), 'master key')}, {len(self.failed):,} failed")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        return ("master key", "files", "used for"), (
+            (use.name, use.files, names(use.used_for)) for use in self.master_keys)
+
+    def to_dict(self) -> dict:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def list_master_keys(path, keys=None, *, filesystem=None,
+                     advance: Callable[[float], None] | None = None) -> Inventory:
+    """Which master keys the files of a data set need.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, or a folder of them.
+    keys : KmsClient, optional
+        Opens encrypted footers, which hold the key material of columns. What it does not open
+        counts as hidden.
+    filesystem : pyarrow.fs.FileSystem, optional
+    advance : callable, optional
+        Is called with the fraction that is done.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    """
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    counting = _Counting(filesystem, keys)
+    for number, file in enumerate(paths, 1):
+        counting.add(file)
+        if advance is not None:
+            advance(number / len(paths))
+    return counting.finish()
+
+
+class _Counting:
+    def __init__(self, filesystem: pa_fs.FileSystem, keys):
+        self._filesystem, self._keys = filesystem, keys
+        self._inventory = Inventory()
+        self._uses: dict[str, MasterKeyUse] = {}
+
+    def add(self, path: str) -> None:
+        self._inventory.files += 1
+        try:
+            with located(file=path):
+                materials = self._materials(path)
+        except SecureBloomError as error:
+            self._inventory.failed[path] = error.message
+            return
+        except OSError as error:
+            self._inventory.failed[path] = str(error)
+            return
+        for name in {material.master_key_id for _, material in materials}:
+            self._uses.setdefault(name, MasterKeyUse(name)).files += 1
+        for place, material in materials:
+            self._count(place, material)
+
+    def finish(self) -> Inventory:
+        self._inventory.master_keys = [self._uses[name] for name in sorted(self._uses)]
+        return self._inventory
+
+    def _count(self, place: str, material: KeyMaterial) -> None:
+        use = self._uses[material.master_key_id]
+        if place not in use.used_for:
+            use.used_for.append(place)
+        wrapping = "single" if material.kek_id is None else "double"
+        use.wrapping = wrapping if use.wrapping in ("", wrapping) else "both"
+        if material.is_footer_key:
+            use.kms_instance_id = material.kms_instance_id
+            use.kms_instance_url = material.kms_instance_url
+
+    def _materials(self, path: str) -> list[tuple[str, KeyMaterial]]:
+        """Place and key material of every key of a file that can be known."""
+        kind, materials = until_unchanged(lambda: self._read(path))
+        self._inventory.plaintext += kind == "plaintext"
+        self._inventory.explicit += kind == "explicit"
+        self._inventory.hidden += kind == "hidden"
+        return materials
+
+    def _read(self, path: str) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
+        """The same for one version of the file, and what counts of it besides."""
+        source = Source(path, self._filesystem)
+        try:
+            with source.one_version():
+                found = self._found(source)
+                source.check_name()  # the key material beside the file belongs to the version
+                return found
+        finally:
+            source.file.close()
+
+    def _found(self, source: Source) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
+        beside = cache(partial(external.read_material, self._filesystem, source.path))
+        metadata, is_hidden = self._key_metadata(source, beside)
+        if not metadata:
+            return "plaintext", []
+        if not all(is_key_material(one) for one in metadata.values()):
+            return "explicit", []
+        references = {key_reference(one) for one in metadata.values()}
+        if is_hidden and references != {None}:  # all keys of the file stand beside it
+            return None, [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
+        return "hidden" if is_hidden else None, \
+            [(place, find_material(one, beside)) for place, one in metadata.items()]
+
+    def _key_metadata(self, source: Source, beside) -> tuple[dict[str, bytes | None], bool]:
+        """By place what the file says about its keys, and whether it says more to others."""
+        content, magic = read_footer(source)
+        footer = self._opened(content, magic, beside)
+        if footer is None:
+            return {FOOTER: encrypted_footer_key_metadata(content)}, True
+        if not footer.is_encrypted:
+            return {}, False
+        columns = {chunk.column.path: chunk.key_metadata for chunks in footer.row_groups
+                   for chunk in chunks if chunk.encryption == "column key"}
+        return {FOOTER: footer.footer_key_metadata, **columns}, False
+
+    def _opened(self, content: bytes, magic: bytes, beside) -> Footer | None:
+        """The footer; None where it is encrypted and its key is not among the keys given."""
+        if magic != MAGIC_ENCRYPTED:
+            return Footer(content, magic, None)
+        keys = key_retriever(self._keys, beside)
+        if keys is None:
+            return None
+        try:
+            return Footer(content, magic, keys)
+        except NO_KEY:
+            return None
+        except KeyRetrievalError as error:
+            if type(error) is KeyRetrievalError:  # the key metadata is none for a KMS
+                return None
+            raise

@@ -1,0 +1,325 @@
+"""Rotate master keys: wrap the keys of a data set again, and leave the data alone.
+
+Data keys stay; what changes is the key material: in the footer, which is written anew while pages
+and filters are copied byte for byte, or in the file beside the Parquet file. A file that is done
+opens with the new master key, any other with the old one, so readers need both until all are done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from threading import Lock
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.display import Summarized, count
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    KeyNotFoundError,
+    KeyUnwrapError,
+    MissingExtraError,
+    SecureBloomError,
+    located,
+)
+from secure_bloom.keys import external
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.material import KeyMaterial, key_reference
+from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.reader import read_footer
+from secure_bloom.storage.files import resolve
+from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
+from secure_bloom.storage.visibility import parquet_files
+
+_NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
+_FILES_AT_ONCE = 4
+_KEY_SIZE = 16
+
+
+@dataclass(repr=False)
+class RotationResult(Summarized):
+    """What a rotation did, or would do.
+
+    Attributes
+    ----------
+    rotated : list of str
+        Files with the old master key, which now have the new one.
+    unchanged : int
+        Files that did not have the old master key.
+    failed : dict of str to str
+        Files that could not be rotated, and why. They are as they were.
+    master_keys : list of str
+        All that were found in the files, before the rotation.
+    dry_run : bool
+        Nothing was changed.
+    """
+
+    rotated: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    master_keys: list[str] = field(default_factory=list)
+    dry_run: bool = False
+
+    def _headline(self) -> str:
+        return (f"{count(len(self.rotated), 'file')} {'to rotate' if self.dry_run else 'rotated'}, "
+                f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+        return ("file", "why it could not be rotated"), self.failed.items()
+
+    def to_dict(self) -> dict:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def rotate_master_keys(path, kms=None, *, old: str, new: str, dry_run: bool = False,
+                       filesystem=None,
+                       advance: Callable[[float], None] | None = None) -> RotationResult:
+    """Wrap everything that a master key wraps with another one.
+
+    First the new master key wraps and unwraps a random key, also in a dry run, which tries the old
+    one too. So what stands in the way is known before anything changes.
+
+    Can be repeated after a crash: files that are done are left alone. Each file changes in one
+    step, and not before the new master key has opened what it wrapped. Files that a running job
+    writes meanwhile are not seen: rotate again when it is done.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, or a folder of them.
+    kms : KmsClient, optional
+        Default: that of the environment. It must unwrap with the old master key, and with those of
+        footers; and wrap and unwrap with the new one.
+    old, new : str
+        Names of master keys. Where they are equal, for a KMS that has a new version of the key,
+        every file is written again.
+    dry_run : bool
+        Only say what would be done.
+    filesystem : pyarrow.fs.FileSystem, optional
+    advance : callable, optional
+        Is called with the fraction that is done.
+
+    Raises
+    ------
+    KeyNotFoundError
+        If the old or the new master key is missing, or no file has either of them and all could be
+        read.
+    KeyRetrievalError
+        If the old or the new master key is missing or denied, or does not open what it has
+        wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is
+        a RotationResult: what was done before.
+    FileNotFoundError
+        If there is no such file or folder.
+    """
+    kms = or_environment(kms)
+    if not hasattr(kms, "wrap_key"):
+        raise TypeError("kms must be a KmsClient with the old and the new master key")
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
+    try:
+        rotation.try_new_key()
+        if filesystem.type_name == "local" and not dry_run:
+            # What rotations that were killed have left.
+            remove_leftovers_of(file for path in paths
+                                for file in (path, external.material_path(path)))
+        rotation.run(paths, advance or (lambda _: None))
+        rotation.check_found(path)
+    except BaseException as error:
+        reason = error.__cause__ if isinstance(error, _Stop) else error
+        reason.result = rotation.result(paths)
+        raise reason from reason.__cause__
+    return rotation.result(paths)
+
+
+class _Stop(Exception):
+    """No file can be rotated; why is its cause."""
+
+
+class _FooterKeys(KmsKeys):
+    """Opens footers; a key that is missing or denied stops all where it is one of the two."""
+
+    def __init__(self, kms, read_external, old: str, new: str):
+        super().__init__(kms, read_external)
+        self._needed = (old, new)
+
+    def footer_key(self, key_metadata: bytes | None) -> bytes:
+        """See :class:`KmsKeys`."""
+        try:
+            return super().footer_key(key_metadata)
+        except NO_KEY as error:
+            if self.material(key_metadata).master_key_id in self._needed:
+                raise _Stop from error
+            raise
+
+
+class _Rotation:
+    """One rotation: every distinct wrapped key is wrapped again only once."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, kms, old: str, new: str, dry_run: bool):
+        self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
+        self._old, self._new = old, new
+        self._outcomes: dict[str, bool | str] = {}  # whether it had the old key, or what failed
+        self._found: set[str] = set()
+        self._wrapped: dict[str, str] = {}
+        self._is_stopped = False
+        self._old_has_opened = False
+        self._lock = Lock()
+
+    def try_new_key(self) -> None:
+        """Raise _Stop unless the new master key can be used."""
+        self._wrap(os.urandom(_KEY_SIZE))
+
+    def check_found(self, path: str) -> None:
+        """Raise KeyNotFoundError if there was nothing to do, and never has been."""
+        has_failed = any(isinstance(outcome, str) for outcome in self._outcomes.values())
+        if has_failed or {self._old, self._new} & self._found:
+            return
+        found = f"the files use: {', '.join(sorted(self._found))}" if self._found \
+            else "no file is encrypted with master keys"
+        raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
+
+    def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
+        """Rotate the files, several at once."""
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            try:
+                futures = [pool.submit(self._try_file, path) for path in paths]
+                for number, future in enumerate(as_completed(futures), 1):
+                    future.result()
+                    advance(number / len(paths))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def result(self, paths: list[str]) -> RotationResult:
+        """What was done, in the order of the paths."""
+        outcomes = {path: self._outcomes[path] for path in paths if path in self._outcomes}
+        return RotationResult(
+            rotated=[path for path, outcome in outcomes.items() if outcome is True],
+            unchanged=sum(outcome is False for outcome in outcomes.values()),
+            failed={path: outcome for path, outcome in outcomes.items()
+                    if isinstance(outcome, str)},
+            master_keys=sorted(self._found), dry_run=self._dry_run)
+
+    def _try_file(self, path: str) -> None:
+        if self._is_stopped:
+            return
+        try:
+            with located(file=path):
+                self._outcomes[path] = self._file(path)
+        except (SecureBloomError, OSError) as error:
+            if isinstance(error, _NO_FAULT_OF_A_FILE):
+                self._is_stopped = True
+                raise
+            self._outcomes[path] = error.message if isinstance(error, SecureBloomError) \
+                else str(error)
+        except BaseException:
+            self._is_stopped = True
+            raise
+
+    def _file(self, path: str) -> bool:
+        with Rewrite(self._filesystem, path) as rewrite:
+            with rewrite.source.one_version():
+                content, magic = read_footer(rewrite.source)
+                beside = partial(external.read_material, self._filesystem, path)
+                keys = _FooterKeys(self._kms, beside, self._old, self._new)
+                footer = Footer(content, magic, keys,
+                                start=rewrite.source.size - TAIL_SIZE - len(content))
+            if not footer.is_encrypted:
+                return False
+            metadata = {chunk.key_metadata for chunks in footer.row_groups for chunk in chunks}
+            metadata = {footer.footer_key_metadata, *metadata} - {None}
+            if all(key_reference(one) is not None for one in metadata):
+                return self._rotate_external(path)
+            return self._rotate_internal(rewrite, footer)
+
+    def _rotate_external(self, path: str) -> bool:
+        with external.MaterialFile(self._filesystem, path) as file:
+            materials = file.read()
+            rotated = {name: self._rotated(KeyMaterial.parse(text))
+                       for name, text in materials.items()}
+            changed = {name: material.serialize(external=True).decode()
+                       for name, material in rotated.items() if material is not None}
+            if changed and not self._dry_run:
+                file.replace({**materials, **changed})
+            return bool(changed)
+
+    def _rotate_internal(self, rewrite: Rewrite, footer: Footer) -> bool:
+        rotated: dict[bytes, bytes] = {}
+
+        def change(key_metadata: bytes | None, set_key_metadata: Callable[[bytes], None]) -> None:
+            if key_metadata is None or key_reference(key_metadata) is not None:
+                return
+            if key_metadata not in rotated:
+                material = self._rotated(KeyMaterial.parse(key_metadata))
+                rotated[key_metadata] = key_metadata if material is None else material.serialize()
+            set_key_metadata(rotated[key_metadata])
+
+        _ = footer.crypto.footer_cipher  # while the footer says how to get its key
+        change(footer.footer_key_metadata, footer.set_footer_key_metadata)
+        for chunks in footer.row_groups:
+            for chunk in chunks:
+                change(chunk.key_metadata, chunk.set_key_metadata)
+        has_changed = any(before != after for before, after in rotated.items())
+        if has_changed and not self._dry_run:
+            rewrite.replace_tail(footer.start, [footer.to_bytes()])
+        return has_changed
+
+    def _rotated(self, material: KeyMaterial) -> KeyMaterial | None:
+        """The material under the new master key; None where it is not under the old one."""
+        self._found.add(material.master_key_id)
+        if material.master_key_id != self._old:
+            return None
+        if self._dry_run:
+            self._try_old_key(material)
+            return replace(material, master_key_id=self._new, wrapped_dek="", wrapped_kek="")
+        if material.kek_id is None:
+            return replace(material, master_key_id=self._new,
+                           wrapped_dek=self._wrapped_again(material.wrapped_dek))
+        return replace(material, master_key_id=self._new,
+                       wrapped_kek=self._wrapped_again(material.wrapped_kek))
+
+    def _try_old_key(self, material: KeyMaterial) -> None:
+        with self._lock:
+            if not self._old_has_opened:
+                self._unwrap(material.wrapped_dek if material.kek_id is None
+                             else material.wrapped_kek)
+                self._old_has_opened = True
+
+    def _wrapped_again(self, wrapped: str) -> str:
+        with self._lock:
+            if wrapped not in self._wrapped:
+                self._wrapped[wrapped] = self._wrap(self._unwrap(wrapped))
+            return self._wrapped[wrapped]
+
+    def _unwrap(self, wrapped: str) -> bytes:
+        try:
+            return self._kms.unwrap_key(wrapped, self._old)
+        except KeyUnwrapError:  # the file may be damaged
+            raise
+        except Exception as error:
+            raise _Stop from error
+
+    def _wrap(self, key: bytes) -> str:
+        """Wrap with the new master key, and see whether that can be undone."""
+        try:
+            wrapped = self._kms.wrap_key(key, self._new)
+            if not isinstance(wrapped, str) or not self._opens(wrapped, key):
+                raise KeyUnwrapError(f"what the KMS wraps with master key {self._new!r} does not "
+                                     "open with it; so nothing is wrapped with it")
+        except Exception as error:
+            raise _Stop from error
+        return wrapped
+
+    def _opens(self, wrapped: str, key: bytes) -> bool:
+        try:
+            return self._kms.unwrap_key(wrapped, self._new) == key
+        except KeyUnwrapError:
+            return False

@@ -1,0 +1,143 @@
+"""What pyarrow needs to read the pages of encrypted files, with every kind of keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
+from secure_bloom.errors import KeyRetrievalError, located
+from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, is_standard
+from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer
+from secure_bloom.storage.files import Source
+
+
+class ArrowAccess(NamedTuple):
+    """How pyarrow reads the pages of a version of a file, whenever it is opened.
+
+    Attributes
+    ----------
+    properties : pyarrow.parquet.encryption.FileDecryptionProperties or None
+    tail : bytes or None
+        What pyarrow is to see from ``start`` on in place of the end of the file; None: the file.
+    """
+
+    properties: pe.FileDecryptionProperties | None = None
+    tail: bytes | None = None
+    start: int = 0
+
+    def file(self, source: Source) -> pa.NativeFile:
+        """The file as pyarrow is to see it, as long as the source is open."""
+        if self.tail is None:
+            return source.file
+        return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
+
+
+def decryption_properties(kms, path: str | None = None, filesystem=None) \
+        -> pe.FileDecryptionProperties:
+    """What pyarrow needs to read the pages of a file whose keys come from a KMS.
+
+    Path and filesystem are for files whose key material stands beside them.
+    """
+    # The instance is given, so that pyarrow does not look for it in the file.
+    connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
+                                        kms_instance_url=DEFAULT_INSTANCE)
+    return crypto_factory(kms).file_decryption_properties(
+        connection, pe.DecryptionConfiguration(), path, filesystem)
+
+
+def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> bool:
+    """Whether pyarrow finds the same keys in the key material of some row groups as we do.
+
+    If not, :func:`with_key_material` gives it our keys. Material is not always authenticated; it
+    may be malformed, or mean one thing to one parser and something else to another.
+    """
+    own = {(chunk.encryption, chunk.key_metadata)
+           for number in row_groups for chunk in footer.row_groups[number]}
+    columns = [metadata for encryption, metadata in own if encryption == "column key"]
+    try:
+        return None not in columns \
+            and is_standard(footer.footer_key_metadata, keys.entries, is_footer_key=True) \
+            and all(is_standard(one, keys.entries, is_footer_key=False) for one in columns)
+    except KeyRetrievalError:
+        return False
+
+
+def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:
+    """How pyarrow can read a file with keys from elsewhere, for which it has no interface.
+
+    pyarrow accepts column keys only by way of key material in the file. So it is shown the same
+    bytes with another footer, made in memory: key material in which a key is a number, and the
+    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys, and
+    asks for the key of a column when the column is read.
+    """
+    footer = Footer(content, magic, keys)
+    by_number = KeysByNumber()
+
+    def material(key, is_footer_key=False) -> bytes:
+        return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
+
+    if keys.has_footer_key:
+        footer_key = keys.footer_key(footer.footer_key_metadata)
+    else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
+        footer_key = os.urandom(16)
+        footer.crypto.use_footer_key(footer_key)
+    footer.set_footer_key_metadata(material(footer_key, True))
+    for chunks in footer.row_groups:
+        for chunk in chunks:
+            if chunk.encryption == "column key":
+                chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
+    footer.store_aad_prefix()
+    return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
+                       size - len(content) - TAIL_SIZE)
+
+
+def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:
+    with located(**chunk.place):
+        return keys.column_key(chunk.column.path, key_metadata)
+
+
+class _Spliced:
+    """A file with another end: bytes of ``source`` up to ``start``, then ``tail``."""
+
+    closed = False
+
+    def __init__(self, source: Source, start: int, tail: bytes):
+        self._source, self._start, self._tail = source, start, tail
+        self._position = 0
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._start + len(self._tail)
+        size = end - self._position if size < 0 else min(size, end - self._position)
+        begin, stop = self._position, self._position + size
+        self._position = stop
+        data = b""
+        if begin < self._start:
+            data = bytes(self._source.read_at(min(stop, self._start) - begin, begin))
+        if stop > self._start:
+            data += self._tail[max(begin - self._start, 0):stop - self._start]
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._start + len(self._tail))[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True

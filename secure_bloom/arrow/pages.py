@@ -1,0 +1,143 @@
+"""What pyarrow does for reading: the Arrow schema, pages and their rows; and its errors.
+
+``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
+which takes longer than a lookup in a filter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from secure_bloom.arrow.views import filtered
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.keys.environment import NO_KEYS
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    from secure_bloom.arrow.row_filter import RowFilter
+    from secure_bloom.pruning.predicates import Predicate
+
+
+@lru_cache(maxsize=8)
+def arrow_schema(file: bytes) -> pa.Schema:
+    """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
+
+    Files of one folder mostly have the same, so it is remembered.
+    """
+    try:
+        schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
+        _ = schema.names  # raises where a name is no UTF-8
+        return schema
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise FormatError("pyarrow cannot read the schema") from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow does not know a type of the schema") from error
+
+
+def new_fragment(file: pa.NativeFile, decryption_properties, row_groups: list[int] | None,
+                 partition: pc.Expression | None) -> ds.ParquetFileFragment:
+    """A pyarrow dataset fragment of some row groups of an open file, or of all (None).
+
+    Not of a path, which pyarrow would open again: by then it may lead to another version.
+    """
+    import pyarrow.dataset as ds
+    if decryption_properties is not None:
+        _let_arrow_finish_at_exit()
+    options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties)
+    format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    fragment = format_.make_fragment(file, partition_expression=partition)
+    if row_groups is None:
+        return fragment
+    try:
+        # Not an argument of make_fragment, which would mix up their order.
+        return fragment.subset(row_group_ids=row_groups)
+    except pa.ArrowInvalid as error:
+        raise FormatError("pyarrow cannot read the footer") from error
+
+
+@cache
+def _let_arrow_finish_at_exit() -> None:
+    """Keep a process that ends just after a read from being aborted, now and then, in its end.
+
+    Threads of Arrow let go of the KMS client, a Python object, a moment after the last rows have
+    come. One that asks for Python's lock while the interpreter ends is killed inside of C++, which
+    aborts the process. A pause lets it have the lock before.
+    """
+    atexit.register(time.sleep, 0.02)
+
+
+def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
+             alternatives: list[list[Predicate]] | None) -> pa.Table:
+    """The rows of fragments for which a normalized filter holds."""
+    import pyarrow.dataset as ds
+
+    from secure_bloom.arrow.row_filter import RowFilter
+    format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
+    dataset = ds.FileSystemDataset(fragments, schema, format_)
+    scanner = dataset.scanner(columns)  # here the caller's faults show
+    if alternatives is None:
+        with _page_errors():
+            return scanner.to_table()
+    if isinstance(columns, dict):
+        raise TypeError("columns must be a list of names where filters are given")
+    result = scanner.projected_schema
+    row_filter = RowFilter(alternatives, schema)
+    columns = schema.names if columns is None else columns
+    scanner = dataset.scanner([*columns, *row_filter.columns])
+    return pa.Table.from_batches(_filtered(scanner, len(columns), row_filter), result)
+
+
+def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:
+    """The rows for which a filter holds, with the first columns; the others are the filter's."""
+    batches = scanner.to_batches()
+    while True:
+        with _page_errors():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        arrays = dict(zip(row_filter.columns, batch.columns[count:], strict=True))
+        rows = row_filter.holds(arrays)
+        yield filtered(batch.select(range(count)), rows)
+
+
+@contextmanager
+def _page_errors() -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise FormatError("pyarrow cannot read the pages") from error
+
+
+@contextmanager
+def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
+    """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
+    with located(file=name):
+        try:
+            yield
+        except OSError as error:
+            if type(error) is not OSError or error.errno is not None:
+                raise  # from the operating system
+            if "decrypt" in str(error).lower() and keys in (None, NO_KEYS):
+                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
+                                       "other columns") from error
+            if "decrypt" in str(error).lower():
+                raise AuthenticationError(
+                    "the pages of a column do not decrypt; the keys must be those they were "
+                    "written with, and the file must be unchanged") from error
+            raise FormatError(f"pyarrow cannot read the file: {error}") from error

@@ -1,0 +1,227 @@
+"""Find leaks: audit a file, or all files of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from hashlib import sha256
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.audit.evidence import Traces
+from secure_bloom.audit.file import OpenFileAudit
+from secure_bloom.audit.policy import Policy
+from secure_bloom.audit.result import (
+    ENCRYPTED_FOOTER,
+    UNREADABLE,
+    AuditFinding,
+    AuditResult,
+    ColumnAudit,
+    FileAudit,
+)
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    AuthenticationError,
+    FileError,
+    KeyRetrievalError,
+    SecureBloomError,
+)
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.maintain.threads import in_threads
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
+from secure_bloom.reader import ParquetFile, read_footer
+from secure_bloom.storage.files import Source, resolve
+from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.visibility import parquet_files
+
+_MAX_SHARED = 10_000
+
+
+def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
+          guesses: Iterable[str] = (), scan: bool = False, filesystem=None,
+          files_at_once: int | None = None,
+          advance: Callable[[float], None] | None = None) -> AuditResult:
+    """Look for what Bloom filters and metadata give away. Changes nothing, and reads no page.
+
+    Parameters
+    ----------
+    path : str or path
+        A Parquet file, whoever wrote it, or a folder of them.
+    keys : KmsClient or ExplicitKeys, optional
+        To see also what is encrypted. Without, the audit sees what an attacker sees.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted. Default: those are sensitive that are encrypted.
+    guesses : iterable of str
+        Values to try on filters that leak, as an attacker would; only how many are found is said.
+    scan : bool
+        Look at every byte for plaintext filters that no footer names, and for those of files whose
+        footer is encrypted and whose key is not at hand.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    FormatError
+        If the policy is none.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
+    """
+    if policy is not None and not isinstance(policy, Policy):
+        policy = Policy.read(policy)
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
+    shared, files, findings = _Shared(), {}, {}
+    for path_of, (file, found) in in_threads(lambda path: (path, auditing.file(path)), paths,
+                                             files_at_once or os.cpu_count() or 1):
+        files[path_of] = shared.file(file)
+        if found:
+            findings[path_of] = found
+        if advance is not None:
+            advance(len(files) / len(paths))
+    result = AuditResult(path, [files[one] for one in paths],
+                         [finding for one in paths for finding in findings.get(one, ())])
+    result.findings += auditing.shared_ids()
+    if policy is not None:
+        result.findings += _without_match(policy, result)
+    return result
+
+
+class _Shared:
+    """What the records of many files have in common, so that a million of them fit in memory."""
+
+    def __init__(self):
+        self._columns: dict[tuple, list[ColumnAudit]] = {}
+        self._texts: dict[str, str] = {}
+
+    def file(self, file: FileAudit) -> FileAudit:
+        """The record; its parts are those of an equal file."""
+        key = tuple(map(astuple, file.columns))
+        if key in self._columns or len(self._columns) < _MAX_SHARED:
+            file.columns = self._columns.setdefault(key, file.columns)
+        if len(self._texts) < _MAX_SHARED:
+            file.not_checked = [self._texts.setdefault(text, text) for text in file.not_checked]
+        return file
+
+
+class _Auditing:
+    """The audit of several files."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, keys, policy: Policy | None,
+                 guesses: tuple[str, ...], scan: bool):
+        self._filesystem, self._keys = filesystem, keys
+        self._policy, self._guesses, self._scan = policy, guesses, scan
+        self._ids: dict[str, tuple[bytes, bytes]] = {}  # by path: file id, digest of the footer
+
+    def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+        try:
+            return until_unchanged(lambda: self._one_version(path))
+        except KMS_FAULTS:
+            raise
+        except FileError as error:
+            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
+            return FileAudit(path, UNREADABLE,
+                             not_checked=["everything: the file cannot be read"]), \
+                [AuditFinding(kind, error.message, "take a good copy of the file", path)]
+        except (SecureBloomError, OSError) as error:
+            return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
+
+    def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
+        """The audit of a version that keeps its name until the end."""
+        source = Source(path, self._filesystem)
+        try:
+            with source.one_version():
+                found = self._audited(path, *self._note_id(path, source))
+                source.check_name()  # the file was opened more than once
+                return found
+        finally:
+            source.file.close()
+
+    def _audited(self, path: str, magic: bytes, is_encrypted: bool) \
+            -> tuple[FileAudit, list[AuditFinding]]:
+        try:  # without encryption no keys are needed, and explicit ones would refuse the file
+            return self._open(path, self._keys if is_encrypted else None)
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError as error:
+            if magic == MAGIC_ENCRYPTED:
+                return self._closed(path, error)
+            result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
+            result.not_checked.append(f"what needs keys: {error.message}")
+            return result, findings
+
+    def _open(self, path: str, keys) -> tuple[FileAudit, list[AuditFinding]]:
+        with ParquetFile(path, keys, filesystem=self._filesystem) as file:
+            audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
+            audit.run()
+            return audit.result, audit.findings
+
+    def _note_id(self, path: str, source: Source) -> tuple[bytes, bool]:
+        """Remember the id of a file, if it has one; returns its magic, and whether it has one."""
+        self._ids.pop(path, None)  # that of another version
+        content, magic = read_footer(source)
+        algorithm = encryption_algorithm(content, magic)
+        if algorithm is not None:
+            self._ids[path] = algorithm.aad_file_unique, sha256(content).digest()
+        return magic, algorithm is not None
+
+    def _closed(self, path: str, error: KeyRetrievalError) \
+            -> tuple[FileAudit, list[AuditFinding]]:
+        """A file with an encrypted footer whose key is not at hand."""
+        result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
+                           not_checked=[f"everything but its file id: {error.message}"])
+        if not self._scan:
+            result.not_checked.append("whether plaintext filters stand in it: not looked for")
+            return result, []
+        source = Source(path, self._filesystem)
+        try:
+            content, _ = read_footer(source)
+            found = Traces().look(source, source.size - TAIL_SIZE - len(content))
+        finally:
+            source.file.close()
+        if not found.count:
+            return result, []
+        return result, [AuditFinding(
+            "trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
+            f"{found.num_bytes:,} bytes; of which columns, its encrypted footer says",
+            "audit it with its keys: they are leaks unless their columns are plain", path,
+            evidence=found.evidence)]
+
+    def shared_ids(self) -> list[AuditFinding]:
+        """Files with the same id that are not copies of each other."""
+        findings = []
+        by_id: dict[bytes, dict[str, bytes]] = defaultdict(dict)
+        for path, (file_id, digest) in self._ids.items():
+            by_id[file_id][path] = digest
+        for files in by_id.values():
+            if len(set(files.values())) < 2:
+                continue
+            names = sorted(files)
+            findings += [AuditFinding(
+                "shared-id", "the file has the same file id as "
+                + ", ".join(other for other in names[:6] if other != name)
+                + (", ..." if len(names) > 6 else "")
+                + ": if they share keys too, parts of one can be put into the other unseen",
+                "write the files again, each with encryption properties of its own", name)
+                for name in names]
+        return findings
+
+
+def _without_match(policy: Policy, result: AuditResult) -> list[AuditFinding]:
+    columns = {column.column for file in result.files for column in file.columns}
+    if not columns:
+        return []
+    return [AuditFinding("policy", f"{name!r} is sensitive by the policy and matches no column of "
+                         "any file that could be read", "correct the policy, if this is a misspelt "
+                         "name", result.path)
+            for name in policy.without_match(columns)]

@@ -1,0 +1,180 @@
+"""What anybody can learn from a Bloom filter in plaintext, shown on the filter itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
+from secure_bloom.parquet.schema import ColumnType, LeafColumn
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import hash_values
+from secure_bloom.sbbf.probes import parse_value
+
+_DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE has them
+_NUMBERS = range(1_000_000)
+
+
+def fill(filter_: SplitBlockBloomFilter) -> float:
+    """The share of bits that are set."""
+    words = np.frombuffer(filter_.bitset, dtype=np.uint64)
+    return float(np.bitwise_count(words).sum()) / (64 * words.size)
+
+
+def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
+    """How many distinct values a filter holds, by the share of bits that are set; None if all are.
+
+    A value sets one bit of 32 in each word of its block. With n values in z blocks a bit stays 0
+    with probability exp(-n / 32 z), as loads of blocks are Poisson distributed.
+    """
+    empty = 1.0 - fill(filter_)
+    return None if empty <= 0 else round(-32 * filter_.num_blocks * math.log(empty))
+
+
+class Evidence:
+    """What the plaintext filters of a column give away; they are looked at one by one.
+
+    Parameters
+    ----------
+    column : LeafColumn
+    guesses : tuple of str
+        Values to try, as text; those that the column cannot hold are left out.
+    """
+
+    def __init__(self, column: LeafColumn, guesses: tuple[str, ...] = ()):
+        self._tried = _guesses(guesses, column.type)
+        self._domain, self._domain_name = _domain(column.type)
+        self._tried_hits = np.zeros(self._tried.size, dtype=bool)
+        self._domain_hits = np.zeros(self._domain.size, dtype=bool)
+        self._rates: list[float] = []
+        self._counts: list[int | None] = []
+
+    def add(self, filter_: SplitBlockBloomFilter) -> None:
+        """Try everything on one more filter."""
+        self._rates.append(filter_.expected_fpp())
+        self._counts.append(estimated_distinct(filter_))
+        self._tried_hits |= filter_.check_hashes(self._tried)
+        self._domain_hits |= filter_.check_hashes(self._domain)
+
+    def sentences(self) -> list[str]:
+        """What was found out; never a value."""
+        if not self._rates:
+            return []
+        many = "many" if None in self._counts else f"about {max(self._counts):,}"
+        found = [f"the filters say that a row group has {many} distinct values, and expose "
+                 f"{1 - max(self._rates):.1%} of all wrong guesses, without any key"]
+        if self._tried.size:
+            found.append(f"of {self._tried.size:,} values guessed, {self._tried_hits.sum():,} are "
+                         "reported present")
+        if self._domain.size:
+            by_chance = min(1.0, sum(self._rates)) * self._domain.size
+            found.append(f"all {self._domain.size:,} {self._domain_name} were tried: "
+                         f"{self._domain_hits.sum():,} are reported present (by chance it would be "
+                         f"about {by_chance:,.0f})")
+        return found
+
+
+@lru_cache(maxsize=16)  # files of one folder have the same columns
+def _guesses(texts: tuple[str, ...], type_: ColumnType) -> np.ndarray:
+    """The hashes of those values that a column of this type can hold."""
+    scalars: list[pa.Scalar] = []
+    for text in texts:
+        try:
+            scalars.append(parse_value(text, type_))
+        except (ValueError, pa.ArrowException):
+            continue
+    return hash_values(pa.array(scalars, type_.arrow_type), type_)
+
+
+@lru_cache(maxsize=16)
+def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
+    """The hashes of all values that one can try where there are few enough, and what they are."""
+    arrow_type = type_.arrow_type
+    if arrow_type == pa.date32():
+        days = pa.array(_DAYS, pa.int32()).view(arrow_type)
+        return hash_values(days, type_), "days from 1900 to 2099"
+    if arrow_type in (pa.int8(), pa.uint8(), pa.int16(), pa.uint16()):
+        info = np.iinfo(arrow_type.to_pandas_dtype())
+        every = pa.array(range(info.min, info.max + 1), arrow_type)
+        return hash_values(every, type_), "values of the type"
+    if arrow_type in (pa.int32(), pa.int64(), pa.uint32(), pa.uint64()):
+        return hash_values(pa.array(_NUMBERS, arrow_type), type_), "numbers below a million"
+    return np.empty(0, np.uint64), ""
+
+
+# --- filters that no footer names ----------------------------------------------------------------
+
+@dataclass
+class Traces:
+    """What has the form of plaintext filters: how many, their bytes, and where the first ones are.
+
+    Those at known places are left out.
+    """
+
+    known: Container[int] = ()
+    count: int = 0
+    num_bytes: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def look(self, source, end: int) -> Traces:
+        """Look through a file; arguments as for :func:`find_plain_filters`."""
+        for offset, length in find_plain_filters(source, end):
+            if offset not in self.known:
+                self.count += 1
+                self.num_bytes += length
+                if len(self.first) < _SHOWN_TRACES:
+                    self.first.append(offset)
+        return self
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Where they are, as a finding has it."""
+        return ("at bytes " + ", ".join(map(str, self.first)),)
+
+
+_SHOWN_TRACES = 10
+_ANCHOR = encode_header(32)[2:]  # what follows numBytes: algorithm, hash, compression
+_PORTION = 8 * 1024 * 1024
+
+
+def find_plain_filters(source, end: int) -> Iterator[tuple[int, int]]:
+    """Offset and length of everything in a file that has the form of a plaintext filter.
+
+    Parameters
+    ----------
+    source : object with ``read_at(nbytes, offset)``
+    end : int
+        Where the footer begins.
+    """
+    overlap = MAX_HEADER_SIZE
+    for start in range(0, end, _PORTION):
+        before = min(overlap, start)
+        size = min(_PORTION + before + len(_ANCHOR) - 1, end - start + before)
+        data = bytes(source.read_at(size, start - before))
+        position = data.find(_ANCHOR, before)
+        while position >= 0:
+            found = _header_before(data, position)
+            if found is not None:
+                offset, length = start - before + found[0], found[1]
+                if offset + length <= end:
+                    yield offset, length
+            position = data.find(_ANCHOR, position + 1)
+
+
+def _header_before(data: bytes, position: int) -> tuple[int, int] | None:
+    """Where the header begins whose end is at an anchor, and the length of its filter."""
+    header_end = position + len(_ANCHOR)
+    for start in range(position - 2, max(position - 7, -1), -1):  # numBytes takes 1 to 5 bytes
+        try:
+            num_bytes, size = decode_header(data[start:header_end])
+        except (FormatError, UnsupportedError):
+            continue
+        if start + size == header_end:
+            return start, size + num_bytes
+    return None

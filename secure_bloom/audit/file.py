@@ -1,0 +1,293 @@
+"""The audit of one file: what is in it, seen with the eyes of somebody without its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secure_bloom.audit.evidence import Evidence, Traces, fill
+from secure_bloom.audit.policy import Policy
+from secure_bloom.audit.result import (
+    ENCRYPTED_FOOTER,
+    KINDS,
+    LEAKING,
+    NONE,
+    OPEN,
+    PROTECTED,
+    SIGNED_FOOTER,
+    UNKNOWN,
+    AuditFinding,
+    ColumnAudit,
+    FileAudit,
+)
+from secure_bloom.crypto.modules import module_length
+from secure_bloom.display import shown
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    AuthenticationError,
+    FileError,
+    FormatError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
+from secure_bloom.maintain.change import layout_of
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Layout, read_filter
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.thrift import tree as thrift
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+
+_SEAL = "mend the file with secure-bloom seal, and withdraw its copies"
+_REWRITE = "write the file again, and withdraw its copies"
+_ATTACH = "build the filter again with secure-bloom attach --replace"
+
+
+class OpenFileAudit:
+    """The audit of a file whose footer can be read.
+
+    Parameters
+    ----------
+    file : ParquetFile
+    policy : Policy or None
+    guesses : tuple of str
+        Values to try on filters that leak.
+    scan : bool
+        Whether to look at every byte for filters that no footer names.
+    """
+
+    def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
+                 scan: bool):
+        self._file, self._footer = file, file.footer
+        self._policy, self._guesses, self._scan = policy, guesses, scan
+        self.findings: list[AuditFinding] = []
+        self.result = FileAudit(file.name)
+        self.filters = Disjoint(self._footer.start)
+        self.indexes = Disjoint(self._footer.start, "column indexes")
+
+    def run(self) -> None:
+        """Fill in ``result`` and ``findings``."""
+        footer = self._footer
+        if footer.is_encrypted:
+            self.result.encryption = ENCRYPTED_FOOTER if footer.has_encrypted_footer \
+                else SIGNED_FOOTER
+            if not footer.has_encrypted_footer and not footer.signature_verified:
+                self._not_checked("the footer's signature: its key is not at hand")
+        if self._policy and self._policy.encrypted_footer and not footer.has_encrypted_footer:
+            self._find("plaintext-footer", "the footer is not encrypted: column names, sizes and "
+                       "the statistics of plain columns can be read", _REWRITE)
+        for column in footer.columns:
+            chunks = [chunks[column.ordinal] for chunks in footer.row_groups]
+            self.result.columns.append(_ColumnAudit(self, column, chunks).run())
+        if self._scan:
+            self._find_traces()
+
+    def _find_traces(self) -> None:
+        known = set()
+        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+            try:
+                known.add((chunk.bloom_filter or (None,))[0])
+            except (KeyRetrievalError, UnsupportedError, FileError):
+                continue  # said with its column
+        found = Traces(known).look(self._file, self._footer.start)
+        if found.count:
+            self._find("trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
+                       f"{found.num_bytes:,} bytes, which its footer does not name: left over, or "
+                       "of columns whose keys are not at hand", _REWRITE, evidence=found.evidence)
+
+    def _find(self, kind: str, message: str, remedy: str, column: str | None = None,
+              chunks: Sequence[ColumnChunk] = (), evidence: Sequence[str] = ()) -> None:
+        self.findings.append(AuditFinding(
+            kind, message, remedy, self._file.name, column,
+            tuple(chunk.row_group for chunk in chunks), tuple(evidence)))
+
+    def _not_checked(self, what: str) -> None:
+        self.result.not_checked.append(what)
+        self.result.missing_keys = True
+
+
+class _ColumnAudit:
+    """The audit of one column of a file."""
+
+    def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk]):
+        self._audit, self._file = audit, audit._file
+        self._leaf, self._chunks = column, chunks
+        self._fills: list[float] = []
+        self._rates: list[float] = []
+        self._leaking: list[ColumnChunk] = []
+        self._layouts: dict[int, Layout] = {}  # by row group, of those with a filter
+        self._hidden: KeyRetrievalError | None = None
+        self._without_key = False
+        self._errors = False
+        self.result = ColumnAudit(column.path)
+
+    def run(self) -> ColumnAudit:
+        result, policy = self.result, self._audit._policy
+        encrypted, plain = [], []
+        try:
+            for chunk in self._chunks:
+                (plain if chunk.encryption is None else encrypted).append(chunk)
+        except FormatError as error:
+            self._find("damaged", error.message, _REWRITE)
+            encrypted, plain = [], self._chunks
+        result.encrypted = bool(encrypted) and not plain
+        if result.encrypted:
+            with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
+            result.encryption = "footer key" if with_footer_key else "column key"
+        demanded = policy is not None and policy.is_sensitive(self._leaf.path)
+        result.sensitive = demanded or bool(encrypted)
+        if (demanded or encrypted) and plain:
+            self._find("unencrypted", "the column is sensitive and its data is not encrypted",
+                       _REWRITE, plain)
+        self._find_places()
+        for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._layouts):
+            self._look_at(chunk)
+        self._report_leaks()
+        self._check_statistics(encrypted)
+        if self._rates:
+            result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
+        result.filters = None if self._hidden else len(self._layouts)
+        result.state = self._state()
+        return result
+
+    def _state(self) -> str:
+        if self._errors:
+            return LEAKING
+        if self._hidden:
+            return UNKNOWN
+        if self.result.encrypted:
+            return PROTECTED
+        return OPEN if self._layouts else NONE
+
+    def _find_places(self) -> None:
+        for chunk in self._chunks:
+            try:
+                layout = layout_of(self._file, chunk)
+            except KMS_FAULTS:
+                raise
+            except KeyRetrievalError as error:
+                self._hidden = error
+                continue
+            except (FileError, UnsupportedError) as error:
+                kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
+                self._find(kind, f"the column's metadata cannot be read: {error.message}",
+                           "take a good copy of the file", [chunk])
+                continue
+            if layout is not None:
+                self._layouts[chunk.row_group] = layout
+                self.result.bytes += chunk.bloom_filter[1] or layout.length or 0
+                self.result.plain_filters += layout.kind == PLAIN
+        if self._hidden:
+            reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
+                else f"a key that cannot be had: {self._hidden.message}"
+            self._audit._not_checked(f"column {shown(self._leaf.path)}: whether it has filters is "
+                                     f"encrypted with {reason}")
+
+    def _look_at(self, chunk: ColumnChunk) -> None:
+        layout = self._layouts[chunk.row_group]
+        if chunk.encryption is not None and layout.kind == PLAIN:
+            self._leaking.append(chunk)
+            return
+        if chunk.encryption is None and layout.kind == ENCRYPTED:
+            self._find("refused", "the filter is encrypted and its column is not: no reader can "
+                       "use it", _ATTACH, [chunk])
+            return
+        try:
+            filter_ = read_filter(self._file, chunk, self._audit._footer.start,
+                                  self._audit.filters)
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError:
+            if not self._without_key:
+                self._audit._not_checked(f"column {shown(self._leaf.path)}: whether its filters "
+                                         "authenticate, without its key")
+            self._without_key = True
+            return
+        except UnsupportedError as error:
+            self._find("refused", f"readers pass over the filter: {error.message}", _ATTACH,
+                       [chunk])
+            return
+        except FileError as error:
+            kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
+            self._find(kind, f"the filter cannot be read: {error.message}", _ATTACH, [chunk])
+            return
+        self._measure(filter_)
+        self._check_readers(chunk, filter_)
+
+    def _measure(self, filter_: SplitBlockBloomFilter) -> None:
+        self._fills.append(fill(filter_))
+        self._rates.append(filter_.expected_fpp())
+
+    def _check_readers(self, chunk: ColumnChunk, filter_: SplitBlockBloomFilter) -> None:
+        if filter_.num_blocks & (filter_.num_blocks - 1):
+            self._find("refused", f"the filter has {filter_.num_bytes:,} bytes, no power of two: "
+                       "Arrow C++ refuses it", _ATTACH, [chunk])
+        if chunk.encryption is not None and chunk.hides_bloom_filter:
+            self._find("refused", "the redacted metadata under the plaintext footer does not say "
+                       "where the filter is: Arrow C++ ignores it", _ATTACH, [chunk])
+
+    def _report_leaks(self) -> None:
+        if not self._leaking:
+            return
+        evidence = Evidence(self._leaf, self._audit._guesses) \
+            if self._leaf.type.can_have_filter else None
+        for chunk in self._leaking:
+            filter_ = self._read_plain(chunk)
+            if filter_ is not None:
+                self._measure(filter_)
+                if evidence is not None:
+                    evidence.add(filter_)
+        self._find("leak", "the column is encrypted and its Bloom filters are not: everybody who "
+                   "has the file can test which values it holds", _SEAL, self._leaking,
+                   evidence.sentences() if evidence is not None else ())
+
+    def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
+        """A plaintext filter, as anybody reads it."""
+        offset, _ = chunk.bloom_filter
+        try:
+            num_bytes, size = decode_header(self._file.read_at(MAX_HEADER_SIZE, offset))
+            self._audit.filters.add(chunk, size + num_bytes)
+            return SplitBlockBloomFilter.from_bitset(
+                self._file.read_at(num_bytes, offset + size), column_type=self._leaf.type)
+        except (FileError, UnsupportedError, ValueError):
+            return None
+
+    def _check_statistics(self, encrypted: list[ColumnChunk]) -> None:
+        footer = self._audit._footer
+        found = [chunk for chunk in encrypted if chunk.has_readable_bounds]
+        if found:
+            who = "whoever has the footer key" if footer.has_encrypted_footer else "everybody"
+            self._find("statistics", f"the column is encrypted, but {who} can read its least and "
+                       "greatest values in the footer", _REWRITE, found)
+        found = self._with_plain_index(encrypted)
+        if found:
+            self._find("statistics", "the column is encrypted, but the least and greatest values "
+                       "of its pages stand in a column index that is not", _REWRITE, found)
+
+    def _with_plain_index(self, chunks: list[ColumnChunk]) -> list[ColumnChunk]:
+        try:
+            return [chunk for chunk in chunks if self._has_plain_index(chunk)]
+        except FormatError as error:
+            self._find("damaged", error.message, _REWRITE)
+            return []
+
+    def _has_plain_index(self, chunk: ColumnChunk) -> bool:
+        where = chunk.column_index
+        if where is None or not 0 < where[0] < where[0] + where[1] <= self._audit._footer.start:
+            return False
+        self._audit.indexes.add(chunk, where[1])
+        data = self._file.read_at(where[1], where[0])
+        if module_length(data) == len(data):
+            return False
+        try:
+            return thrift.end_of_struct(data) == len(data)
+        except FormatError:
+            return False
+
+    def _find(self, kind: str, message: str, remedy: str, chunks: Sequence[ColumnChunk] = (),
+              evidence: Sequence[str] = ()) -> None:
+        self._errors |= KINDS[kind][0] == "error"
+        self._audit._find(kind, message, remedy, self._leaf.path, chunks, evidence)

@@ -1,0 +1,283 @@
+"""An audit as one page of HTML, for people: no script, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from html import escape
+from itertools import islice
+
+from secure_bloom import __version__
+from secure_bloom.audit.result import (
+    KINDS,
+    LEAKING,
+    NONE,
+    OPEN,
+    PROTECTED,
+    TOTALS_HEADER,
+    UNKNOWN,
+    AuditFinding,
+    AuditResult,
+    ColumnAudit,
+    totals_row,
+)
+from secure_bloom.display import count, shown
+
+_MAX_FILES = 500  # rows of the table
+_MAX_COLUMNS = 50  # of the table, and bars of a picture
+_MAX_TOTALS = 200
+_MAX_FINDINGS = 200
+_MAX_NAMES = 20  # files of a finding that are named
+_STATES = {  # sign, word, what it means
+    PROTECTED: ("✓", "protected", "encrypted, and so are its filters"),
+    LEAKING: ("✗", "leaking", "sensitive, and something of it can be read"),
+    UNKNOWN: ("?", "unknown", "encrypted with a key that was not at hand"),
+    OPEN: ("○", "open", "not sensitive, with filters that everybody can read"),
+    NONE: ("·", "none", "not sensitive, without filters"),
+}
+_STYLE = """
+:root{color-scheme:light dark;--ink:#1c2430;--paper:#fff;--soft:#f2f4f7;--line:#d5dae1;
+--protected:#1b7a43;--leaking:#c22626;--unknown:#96690a;--open:#2f66b0;--none:#717a87}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--paper:#14181e;--soft:#1e242c;
+--line:#39424e;--protected:#5ecb8b;--leaking:#ff7d7d;--unknown:#e8b84a;--open:#84b4f5;
+--none:#929cab}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:72rem;padding:2rem 1.25rem;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,sans-serif}
+h1{margin:0;font-size:1.6rem}h2{margin:2.5rem 0 .75rem;font-size:1.2rem}
+p{margin:.3rem 0}code,td,th{overflow-wrap:anywhere}
+.verdict{margin:1.25rem 0;padding:1rem 1.25rem;border-left:.4rem solid;background:var(--soft);
+font-size:1.15rem}
+.cards{display:flex;flex-wrap:wrap;gap:.75rem}
+.card{flex:1 1 8rem;padding:.75rem 1rem;background:var(--soft);border-radius:.4rem}
+.card b{display:block;font-size:1.8rem;line-height:1.2}
+.finding{margin:.75rem 0;padding:.75rem 1rem;border:1px solid var(--line);
+border-left:.4rem solid;border-radius:.3rem}
+.finding.error{border-left-color:var(--leaking)}.finding.warning{border-left-color:var(--unknown)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:.9rem}
+th,td{padding:.3rem .6rem;border:1px solid var(--line);text-align:left}
+td.state{text-align:center;font-weight:600;white-space:nowrap}
+.protected{color:var(--protected)}.leaking{color:var(--leaking)}.unknown{color:var(--unknown)}
+.open{color:var(--open)}.none{color:var(--none)}
+svg text{fill:var(--ink);font:13px system-ui,sans-serif}
+rect.protected{fill:var(--protected)}rect.leaking{fill:var(--leaking)}
+rect.unknown{fill:var(--unknown)}rect.open{fill:var(--open)}rect.none{fill:var(--none)}
+rect.track{fill:var(--soft)}
+small{color:var(--none)}
+"""
+
+
+def render_page(result: AuditResult) -> str:
+    """The page, complete with its style and pictures."""
+    columns = _of_interest(result)
+    parts = [_head(result), _verdict(result), _cards(result), _findings(result), _totals(result),
+             _table(result, columns), _pictures(columns), _not_checked(result)]
+    return ("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+            "<meta name=\"viewport\" content=\"width=device-width\">"
+            "<meta http-equiv=\"Content-Security-Policy\" "
+            "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+            f"<title>Audit of {escape(result.path)}</title><style>{_STYLE}</style></head><body>\n"
+            + "\n".join(filter(None, parts)) + "\n</body></html>\n")
+
+
+def _head(result: AuditResult) -> str:
+    return (f"<h1>Audit of Bloom filters</h1><p><code>{escape(result.path)}</code>, "
+            f"{count(len(result.files), 'file')}. <small>secure_bloom {__version__}</small></p>")
+
+
+def _verdict(result: AuditResult) -> str:
+    errors = sum(finding.severity == "error" for finding in result.findings)
+    none = f"No file is encrypted: {count(result.unencrypted_files, 'file')}. " \
+        if result.lacks_encryption else ""
+    if errors:
+        state, text = LEAKING, f"{none}{count(errors, 'error')} found: see below what to do. " \
+            "What a leak has given away cannot be taken back."
+    elif none:
+        state, text = UNKNOWN, f"{none}Everything in them can be read without a key. A policy " \
+            "says which columns must be encrypted."
+    elif not result.complete:
+        state, text = UNKNOWN, "No error was found, but not everything could be checked."
+    else:
+        state, text = PROTECTED, "No error was found, and everything was checked."
+    return f"<p class=\"verdict {state}\" id=\"verdict\">{text}</p>"
+
+
+def _cards(result: AuditResult) -> str:
+    counts = Counter(column.state for file in result.files for column in file.columns)
+    cards = (f"<div class=\"card\"><b class=\"{state}\">{counts[state]:,}</b>{sign} {word}"
+             f"<br><small>{meaning}</small></div>"
+             for state, (sign, word, meaning) in _STATES.items())
+    return "<h2>Columns of files</h2><div class=\"cards\">" + "".join(cards) + "</div>"
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+def _findings(result: AuditResult) -> str:
+    """Those of several files with the same remedy are shown as one."""
+    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    for finding in result.findings:
+        groups[finding.kind, finding.column, finding.remedy].append(finding)
+    ordered = sorted(groups.values(), key=lambda group: group[0].severity != "error")
+    return "<h2>Findings</h2>" \
+        + ("".join(map(_finding, ordered[:_MAX_FINDINGS])) or "<p>None.</p>") \
+        + _more(len(ordered) - _MAX_FINDINGS, "kinds of findings and columns")
+
+
+def _finding(group: list[AuditFinding]) -> str:
+    first = group[0]
+    column = f" <code>{escape(shown(first.column))}</code>" if first.column else ""
+    evidence = dict.fromkeys(one for finding in group[:_MAX_NAMES] for one in finding.evidence)
+    names = [f"<code>{escape(finding.file)}</code>{_row_groups(finding)}"
+             for finding in group[:_MAX_NAMES]]
+    if len(group) > _MAX_NAMES:
+        names.append(f"and {len(group) - _MAX_NAMES:,} more")
+    proofs = "".join(f"<li>{escape(one)}</li>" for one in evidence)
+    messages = dict.fromkeys(_sentence(finding.message) for finding in group[:_MAX_NAMES])
+    return (f"<div class=\"finding {first.severity}\" data-kind=\"{first.kind}\">"
+            f"<b>{first.severity.capitalize()}: {escape(KINDS[first.kind][1])}</b>{column}"
+            + "".join(f"<p>{escape(message)}</p>" for message in messages)
+            + (f"<p>Shown by the file itself:</p><ul>{proofs}</ul>" if proofs else "")
+            + f"<p><b>What to do:</b> {escape(_sentence(first.remedy))}</p>"
+            f"<p><small>{', '.join(names)}</small></p></div>")
+
+
+def _row_groups(finding: AuditFinding) -> str:
+    return f" ({count(len(finding.row_groups), 'row group')})" if finding.row_groups else ""
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# --- files and columns ---------------------------------------------------------------------------
+
+def _totals(result: AuditResult) -> str:
+    totals = result.totals()
+    if not totals:
+        return ""
+    head = "".join(f"<th scope=\"col\">{escape(name)}</th>" for name in TOTALS_HEADER)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in totals_row(total))}</tr>"
+                   for total in totals[:_MAX_TOTALS])
+    return (f"<h2>Columns</h2><div class=\"scroll\"><table id=\"totals\"><thead><tr>{head}</tr>"
+            f"</thead><tbody>{rows}</tbody></table></div>"
+            + _more(len(totals) - _MAX_TOTALS, "columns"))
+
+
+def _more(number: int, what: str) -> str:
+    return f"<p>And {number:,} more {what}: see the JSON report.</p>" if number > 0 else ""
+
+
+def _of_interest(result: AuditResult) -> dict[str, _Filters]:
+    """Columns that are sensitive or have filters, in the order of the files."""
+    found: dict[str, _Filters] = {}
+    for column in (column for file in result.files for column in file.columns):
+        if column.sensitive or column.state != NONE:
+            found.setdefault(column.column, _Filters()).add(column)
+    return found
+
+
+def _table(result: AuditResult, columns: Iterable[str]) -> str:
+    names = list(columns)
+    if not names:
+        return ""
+    head = "".join(f"<th scope=\"col\">{escape(shown(name))}</th>" for name in names[:_MAX_COLUMNS])
+    rows = []
+    for file in result.files[:_MAX_FILES]:
+        found = {column.column: column for column in file.columns}
+        cells = "".join(_cell(found.get(name)) for name in names[:_MAX_COLUMNS])
+        rows.append(f"<tr><th scope=\"row\"><code>{escape(file.file)}</code><br>"
+                    f"<small>{file.encryption}</small></th>{cells}</tr>")
+    return (f"<h2>Files and columns</h2><div class=\"scroll\"><table id=\"columns\"><thead><tr>"
+            f"<th scope=\"col\">file</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"</div>" + _more(len(result.files) - _MAX_FILES, "files")
+            + _more(len(names) - _MAX_COLUMNS, "columns"))
+
+
+def _cell(column: ColumnAudit | None) -> str:
+    if column is None:
+        return "<td class=\"state\"></td>"
+    sign, word, _ = _STATES[column.state]
+    filters = "" if not column.filters else f"<br><small>{count(column.filters, 'filter')}</small>"
+    return f"<td class=\"state {column.state}\">{sign} {word}{filters}</td>"
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+class _Filters:
+    """The filters of one column in all files."""
+
+    def __init__(self):
+        self._states: set[str] = set()
+        self._figures: dict[str, list[float]] = {"fill": [0.0, 0], "fpp": [0.0, 0]}
+        self.bytes = self.filters = 0
+
+    def add(self, column: ColumnAudit) -> None:
+        if not column.filters:
+            return
+        self._states.add(column.state)
+        self.filters += column.filters
+        self.bytes += column.bytes
+        for name, sums in self._figures.items():
+            value = getattr(column, name)
+            if value is not None:
+                sums[0] += value
+                sums[1] += 1
+
+    def mean(self, name: str) -> float | None:
+        """Of the files in which it is known."""
+        total, number = self._figures[name]
+        return total / number if number else None
+
+    @property
+    def worst(self) -> str:
+        return next(state for state in (LEAKING, UNKNOWN, PROTECTED, OPEN, NONE)
+                    if state in self._states)
+
+
+def _pictures(columns: dict[str, _Filters]) -> str:
+    found = [(name, one) for name, one in columns.items() if one.filters]
+    if not found:
+        return ""
+    more = _more(len(found) - _MAX_COLUMNS, "columns")
+    found = found[:_MAX_COLUMNS]
+    sizes = [(name, one.worst, one.bytes) for name, one in found]
+    fills = [(name, one.worst, one.mean("fill")) for name, one in found]
+    rates = [(name, one.worst, one.mean("fpp")) for name, one in found]
+    return ("<h2>Filters</h2>"
+            + _bars("Bytes of filters", sizes, lambda value: f"{value:,}")
+            + _bars("Bits that are set", fills, lambda value: f"{value:.0%}", 1.0)
+            + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
+
+
+def _bars(title: str, rows: list[tuple], text, top: float | None = None) -> str:
+    """Horizontal bars; rows are name, state and value (None: not known)."""
+    top = top or max((value or 0 for *_, value in rows), default=0) or 1
+    height, left, width = 26, 220, 520
+    marks = []
+    for number, (name, state, value) in enumerate(rows):
+        y = number * height + 4
+        figure = "not known without its key" if value is None else text(value)
+        label = shown(name, 28)
+        marks.append(f"<text x=\"{left - 8}\" y=\"{y + 14}\" text-anchor=\"end\">{escape(label)}"
+                     f"</text><rect class=\"track\" x=\"{left}\" y=\"{y}\" width=\"{width}\" "
+                     f"height=\"18\"></rect><rect class=\"{state}\" x=\"{left}\" y=\"{y}\" "
+                     f"width=\"{width * (value or 0) / top:.1f}\" height=\"18\"></rect>"
+                     f"<text x=\"{left + width + 8}\" y=\"{y + 14}\">{figure}</text>")
+    box = f"0 0 {left + width + 190} {len(rows) * height + 8}"
+    return (f"<h3>{title}</h3><div class=\"scroll\"><svg role=\"img\" aria-label=\"{title}\" "
+            f"viewBox=\"{box}\" width=\"{left + width + 190}\">{''.join(marks)}</svg></div>")
+
+
+def _not_checked(result: AuditResult) -> str:
+    files: dict[str, list[str]] = defaultdict(list)
+    for file in result.files:
+        for what in file.not_checked:
+            files[what].append(file.file)
+    if not files:
+        return ""
+    rows = "".join(f"<li>{escape(what)} <small>({count(len(names), 'file')}: "
+                   f"{escape(', '.join(names[:3]) + (', ...' if len(names) > 3 else ''))})</small>"
+                   "</li>" for what, names in islice(files.items(), _MAX_FINDINGS))
+    return f"<h2>Not checked</h2><ul id=\"not-checked\">{rows}</ul>" \
+        + _more(len(files) - _MAX_FINDINGS, "reasons")

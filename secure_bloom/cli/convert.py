@@ -1,0 +1,139 @@
+"""Rewrite a Parquet or CSV file as a Parquet file with Bloom filters, row group by row group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.cli.csv_file import CsvFile
+from secure_bloom.encryption_requirement import RequireEncryption
+from secure_bloom.errors import AuthenticationError, UnsupportedError
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import check_absent, open_output, resolve
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
+
+MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
+
+
+def convert_file(source: str, target: str, *, overwrite: bool = False,
+                 row_group_size: int | None = None, text_columns: Iterable[str] = (),
+                 delimiter: str = ",", allow_plaintext: bool = False,
+                 advance: Callable[[float], None] = lambda fraction: None,
+                 kms=None, encryption=None, require_encryption: RequireEncryption = None,
+                 **writer) -> None:
+    """Copy the rows of a file into a Parquet file.
+
+    Parameters
+    ----------
+    source : str
+        A Parquet file (told by its first bytes) or a CSV file with a header line.
+    target : str
+        May be the source itself. It is replaced when all rows are written.
+    overwrite : bool
+        Whether a target that exists is replaced.
+    row_group_size : int, optional
+        Rows in a row group; by default as in a Parquet source, else 1,048,576.
+    text_columns, delimiter
+        For a CSV file, see :class:`secure_bloom.cli.csv_file.CsvFile`.
+    allow_plaintext : bool
+        Whether an encrypted source may become a target without encryption.
+    advance : callable
+        Is called with the fraction that is done, 0 to 1.
+    kms : KmsClient, optional
+        For the target and, where it is encrypted, for the source.
+    require_encryption : optional
+        As for :class:`secure_bloom.ParquetFile`, of the source.
+    encryption, **writer
+        For :class:`secure_bloom.ParquetWriter`.
+
+    Raises
+    ------
+    FileExistsError
+        If the target exists, or comes to exist meanwhile, and is not to be overwritten.
+    """
+    check_target = None if overwrite else lambda: check_new(target)
+    if check_target is not None:
+        check_target()
+    writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
+    if _is_parquet(source):
+        with ParquetFile(source, kms, require_encryption=require_encryption) as file:
+            if file.footer.is_encrypted and encryption is None and not allow_plaintext:
+                raise UnsupportedError("the source is encrypted, the target would not be; ask for "
+                                       "encryption, or for plaintext", file=file.name)
+            tables = _counted(file.iter_tables(), file.num_rows, advance)
+            _write(target, file.schema, tables, row_group_size, writer, check_target)
+        return
+    if require_encryption:
+        raise AuthenticationError("a CSV file is not encrypted, but encryption is required",
+                                  file=source)
+    csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, advance=advance)
+    tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
+    _write(target, csv.schema, tables, None, writer, check_target)
+
+
+def check_new(target: str) -> None:
+    """Raise FileExistsError where there is something at a path, even a link that leads nowhere."""
+    filesystem, path = resolve(target)
+    if isinstance(filesystem, pa_fs.LocalFileSystem) and os.path.lexists(path):
+        raise FileExistsError(f"{path} exists")
+    check_absent(filesystem, path)
+
+
+def _is_parquet(path: str) -> bool:
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
+        raise UnsupportedError("it is read more than once, so it must be a regular file: save the "
+                               "data first", file=path)
+    with open(path, "rb") as file:
+        return file.read(4) in (b"PAR1", b"PARE")
+
+
+def _counted(tables, num_rows: int, advance) -> Iterator[pa.Table]:
+    done = 0
+    for table in tables:
+        yield table
+        done += table.num_rows
+        advance(done / max(1, num_rows))
+
+
+def _write(target, schema, tables, row_group_size, options, check_target) -> None:
+    output = open_output(target)
+    try:
+        with ParquetWriter(output, schema, **options) as writer:
+            for table in tables:
+                writer.write_table(table, row_group_size)
+        output.commit(check_target)
+    except BaseException:
+        output.abort()
+        raise
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int,
+               max_bytes: int = MAX_ROW_GROUP_BYTES) -> Iterator[pa.Table]:
+    """Gather small batches into tables that make good row groups.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+    schema : pyarrow.Schema
+        Of every batch.
+    max_rows, max_bytes : int
+        A table has ``max_rows`` rows (the last one fewer), or fewer where it would hold much more
+        than ``max_bytes`` bytes of Arrow data.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, max_rows - rows)
+            batch = batch.slice(part.num_rows)
+            held.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if rows == max_rows or size >= max_bytes:
+                yield pa.Table.from_batches(held, schema)
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)

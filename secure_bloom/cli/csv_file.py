@@ -1,0 +1,170 @@
+"""A CSV file, plain or compressed, as batches of typed columns.
+
+It is read twice: once to find a type for each column that loses no character of it, and once to
+read the rows. Memory stays bounded, whatever its size. Errors never quote a value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from secure_bloom.cli.csv_types import ColumnType
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
+from secure_bloom.storage.rewrite import ChangedMeanwhileError
+
+_BLOCK = 1024 * 1024  # bytes that are parsed at a time, and 32 are read ahead; no row is longer
+_COMPRESSIONS = {  # by the first bytes; none can begin a CSV file
+    "gzip": rb"\x1f\x8b\x08", "bz2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
+    "zstd": rb"\x28\xb5\x2f\xfd", "lz4": rb"\x04\x22\x4d\x18"}
+
+
+class CsvFile:
+    """A CSV file with a header line.
+
+    Parameters
+    ----------
+    path : str
+        Of a regular file; gzip, bzip2, zstd and lz4 are told by its first bytes.
+    delimiter : str
+        One ASCII character.
+    text_columns : iterable of str
+        Columns that are text, whatever they look like.
+    advance : callable
+        Is called with the fraction that is done, of finding the types and of reading the rows.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns with their types, see :mod:`secure_bloom.cli.csv_types`.
+
+    Raises
+    ------
+    ColumnError
+        If the file is empty, its header is not UTF-8, a row has more or fewer values than the
+        header, or a column that is to be text does not exist or is not UTF-8.
+    FormatError
+        If compressed data is damaged or ends too early.
+    UnsupportedError
+        If a row is too long.
+    """
+
+    def __init__(self, path: str, *, delimiter: str = ",", text_columns: Iterable[str] = (),
+                 advance: Callable[[float], None] = lambda fraction: None):
+        check_delimiter(delimiter)
+        self._path, self._advance = path, advance
+        self._parsing = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        self._before = os.stat(path)
+        with open(path, "rb") as file:
+            self._compression = _compression(file.read(16))
+        self._num_rows = 0
+        self.schema = self._find_schema(set(text_columns))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            If the file was changed since its types were found.
+        """
+        done = 0
+        with self._errors():
+            try:
+                reader, _ = self._open({"column_types": self.schema})
+                for batch in reader:
+                    yield batch
+                    done += batch.num_rows
+                    self._advance(0.5 + done / max(done, self._num_rows) / 2)
+            except pa.ArrowInvalid:
+                self._check_unchanged()  # then it may be that types do not fit any more
+                raise
+            self._check_unchanged()
+
+    def _find_schema(self, text_columns: set[str]) -> pa.Schema:
+        with self._errors():
+            reader, source = self._open({"default_column_type": pa.binary()})
+            try:
+                names = reader.schema.names
+            except UnicodeDecodeError:
+                raise ColumnError("the header line is not UTF-8", file=self._path) from None
+            for name in text_columns.difference(names):
+                raise ColumnError(f"there is no such column; there are: {', '.join(names)}",
+                                  file=self._path, column=name)
+            # By name, as pyarrow sets types: columns of the same name have the same type.
+            types = {name: ColumnType(is_text=name in text_columns) for name in names}
+            for batch in reader:
+                self._num_rows += batch.num_rows
+                self._advance(self._position(source) / 2)
+                for name, column in zip(names, batch.columns, strict=True):
+                    types[name].add(column)
+        for name in text_columns:
+            if types[name].type != pa.string():
+                raise ColumnError("it cannot be text, because it is not UTF-8", file=self._path,
+                                  column=name)
+        return pa.schema([(name, types[name].type) for name in names])
+
+    def _open(self, conversion: dict) -> tuple[pa_csv.CSVStreamingReader, pa.NativeFile]:
+        source = pa.OSFile(self._path)
+        stream = source if self._compression is None \
+            else pa.CompressedInputStream(source, self._compression)
+        reader = pa_csv.open_csv(
+            # Reading is the same without threads, but errors say the number of the row.
+            stream, pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK), self._parsing,
+            pa_csv.ConvertOptions(null_values=[""], true_values=["true"], false_values=["false"],
+                                  **conversion))
+        return reader, source
+
+    def _position(self, source: pa.NativeFile) -> float:
+        """The fraction that is read."""
+        return 1 if source.closed else source.tell() / self._before.st_size
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """pyarrow's errors without the values that they quote, which may be sensitive."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            raise _explained(str(error), self._path) from None
+        except OSError as error:
+            if self._compression is None or error.errno is not None:
+                raise
+            raise FormatError(f"its {self._compression} data is damaged, or ends too early",
+                              file=self._path) from None
+
+    def _check_unchanged(self) -> None:
+        now = os.stat(self._path)
+        if any(getattr(now, name) != getattr(self._before, name)
+               for name in ("st_dev", "st_ino", "st_size", "st_mtime_ns")):
+            raise ChangedMeanwhileError("the CSV file was changed while it was read; try again",
+                                        file=self._path)
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raise ValueError unless this can separate values."""
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise ValueError("the delimiter must be one ASCII character, but not a quotation mark or "
+                         f"the end of a line; it is {delimiter!r}")
+
+
+def _compression(head: bytes) -> str | None:
+    return next((name for name, pattern in _COMPRESSIONS.items() if re.match(pattern, head)), None)
+
+
+def _explained(message: str, path: str) -> ColumnError | UnsupportedError:
+    match = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", message)
+    if match is not None:
+        row = f"row {match[1]}" if match[1] else "a row"
+        return ColumnError(f"{row} has {match[3]} values, but the header has {match[2]}; check the "
+                           "delimiter (--delimiter) and the quotation marks", file=path)
+    if "straddl" in message:
+        return UnsupportedError(f"a row is longer than {_BLOCK:,} bytes, or a quotation mark is "
+                                "not closed", file=path)
+    if "Empty CSV" in message:
+        return ColumnError("the CSV file has no rows", file=path)
+    return ColumnError("the CSV file has a malformed row", file=path)

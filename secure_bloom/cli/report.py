@@ -1,0 +1,358 @@
+"""What the command line shows of a file: plain dictionaries (for JSON), and text for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.audit.result import (
+    NONE,
+    TOTALS_HEADER,
+    AuditFinding,
+    AuditResult,
+    totals_row,
+)
+from secure_bloom.display import count, names, shown
+from secure_bloom.errors import (
+    NO_KEY,
+    KeyAccessError,
+    KeyRetrievalError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.keys.operations.inventory import Inventory
+from secure_bloom.keys.operations.rotation import RotationResult
+from secure_bloom.maintain.folders import MaintainResult
+from secure_bloom.parquet.bloom_filter import Disjoint, read_filter
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import BloomFilterInfo, ParquetFile
+from secure_bloom.verify.findings import FilterCheck, VerifyResult
+
+_SHOWN_FINDINGS = 20
+_SHOWN_FILES = 20
+_NAMED = 3  # files with the same message
+_MAX_CELL = 200  # characters
+
+
+def inspect_file(file: ParquetFile) -> dict:
+    """Encryption of a file, and for each column its encryption and filters."""
+    footer, filters = file.footer, _filters_by_column(file)
+    hidden = {column: _why_hidden(error) for column, error in file.hidden_reasons.items()}
+    disjoint = Disjoint(footer.start)
+    return {
+        "file": file.name,
+        "rows": file.num_rows,
+        "row_groups": file.num_row_groups,
+        "created_by": footer.created_by,
+        "encryption": _encryption(footer),
+        "columns": [_column(file, column, filters.get(column.ordinal, []),
+                            hidden.get(column.path), disjoint) for column in file.columns],
+    }
+
+
+def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
+    """By ordinal of the column, for several may have one path."""
+    filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
+    infos = deque(file.bloom_filters)
+    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        if not infos:
+            break
+        if (infos[0].row_group, infos[0].column) == (chunk.row_group, chunk.column.path) \
+                and chunk.bloom_filter is not None:
+            filters[chunk.column.ordinal].append(infos.popleft())
+    return filters
+
+
+def _encryption(footer) -> dict | None:
+    if not footer.is_encrypted:
+        return None
+    return {
+        "algorithm": footer.algorithm.name,
+        "footer": "encrypted" if footer.has_encrypted_footer else
+                  "plaintext, signature verified" if footer.signature_verified else
+                  "plaintext, signature not verified",
+        "footer_key": _key_name(footer.footer_key_metadata),
+        "aad_prefix": "stored" if footer.algorithm.aad_prefix is not None else
+                      "to be supplied" if footer.algorithm.supply_aad_prefix else "none",
+    }
+
+
+def _key_name(key_metadata: bytes | None) -> str | None:
+    """The master key that key material names; None where there is no such material."""
+    try:
+        return None if key_metadata is None else KeyMaterial.parse(key_metadata).master_key_id
+    except (KeyRetrievalError, UnsupportedError):
+        return None
+
+
+def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
+            hidden: str | None, disjoint: Disjoint) -> dict:
+    first = file.footer.row_groups[0][column.ordinal] if file.footer.row_groups else None
+    sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
+    return {
+        "column": column.path,
+        "type": str(column.type.arrow_type or column.type.physical_type),
+        "encryption": first.encryption if first else None,
+        "key": _key_name(first.key_metadata) if first else None,
+        "hidden": hidden,
+        "filters": None if hidden else len(filters),
+        "filters_encrypted": sum(info.encrypted for info in filters),
+        "filter_bytes": sum(sizes),
+        "expected_fpp": _expected_fpp(file, column, filters, disjoint),
+    }
+
+
+def _why_hidden(error: KeyRetrievalError) -> str:
+    """Why it cannot be known what filters a column has."""
+    return "access denied" if isinstance(error, KeyAccessError) else "no key"
+
+
+def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
+                  disjoint: Disjoint) -> float | None:
+    """The mean over the filters that can be read."""
+    values = []
+    for info in filters:
+        chunk = file.footer.row_groups[info.row_group][column.ordinal]
+        try:
+            with located(file=file.name):
+                filter_ = read_filter(file, chunk, file.footer.start, disjoint)
+                values.append(filter_.expected_fpp())
+        except (*NO_KEY, UnsupportedError):
+            continue
+    return float(np.mean(values)) if values else None
+
+
+def render_inspection(result: dict) -> str:
+    """The result of :func:`inspect_file` as text."""
+    lines = [result["file"],
+             f"  {result['rows']:,} rows in {result['row_groups']:,} row groups, "
+             f"by {shown(result['created_by'] or 'an unknown writer')}"]
+    encryption = result["encryption"]
+    if encryption is None:
+        lines.append("  not encrypted")
+    else:
+        key = f", key {encryption['footer_key']}" if encryption["footer_key"] else ""
+        lines.append(f"  {encryption['algorithm']}, footer {encryption['footer']}{key}, "
+                     f"AAD prefix {encryption['aad_prefix']}")
+    rows = [[shown(column["column"]), column["type"], _protection(column), *_filter_cells(column)]
+            for column in result["columns"]]
+    return "\n".join([*lines, "", render_table(
+        ["column", "type", "encryption", "Bloom filters", "bytes", "false positives"], rows)])
+
+
+def _protection(column: dict) -> str:
+    if column["encryption"] is None:
+        return "plain"
+    return column["encryption"] + (f" {column['key']}" if column["key"] else "")
+
+
+def _filter_cells(column: dict) -> list[str]:
+    if not column["filters"]:
+        return ["-" if column["filters"] == 0 else f"unknown: {column['hidden']}", "", ""]
+    kind = "encrypted" if column["filters_encrypted"] else "plain"
+    fpp = column["expected_fpp"]
+    return [f"{column['filters']} {kind}", f"{column['filter_bytes']:,}",
+            "?" if fpp is None else _rate([fpp])]
+
+
+def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
+    """Where a value may be. The value itself is not part of the result."""
+    answers = file.might_contain(column, value)[:, 0]
+    with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
+    return {
+        "file": file.name,
+        "column": column,
+        "may_contain": bool(answers.any()),
+        "row_groups": [{"row_group": number, "may_contain": bool(answer),
+                        "has_filter": number in with_filter}
+                       for number, answer in enumerate(answers)],
+    }
+
+
+def render_probe(result: dict) -> str:
+    """The result of :func:`probe_file` as text."""
+    groups = result["row_groups"]
+    candidates = [group["row_group"] for group in groups if group["may_contain"]]
+    without = sum(not group["has_filter"] for group in groups)
+    place = f"{result['file']}, column {shown(result['column'])}"
+    if not candidates:
+        return f"{place}: certainly absent (all {len(groups)} row groups are ruled out)"
+    lines = [f"{place}: may be in {len(candidates)} of {len(groups)} row groups: "
+             + ", ".join(map(str, candidates))]
+    if without:
+        lines.append(f"  {without} row groups have no Bloom filter on this column")
+    return "\n".join(lines)
+
+
+def render_verification(result: VerifyResult) -> str:
+    """A result of :func:`secure_bloom.verify_file` as text."""
+    if result.not_checked is not None:
+        return f"{result.file}\n  not checked: {result.not_checked}"
+    columns: dict[str, list[FilterCheck]] = defaultdict(list)
+    for check in result.filters:
+        columns[check.column].append(check)
+    lines = [result.file]
+    if columns:
+        rows = [_verified_row(column, checks) for column, checks in columns.items()]
+        lines += ["", render_table(["column", "filters", "values checked", "false positives",
+                                    "promised", "not checked"], rows), ""]
+    elif not result.findings:
+        lines.append("  no Bloom filters")
+    errors = sum(finding.severity == "error" for finding in result.findings)
+    lines.append(f"  {errors} errors, {len(result.findings) - errors} warnings")
+    lines += [f"  {finding.text}" for finding in result.findings[:_SHOWN_FINDINGS]]
+    if len(result.findings) > _SHOWN_FINDINGS:
+        lines.append(f"  ... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json")
+    return "\n".join(lines)
+
+
+def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
+    """The filters of one column: sums, and the worst of the rates."""
+    values = [check.values for check in checks if check.values is not None]
+    measured = [check.measured_fpp for check in checks if check.measured_fpp is not None]
+    promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
+    reasons = [check.not_checked for check in checks if check.not_checked is not None]
+    kinds = {check.encrypted for check in checks}
+    kind = {True: " encrypted", False: " plain"}.get(*kinds, "") if len(kinds) == 1 else ""
+    return [shown(column), f"{len(checks)}{kind}", f"{sum(values):,}" if values else "-",
+            _rate(measured), _rate(promised),
+            f"{len(reasons)}: {reasons[0]}" if reasons else ""]
+
+
+def _rate(rates: list[float]) -> str:
+    return "" if not rates else f"{max(rates):.2%}" if max(rates) >= 0.0001 else "< 0.01%"
+
+
+def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Left-aligned columns under a ruled header."""
+    rows = [[shown(str(cell), _MAX_CELL) for cell in row] for row in rows]
+    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+             for row in [header, ["─" * width for width in widths], *rows]]
+    return "\n".join(f"  {line.rstrip()}" for line in lines)
+
+
+# --- master keys ---------------------------------------------------------------------------------
+
+def render_inventory(inventory: Inventory) -> str:
+    """The master keys of a data set as a table, and what is not known."""
+    lines = [f"{count(inventory.files, 'file')}, {inventory.plaintext} without encryption"]
+    if inventory.master_keys:
+        rows = [[use.name, str(use.files), use.wrapping, ", ".join(use.used_for)]
+                for use in inventory.master_keys]
+        lines.append(render_table(["master key", "files", "wrapping", "used for"], rows))
+    if inventory.explicit:
+        lines.append(f"{count(inventory.explicit, 'file')} with keys that no KMS knows")
+    if inventory.hidden:
+        lines.append(f"{count(inventory.hidden, 'file')} with an encrypted footer, which may name "
+                     "more master keys; give the keys of the footers to see them")
+    lines += by_message(inventory.failed.items())
+    return "\n".join(lines)
+
+
+def render_rotation(result: RotationResult, old: str) -> str:
+    """What a rotation did, or would do."""
+    done = "would be rotated" if result.dry_run else "rotated"
+    lines = [f"{count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
+             f"master key, {len(result.failed)} failed"]
+    if result.master_keys and old not in result.master_keys:
+        lines.append(f"no file has the master key {old}; those found are: "
+                     f"{', '.join(result.master_keys)}")
+    lines += by_message(result.failed.items())
+    return "\n".join(lines)
+
+
+# --- filters of files that exist -----------------------------------------------------------------
+
+def render_changes(result: MaintainResult) -> str:
+    """What attach, strip or seal did, or would do."""
+    will = "would be changed" if result.dry_run else "changed"
+    lines = [f"{count(len(result.changed), 'file')} {will}, {result.unchanged} need no change, "
+             f"{len(result.failed)} failed"]
+    if result.changed:
+        rows = [[change.file, names(change.columns, 8), str(change.built), str(change.removed),
+                 "" if change.bytes is None else f"{change.bytes:,}"]
+                for change in result.changed[:_SHOWN_FILES]]
+        lines.append(render_table(["file", "columns", "built", "removed", "bytes"], rows))
+    if len(result.changed) > _SHOWN_FILES:
+        lines.append(f"  ... and {len(result.changed) - _SHOWN_FILES} more: see --json")
+    lines += by_message((change.file, note) for change in result.changed for note in change.notes)
+    lines += by_message(result.failed.items())
+    return "\n".join(lines)
+
+
+def by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines for (file, message): one for each message, with the first files that have it."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for file, message in messages:
+        files[message].append(file)
+    lines = [f"{_files(with_it)}: {message}"
+             for message, with_it in islice(files.items(), _SHOWN_FILES)]
+    return lines + _and_more(len(files) - _SHOWN_FILES, "such messages: see --json")
+
+
+def _files(files: list[str]) -> str:
+    if len(files) == 1:
+        return files[0]
+    more = len(files) - _NAMED
+    return f"{count(len(files), 'file')} ({', '.join(files[:_NAMED])}" \
+        + (f" and {more:,} more files: see --json)" if more > 0 else ")")
+
+
+def _and_more(number: int, what: str) -> list[str]:
+    return [f"... and {number:,} more{what and ' '}{what}"] if number > 0 else []
+
+
+def render_audit(result: AuditResult) -> str:
+    """A result of :func:`secure_bloom.audit` as text."""
+    more = "in --json or --html"
+    lines, totals = [result.summary], result.totals()
+    if len(result.files) > 1 and totals:
+        lines.append(render_table(TOTALS_HEADER, map(totals_row, totals[:_SHOWN_FILES])))
+        lines += _and_more(len(totals) - _SHOWN_FILES, f"columns {more}")
+    rows = _audit_rows(result)
+    if shown_rows := list(islice(rows, _SHOWN_FILES)):
+        lines.append(render_table(["file", "column", "state", "filters", "bytes", "bits set",
+                                   "false positives"], shown_rows))
+    lines += _and_more(sum(1 for _ in rows), f"columns of files {more}")
+    lines += _audit_findings(result.findings)
+    unchecked = ((file.file, what) for file in result.files for what in file.not_checked)
+    lines += [f"not checked in {line}" for line in by_message(unchecked)]
+    return "\n".join(lines)
+
+
+def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
+    for file in result.files:
+        for column in file.columns:
+            if column.sensitive or column.state != NONE:
+                yield [file.file, shown(column.column), column.state,
+                       "?" if column.filters is None else str(column.filters),
+                       f"{column.bytes:,}", "" if column.fill is None else f"{column.fill:.0%}",
+                       "" if column.fpp is None else _rate([column.fpp])]
+
+
+def _audit_findings(findings: list[AuditFinding]) -> list[str]:
+    """Those that say the same of several files are said once, with the evidence of the first."""
+    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)
+    said = list(islice(groups.values(), _SHOWN_FINDINGS))
+    return [*map(_audit_finding, said),
+            *_and_more(len(findings) - sum(map(len, said)), "findings: see --json or --html")]
+
+
+def _audit_finding(group: list[AuditFinding]) -> str:
+    finding = group[0]
+    where = _files([finding.file for finding in group]) \
+        + (f", column {shown(finding.column)}" if finding.column else "")
+    groups = f" (row groups {', '.join(map(str, finding.row_groups[:8]))}" \
+             f"{', ...' if len(finding.row_groups) > 8 else ''})" \
+        if finding.row_groups and len(group) == 1 else ""
+    evidence = "".join(f"\n    shown by the file itself: {one}" for one in finding.evidence)
+    return (f"{finding.severity} ({finding.kind}): {where}{groups}\n  {finding.message}{evidence}"
+            f"\n  what to do: {finding.remedy}")

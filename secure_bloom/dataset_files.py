@@ -1,0 +1,185 @@
+"""The files of a folder that is read as one table: each of one version, few of them open.
+
+A file is first looked at, to find its schema and the row groups to read. Its rows are read later,
+when all schemas are known. If it is replaced in between, it is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
+from secure_bloom.encryption_requirement import FolderChecks
+from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
+from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.versions import until_unchanged
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+
+class OtherFilesError(ChangedMeanwhileError):
+    """What was listed, or the common schema, does not hold any more: start again with the list."""
+
+
+class FolderQuery(NamedTuple):
+    """What is asked of all files of a folder.
+
+    Attributes
+    ----------
+    folder : str
+        For messages.
+    filesystem, keys
+        As for :class:`ParquetFile`.
+    columns : list of str or None
+    alternatives : list of list of Predicate, or None
+        A normalized filter.
+    partition_schema : pyarrow.Schema
+        The columns whose values come from the paths of the files.
+    checks : FolderChecks
+        What must be encrypted.
+    """
+
+    folder: str
+    filesystem: pa_fs.FileSystem
+    keys: object
+    columns: list[str] | None
+    alternatives: list[list[Predicate]] | None
+    partition_schema: pa.Schema
+    checks: FolderChecks
+
+
+class FolderFile:
+    """A file of a folder, and what is to be read of it.
+
+    Attributes
+    ----------
+    path : str
+    schema : pyarrow.Schema
+    row_groups : list of int or None
+        Those to read; None: all.
+    """
+
+    def __init__(self, query: FolderQuery, path: str, partition: pc.Expression):
+        self._query, self.path, self._partition = query, path, partition
+        self._source: Source | None = None
+        self.look()
+
+    def look(self) -> None:
+        """Find the schema and the row groups of the present version; it stays open."""
+        until_unchanged(self._look)
+
+    def _look(self) -> None:
+        query = self._query
+        self._source = self._opened()
+        file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
+        row_groups = file.row_groups_for(query.alternatives, self._partition_values())
+        access = file.arrow_access(row_groups) if row_groups != [] else None
+        # All of this is of one version; where a look fails, all is still of the one before.
+        self.row_groups, self._access, self.schema = row_groups, access, file.schema
+        self._version = self._source.version
+
+    def _partition_values(self) -> dict[str, pa.Scalar]:
+        import pyarrow.dataset as ds
+        return {name: pa.scalar(value, self._query.partition_schema.field(name).type)
+                for name, value in ds.get_partition_keys(self._partition).items()}
+
+    def _opened(self) -> Source:
+        try:
+            return Source(self.path, self._query.filesystem)
+        except FileNotFoundError as error:
+            raise OtherFilesError("the file was removed while its folder was read; try again",
+                                  file=self.path) from error
+
+    def open(self) -> Source:
+        """Open it for reading rows; look at it again if it is another version now."""
+        if self._source is None:
+            schema = self.schema
+            self._source = self._opened()
+            if self._source.version != self._version:
+                self.close()
+                self.look()
+            if not self.schema.equals(schema, check_metadata=True):
+                raise OtherFilesError("the file was replaced by one with another schema while its "
+                                      "folder was read; try again", file=self.path)
+        return self._source
+
+    def fragment(self) -> ds.ParquetFileFragment | None:
+        """The row groups to read; None if there are none. The file must be open."""
+        if self.row_groups == []:
+            return None
+        access = self._access
+        return new_fragment(access.file(self._source), access.properties, self.row_groups,
+                            self._partition)
+
+    def close(self) -> None:
+        """Close it until it is opened again."""
+        if self._source is not None:
+            self._source.file.close()
+            self._source = None
+
+
+def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
+              each: Callable = map) -> pa.Table:
+    """The rows of some files, which are closed then.
+
+    Parameters
+    ----------
+    query : FolderQuery
+    files : list of FolderFile
+        They are open at the same time.
+    schema : pyarrow.Schema
+        Of the table.
+    each : callable
+        ``map``, or that of a pool of threads.
+
+    Raises
+    ------
+    OtherFilesError
+        If a file was removed or has another schema now.
+    ChangedMeanwhileError
+        If a file changed while it was read, again and again.
+    """
+    return until_unchanged(lambda: _read_rows(query, files, schema, each))
+
+
+def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
+               each: Callable) -> pa.Table:
+    with ExitStack() as stack:
+        for file in files:
+            stack.callback(file.close)
+        sources = list(each(FolderFile.open, files))
+        for source in sources:
+            stack.enter_context(source.one_version())
+        fragments = list(each(FolderFile.fragment, files))
+        table = _scanned(query, files, fragments, schema)
+        list(each(_check, sources))  # where each takes a request, several at a time
+    return table
+
+
+def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list,
+             schema: pa.Schema) -> pa.Table:
+    def rows(some: list) -> pa.Table:
+        return to_table(list(filter(None, some)), schema, query.columns, query.alternatives)
+
+    try:
+        with pyarrow_errors(query.folder, query.keys):
+            return rows(fragments)
+    except (FileError, KeyRetrievalError):
+        for file, fragment in zip(files, fragments, strict=True):  # which one was it?
+            with pyarrow_errors(file.path, query.keys):
+                rows([fragment])
+        raise
+
+
+def _check(source: Source) -> None:
+    source.note_read()
+    source.check()

@@ -1,0 +1,97 @@
+"""A file that leaks, to try audit and seal on: python -m secure_bloom.examples.leaking_file FOLDER
+
+arrow-rs encrypts columns, but writes their Bloom filters in plaintext, after the pages of each row
+group. This makes such a file of real data: flights from New York in 2013, whose tail numbers are
+encrypted. Beside it go a keyring, a policy, and guesses: all tail numbers of five digits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.keys import Keyring
+from secure_bloom.maintain.build import build_filter
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.header import encode_header
+from secure_bloom.parquet.thrift import tree as thrift
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.verify.measure import ColumnHashes
+from secure_bloom.writer import write_table
+
+_OFFSETS = 9, 10, 11  # of data pages, index pages and the dictionary page, in ColumnMetaData
+
+
+def leaking_file(table: pa.Table, columns: Iterable[str], keys=None, **writer) -> bytes:
+    """An encrypted file with plaintext filters, as arrow-rs lays it out.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    columns : iterable of str
+        Dotted paths of the columns that get filters, all in plaintext.
+    keys : optional
+        For reading what ``writer`` encrypts.
+    **writer
+        For :func:`secure_bloom.write_table`.
+    """
+    sink = pa.BufferOutputStream()
+    write_table(table, sink, bloom_filters={}, **writer)
+    file = ParquetFile(sink.getvalue(), keys)
+    hashes, wanted = ColumnHashes(file, keys), set(columns)
+    data, taken = bytearray(), 0
+    for number, chunks in enumerate(file.footer.row_groups):
+        end = max(sum(chunk.pages) for chunk in chunks)
+        shift = len(data) - taken
+        data += file.read_at(end - taken, taken)
+        taken = end
+        for chunk in chunks:
+            _shift(chunk, shift)
+        for chunk in (chunk for chunk in chunks if chunk.column.path in wanted):
+            filter_ = build_filter(hashes, chunk, file.footer.row_group_num_rows(number),
+                                   BloomFilterOptions())
+            start = len(data)
+            data += encode_header(filter_.num_bytes) + filter_.bitset
+            chunk.set_bloom_filter(start, len(data) - start)
+    return bytes(data + file.footer.to_bytes())
+
+
+def _shift(chunk: ColumnChunk, by: int) -> None:
+    for meta in chunk._metadata_copies():
+        for field in _OFFSETS:
+            if meta.get_int(field):
+                meta.set_int(field, thrift.I64, meta.get_int(field) + by)
+
+
+POLICY = """\
+# Columns that must be encrypted, in every file.
+sensitive = ["tailnum"]
+"""
+
+
+def main(folder: str) -> None:
+    """Write the example."""
+    from secure_bloom.examples.demo import load
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    keyring = Keyring.create(target / "keyring.json")
+    for name in ("footer", "pii"):
+        keyring.add(name)
+    data = leaking_file(
+        load("flights.csv.zip"), ["tailnum", "dest"], keyring, kms=keyring,
+        encryption=EncryptionConfiguration("footer", {"pii": ["tailnum"]}, plaintext_footer=True),
+        row_group_size=100_000)
+    (target / "flights").mkdir()
+    (target / "flights" / "2013.parquet").write_bytes(data)
+    (target / "policy.toml").write_text(POLICY)
+    guesses = (f"N{number}" for number in range(10_000, 100_000))
+    (target / "guesses.txt").write_text("\n".join(guesses) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,152 @@
+"""Numba kernels that insert into a filter and look into it: see :mod:`secure_bloom.kernels.bulk`.
+
+A block is one vector of 8 words of 32 bits, so a value costs one load and one store. Values are
+worked on in small batches: hashes and blocks of the next batch are computed first,
+and its blocks are prefetched while this one is worked on. So even in a filter far larger than the
+cache, many blocks are on their way at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from secure_bloom.kernels.compiling import kernel, part_of_kernel
+from secure_bloom.kernels.hashing import WIDE, load_wide, prefetch_ahead
+from secure_bloom.kernels.scalar import SALT
+from secure_bloom.kernels.simd import (
+    Lanes,
+    constant,
+    pointer_to,
+    prefetch,
+    spread,
+    store,
+    vector_type,
+)
+from secure_bloom.kernels.xxh64 import hash_word
+
+_UINT64 = np.uint64
+_BATCH = np.uint64(128)
+_WORDS = 8  #: of a block
+_BLOCK = Lanes(types.uint32, _WORDS)
+_NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
+
+
+# --- one block -----------------------------------------------------------------------------------
+
+def _mask(builder, key):
+    """LLVM code for the block mask of a key: word i gets the bit (key * salt[i]) >> 27."""
+    product = builder.mul(spread(builder, key, _BLOCK), constant(_BLOCK, SALT))
+    bits = builder.lshr(product, constant(_BLOCK, [27] * _WORDS))
+    return builder.shl(constant(_BLOCK, [1] * _WORDS), bits)
+
+
+@intrinsic
+def _block_insert(typing_context, words, index, key):
+    """Set the bits of a key (uint32) in the block that begins at a word."""
+    def generate(context, builder, signature, args):
+        pointer = pointer_to(context, builder, words, *args[:2], vector_type(_BLOCK))
+        block = builder.load(pointer, align=4)
+        builder.store(builder.or_(block, _mask(builder, args[2])), pointer, align=4)
+        return context.get_dummy_value()
+    return types.void(words, types.uint64, types.uint32), generate
+
+
+@intrinsic
+def _block_check(typing_context, words, index, key):
+    """Whether the bits of a key (uint32) are set in the block that begins at a word."""
+    def generate(context, builder, signature, args):
+        pointer = pointer_to(context, builder, words, *args[:2], vector_type(_BLOCK))
+        block = builder.load(pointer, align=4)
+        missing = builder.and_(builder.not_(block), _mask(builder, args[2]))
+        whole = ir.IntType(32 * _WORDS)
+        return builder.icmp_unsigned("==", builder.bitcast(missing, whole), ir.Constant(whole, 0))
+    return types.boolean(words, types.uint64, types.uint32), generate
+
+
+# --- many ----------------------------------------------------------------------------------------
+
+@part_of_kernel
+def _first_word(value, num_blocks):
+    """Where the block of a hash begins; ``num_blocks`` has less than 32 bits."""
+    return (((value >> _UINT64(32)) * num_blocks) >> _UINT64(32)) * _UINT64(_WORDS)
+
+
+@part_of_kernel
+def _prepare(values, hashed, start, num_blocks, hashes, blocks, base):
+    """Hash the batch from ``start`` on; hashes and first words of blocks go to ``base`` on.
+
+    ``hashed`` says that the values are hashes already. Returns the size of the batch.
+    """
+    count = min(_BATCH, _UINT64(values.size) - start)
+    whole = count - count % WIDE
+    for i in range(_UINT64(0), whole, WIDE):
+        prefetch_ahead(values, start + i)
+        value = load_wide(values, start + i)
+        if not hashed:
+            value = hash_word(values, value)
+        store(hashes, base + i, value)
+        store(blocks, base + i, _first_word(value, num_blocks))
+    for i in range(whole, count):
+        one = _UINT64(values[start + i])
+        if not hashed:
+            one = hash_word(values, one)
+        hashes[base + i] = one
+        blocks[base + i] = _first_word(one, num_blocks)
+    return count
+
+
+@part_of_kernel
+def _insert_batch(words, hashes, blocks, base, count, following, far):
+    for i in range(count):
+        if far:
+            prefetch(words, blocks[following + i])
+        _block_insert(words, blocks[base + i], np.uint32(hashes[base + i]))
+
+
+@part_of_kernel
+def _check_batch(words, hashes, blocks, base, count, following, far, out, start):
+    for i in range(count):
+        if far:
+            prefetch(words, blocks[following + i])
+        out[start + i] = _block_check(words, blocks[base + i], np.uint32(hashes[base + i]))
+
+
+@kernel
+def insert(words, values, hashed):
+    """Insert values (uint32, uint64), or what are hashes already, into a filter."""
+    num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(values.size)
+    hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
+    base = _UINT64(0)
+    if words.size <= _NEAR:
+        for start in range(_UINT64(0), size, _BATCH):
+            count = _prepare(values, hashed, start, num_blocks, hashes, blocks, base)
+            _insert_batch(words, hashes, blocks, base, count, base, False)
+        return
+    count = _prepare(values, hashed, _UINT64(0), num_blocks, hashes, blocks, base)
+    for start in range(_UINT64(0), size, _BATCH):
+        following = _BATCH - base
+        coming = _prepare(values, hashed, start + count, num_blocks, hashes, blocks, following)
+        _insert_batch(words, hashes, blocks, base, count, following, True)
+        base, count = following, coming
+
+
+@kernel
+def check(words, asked, out):
+    """Set ``out[i]`` (bool) to whether the bits of hash i are set in a filter."""
+    num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(asked.size)
+    hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
+    base = _UINT64(0)
+    if words.size <= _NEAR:
+        for start in range(_UINT64(0), size, _BATCH):
+            count = _prepare(asked, True, start, num_blocks, hashes, blocks, base)
+            _check_batch(words, hashes, blocks, base, count, base, False, out, start)
+        return
+    count = _prepare(asked, True, _UINT64(0), num_blocks, hashes, blocks, base)
+    for start in range(_UINT64(0), size, _BATCH):
+        following = _BATCH - base
+        coming = _prepare(asked, True, start + count, num_blocks, hashes, blocks, following)
+        _check_batch(words, hashes, blocks, base, count, following, True, out, start)
+        base, count = following, coming

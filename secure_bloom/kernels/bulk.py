@@ -1,0 +1,132 @@
+"""Bulk work with numba: XXH64 (seed 0) and split-block Bloom filter insert and check.
+
+Importing this module imports numba, so only bulk work does, see
+:func:`secure_bloom.sbbf.hashing.kernels_for`.
+Every function has a twin of the same name in :mod:`secure_bloom.kernels.scalar`. The kernels themselves are
+in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; here big input is split
+among threads, since kernels release the GIL. There are as many as ``pyarrow.cpu_count()`` says,
+which ``pyarrow.set_cpu_count(1)`` and the environment variable ``OMP_NUM_THREADS`` change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.kernels import blocks as filter_kernels
+from secure_bloom.kernels import hashing as hash_kernels
+from secure_bloom.kernels.compiling import KERNELS
+from secure_bloom.parquet import footer_kernels
+
+#: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
+WORDS, STRINGS = 1 << 19, 1 << 18
+
+
+def hash_words(values: np.ndarray, out: np.ndarray) -> None:
+    """XXH64 of each value of a uint32 or uint64 array, little-endian, into ``out`` (uint64)."""
+    values = _readonly(values)
+    _in_parts(out.size, WORDS, lambda start, stop: hash_kernels.hash_words(
+        values[start:stop], out[start:stop]))
+
+
+def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
+    """XXH64 of ``out.size`` values of ``width`` bytes each, back to back in ``data`` (uint8)."""
+    data = _readonly(data)
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_fixed(
+        data[start * width:], width, out[start:stop]))
+
+
+def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+    """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i into ``out`` (uint64)."""
+    offsets, data = _readonly(offsets), _readonly(data)
+    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_binary(
+        offsets[start:stop + 1], data, out[start:stop]))
+
+
+def insert_words(words: np.ndarray, values: np.ndarray) -> None:
+    """Hash each value of a uint32 or uint64 array, as :func:`hash_words`, and set its bits."""
+    _insert(words, values, False)
+
+
+def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
+    """Set the bits of each hash (uint64)."""
+    _insert(words, hashes, True)
+
+
+def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
+    words, hashes = _readonly(words), _readonly(hashes)
+    _in_parts(out.size, WORDS, lambda start, stop: filter_kernels.check(
+        words, hashes[start:stop], out[start:stop]))
+
+
+def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
+    """Each further thread fills a filter of its own, where that is not larger than its values."""
+    values = _readonly(values)
+    part = max(WORDS, words.nbytes // values.itemsize)
+    filters = [words]
+
+    def work(start: int, stop: int) -> None:
+        target = words
+        if start:
+            target = np.zeros_like(words)
+            filters.append(target)
+        filter_kernels.insert(target, values[start:stop], hashed)
+
+    _in_parts(values.size, part, work)
+    for other in filters[1:]:
+        np.bitwise_or(words, other, out=words)
+
+
+def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
+    """Call ``work(start, stop)`` for parts of ``range(count)``, each at least ``part`` long.
+
+    Threads are not kept: after a fork, a process would wait for threads that it does not have.
+    """
+    threads = min(pa.cpu_count(), count // part)
+    if threads < 2:
+        work(0, count)
+        return
+    bounds = [count * i // threads for i in range(threads + 1)]
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(work, *bounds[i:i + 2]) for i in range(1, threads)]
+        work(*bounds[:2])
+        for other in others:
+            other.result()
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    """The array, not writable: else numba would compile for both kinds."""
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def warm_up() -> tuple[int, str | None]:
+    """Compile all kernels, or load them.
+
+    Returns
+    -------
+    int
+        How many there are, counting each type of argument.
+    str or None
+        The folder where they are kept; None if there is none to write to.
+    """
+    out, words = np.empty(0, np.uint64), np.zeros((1, 8), np.uint32)
+    data = np.empty(0, np.uint8)
+    for kind in (np.uint32, np.uint64):
+        hash_words(np.empty(0, kind), out)
+        insert_words(words, np.empty(0, kind))
+    for kind in (np.int32, np.int64):
+        hash_binary(np.zeros(1, kind), data, out)
+    hash_fixed(data, 1, out)
+    insert_hashes(words, out)
+    check_hashes(words, out, np.empty(0, bool))
+    ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+    footer_kernels.struct_ends(b"", 0, ends)
+    footer_kernels.fields(b"", np.empty((0, 4), np.int64))
+    footer_kernels.with_bloom_filters(b"", ends, places, data, ends)
+    return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

@@ -1,0 +1,156 @@
+"""Numba kernels that hash: see :mod:`secure_bloom.kernels.bulk`.
+
+Values of equal length are hashed many at a time (:mod:`secure_bloom.kernels.simd`): more than fit into one
+register, since XXH64 is a long chain of operations and a CPU works on several chains at once.
+Strings of mixed lengths are sorted by their length first, in batches that stay in the cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from secure_bloom.kernels.compiling import kernel, part_of_kernel
+from secure_bloom.kernels.simd import loader, multiples, prefetch, store
+from secure_bloom.kernels.xxh64 import hash_word, xxh64
+
+_UINT64 = np.uint64
+WIDE = np.uint64(64)  #: integers that are hashed at a time
+load_wide = loader(64)
+_STRINGS = 16  #: strings that are hashed at a time
+_LANES = np.uint64(_STRINGS)
+_load_strings, _multiples = loader(_STRINGS), multiples(_STRINGS)
+_LINE = np.uint64(64)  #: bytes of a cache line
+AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
+
+_BATCH = 4096  #: strings that are sorted by length together
+_LONG = 256  #: strings of this length and more are hashed one by one
+_FEW = 5  #: so many strings of one length are worth a vector
+
+
+@kernel
+def hash_words(values, out):
+    """XXH64 of each element of a uint32 or uint64 array."""
+    count = _UINT64(values.size)
+    whole = count - count % WIDE
+    for i in range(_UINT64(0), whole, WIDE):
+        prefetch_ahead(values, i)
+        store(out, i, hash_word(values, load_wide(values, i)))
+    for i in range(whole, count):
+        out[i] = hash_word(values, _UINT64(values[i]))
+
+
+@part_of_kernel
+def prefetch_ahead(values, i):
+    """Prefetch as many integers as are hashed at a time, some way behind the ones from i on."""
+    for k in range(_UINT64(0), WIDE, _LINE // _UINT64(8)):
+        prefetch(values, i + _UINT64(AHEAD // 8) + k)
+
+
+@kernel
+def hash_fixed(data, width, out):
+    """XXH64 of ``out.size`` values of ``width`` bytes each, back to back."""
+    _hash_equal(data, _UINT64(0), _UINT64(width), out, _UINT64(0), _UINT64(out.size))
+
+
+@part_of_kernel
+def _hash_equal(data, position, length, out, first, stop):
+    """Fill ``out[first:stop]`` from values of one length, back to back from ``position`` on."""
+    steps = _multiples(length)
+    whole = stop - (stop - first) % _LANES
+    for i in range(first, whole, _LANES):
+        for k in range(_UINT64(0), length * _LANES, _LINE):
+            prefetch(data, position + _UINT64(AHEAD) + k)
+        store(out, i, xxh64(data, steps + position, length))
+        position += length * _LANES
+    for i in range(whole, stop):
+        out[i] = _hash_one(data, position, length)
+        position += length
+
+
+@kernel
+def hash_binary(offsets, data, out):
+    """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i."""
+    ends = np.empty(_LONG + 1, np.uint64)
+    starts = np.empty(_BATCH + _STRINGS, np.uint64)
+    places = np.empty(_BATCH, np.uint64)
+    hashes = np.empty(_BATCH + _STRINGS, np.uint64)
+    count = _UINT64(out.size)
+    for first in range(_UINT64(0), count, _UINT64(_BATCH)):
+        stop = min(first + _UINT64(_BATCH), count)
+        length = _UINT64(offsets[first + _UINT64(1)]) - _UINT64(offsets[first])
+        if _all_of(offsets, length, first, stop):
+            _hash_equal(data, _UINT64(offsets[first]), length, out, first, stop)
+        else:
+            _sort_by_length(offsets, data, first, stop, ends, starts, places)
+            _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes)
+            for i in range(stop - first):
+                out[places[i]] = hashes[i]
+
+
+@njit
+def _hash_one(data, position, length):
+    """Not inlined: the rest of a batch takes little time, compiling it would take much."""
+    return xxh64(data, position, length)
+
+
+@part_of_kernel
+def _all_of(offsets, length, first, stop):
+    """Whether all strings have this length."""
+    others = 0
+    for i in range(first, stop):
+        others += _UINT64(offsets[i + _UINT64(1)]) - _UINT64(offsets[i]) != length
+    return others == 0
+
+
+@part_of_kernel
+def _bucket(offsets, i):
+    return min(_UINT64(offsets[i + _UINT64(1)]) - _UINT64(offsets[i]), _UINT64(_LONG))
+
+
+@part_of_kernel
+def _sort_by_length(offsets, data, first, stop, ends, starts, places):
+    """Sort by counting: where strings start, their places in ``out``, where each length ends."""
+    for length in range(_UINT64(_LONG + 1)):
+        ends[length] = _UINT64(0)
+    for i in range(first, stop):
+        ends[_bucket(offsets, i)] += _UINT64(1)
+    slot = _UINT64(0)
+    for length in range(_UINT64(_LONG + 1)):  # first where each length begins
+        slot += ends[length]
+        ends[length] = slot - ends[length]
+    for i in range(first, stop):
+        length = _bucket(offsets, i)
+        slot = ends[length]
+        ends[length] = slot + _UINT64(1)
+        starts[slot] = _UINT64(offsets[i])
+        places[slot] = i
+        for k in range(_UINT64(0), length, _LINE):
+            prefetch(data, starts[slot] + _UINT64(AHEAD) + k)
+    for slot in range(stop - first, stop - first + _LANES):  # the last vector reaches there
+        starts[slot] = starts[stop - first - _UINT64(1)]
+
+
+@part_of_kernel
+def _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes):
+    """Hash strings that are sorted by length, shortest first.
+
+    The last vector of a length reaches into the next lengths: no harm, since those strings are
+    longer, and are hashed again after it.
+    """
+    slot = _UINT64(0)
+    for length in range(_UINT64(_LONG)):
+        end = ends[length]
+        if end - slot < _UINT64(_FEW):
+            while slot < end:
+                hashes[slot] = _hash_one(data, starts[slot], length)
+                slot += _UINT64(1)
+        while slot < end:
+            store(hashes, slot, xxh64(data, _load_strings(starts, slot), length))
+            slot += _LANES
+        slot = end
+    while slot < stop - first:
+        i = places[slot]
+        length = _UINT64(offsets[i + _UINT64(1)]) - _UINT64(offsets[i])
+        hashes[slot] = _hash_one(data, starts[slot], length)
+        slot += _UINT64(1)

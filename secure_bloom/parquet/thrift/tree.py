@@ -1,0 +1,543 @@
+"""A lossless view of structures in the Thrift compact protocol.
+
+A footer must be changed without losing a field that this software does not know. So a structure
+is decoded only where a layout asks for it; every other value stays the raw bytes that it was and
+is written back as it is. (In the compact protocol the bytes of a value do not depend on where it
+stands; only field headers do, and those are made anew.)
+
+Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-protocol.md"):
+
+    field header   1 byte: id delta (4 bits) and type (4 bits); delta 0: a zigzag varint id follows
+    booleans       the type says the value (1 true, 2 false); one byte each inside a list
+    integers       zigzag varints; BYTE is one byte; DOUBLE is 8 bytes; UUID 16
+    binary         varint length, bytes
+    list, set      1 byte: size (4 bits) and type (4 bits); size 15: a varint size follows
+    map            varint size; if not 0, 1 byte: key type and value type
+    struct         fields, then a zero byte
+
+A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
+[None] for a list whose structures are to be told apart and not decoded. [layout, function] keeps
+of each structure what the function returns for it, its start and its end.
+
+Memory grows with the bytes, not with the number of fields: beyond :data:`_MANY` fields of one
+structure, those that cannot be known, or that come again, are kept together as bytes.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from secure_bloom.errors import FormatError
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+_RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
+
+MAX_DEPTH = 64  #: of a value that is not decoded
+_MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
+_MANY = 100  # fields of a structure, and field ids: more than the format has
+_LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
+_FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
+
+Layout = dict
+
+
+class Struct:
+    """One structure: its fields in file order, each as ``[id, type, value]``.
+
+    A value is bytes (not decoded), a :class:`Struct`, a list of bytes and :class:`Struct`, or
+    :class:`Slices`.
+    """
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: list[list] | None = None):
+        self.fields = fields if fields is not None else []
+
+    def get(self, field_id: int):
+        """The value of a field as it is held, or None where the field is absent."""
+        for field in self.fields:
+            if field[0] == field_id:
+                return field[2]
+        return None
+
+    def set(self, field_id: int, type_: int, value) -> None:
+        """Replace a field, or add it in the order of field ids."""
+        position = 0
+        for field in self.fields:
+            if field[0] == field_id:
+                field[1:] = [type_, value]
+                return
+            position += field[0] < field_id
+        self.fields.insert(position, [field_id, type_, value])
+
+    def remove(self, field_id: int) -> None:
+        """Drop a field; nothing happens where it is absent."""
+        self.fields = [field for field in self.fields if field[0] != field_id]
+
+    def get_int(self, field_id: int) -> int | None:
+        """An I16, I32 or I64 field."""
+        return None if (raw := self._raw(field_id, (I16, I32, I64))) is None else decode_int(raw)
+
+    def get_bool(self, field_id: int) -> bool | None:
+        """A boolean field."""
+        for field in self.fields:
+            if field[0] == field_id and field[1] in (TRUE, FALSE):
+                return field[1] == TRUE
+        return None
+
+    def get_binary(self, field_id: int) -> bytes | None:
+        """A BINARY (or string) field."""
+        return None if (raw := self._raw(field_id, (BINARY,))) is None else decode_binary(raw)
+
+    def get_string(self, field_id: int) -> str | None:
+        """A BINARY field as UTF-8 text; bytes that are no UTF-8 are shown escaped."""
+        raw = self.get_binary(field_id)
+        return None if raw is None else raw.decode("utf-8", "backslashreplace")
+
+    def get_binary_list(self, field_id: int) -> list[bytes] | None:
+        """A field that is a list of BINARY."""
+        raw = self._raw(field_id, (LIST,))
+        if raw is None:
+            return None
+        size, element, position = _list_header(raw, 0)
+        if element != BINARY and size:
+            raise FormatError(f"Thrift field {field_id}: expected a list of binary values")
+        values = []
+        for _ in range(size):
+            start, position = _binary_bounds(raw, position)
+            values.append(bytes(raw[start:position]))
+        return values
+
+    def set_int(self, field_id: int, type_: int, value: int) -> None:
+        """Set an I16, I32 or I64 field."""
+        self.set(field_id, type_, encode_int(value))
+
+    def set_binary(self, field_id: int, value: bytes) -> None:
+        """Set a BINARY field."""
+        self.set(field_id, BINARY, encode_varint(len(value)) + value)
+
+    def set_bool(self, field_id: int, value: bool) -> None:
+        """Set a boolean field."""
+        self.set(field_id, TRUE if value else FALSE, b"")
+
+    def _raw(self, field_id: int, types: tuple[int, ...]):
+        for field in self.fields:
+            if field[0] == field_id:
+                if field[1] not in types or not isinstance(field[2], bytes):
+                    raise FormatError(f"Thrift field {field_id} has an unexpected type {field[1]}")
+                return field[2]
+        return None
+
+
+class Slices(Sequence):
+    """The structures of a list as bytes, cut out when they are asked for.
+
+    Parameters
+    ----------
+    data : bytes
+    bounds : array of int
+        Where each begins, and where the last one ends.
+    """
+
+    __slots__ = ("bounds", "data")
+
+    def __init__(self, data: bytes, bounds: array):
+        self.data, self.bounds = data, bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> bytes:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.data[self.bounds[index]:self.bounds[index + 1]]
+
+
+def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
+    """Decode one structure from the start of ``data``; also return where it ends.
+
+    Bytes after the structure are no fault: parquet-java pads encrypted structures with zeros.
+    Of many small structures each is decoded faster with :func:`kernels_for` all of them.
+
+    Raises
+    ------
+    FormatError
+        If the bytes end too early or are no compact-protocol structure.
+    """
+    with no_garbage_collection():
+        try:
+            data = bytes(data)
+            found = kernels and _decode_by(kernels, data, layout)
+            return found or _decode_struct(data, 0, layout)
+        except IndexError:
+            raise FormatError("a Thrift structure is cut off") from None
+
+
+def _decode_by(kernels, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
+    table = np.empty((32, 4), np.int64)
+    count, end = kernels.fields(data, table)
+    if count < 0:
+        return None
+    fields = []
+    for field_id, type_, start, stop in table[:count].tolist():
+        value, wanted = data[start:stop], layout.get(field_id)
+        if type_ == STRUCT and isinstance(wanted, dict):
+            value, _ = _decode_struct(value, 0, wanted)
+        elif type_ == LIST and isinstance(wanted, list):
+            value, _ = _decode_list(value, 0, *wanted)
+        fields.append([field_id, type_, value])
+    return Struct(fields), end
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """The many small objects of a large footer would set it off again and again, for nothing.
+
+    With several threads the first one that leaves turns it on again, which only costs time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def encode(struct: Struct) -> bytes:
+    """The bytes of a structure."""
+    out = bytearray()
+    _encode_struct(struct, out)
+    return bytes(out)
+
+
+def kernels_for(size: int):
+    """The twins of this walker in numba, where they pay for so many bytes; else None."""
+    if size < (_LARGE if "secure_bloom.kernels.bulk" in sys.modules else _VERY_LARGE):
+        return None
+    from secure_bloom.parquet import footer_kernels
+    return footer_kernels
+
+
+def structs(struct: Struct, field_id: int) -> Sequence:
+    """The structures in a decoded list, as they are held; empty where the field is absent."""
+    value = struct.get(field_id)
+    if isinstance(value, list | Slices):
+        return value
+    if _is_no_list(value):
+        return []
+    raise FormatError(f"Thrift field {field_id} is not a list of structures")
+
+
+def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
+    """The structures in a list that is not decoded, one after the other, to save memory."""
+    raw = struct.get(field_id)
+    if _is_no_list(raw):
+        return
+    try:
+        if not isinstance(raw, bytes) or raw[0] & 0x0F != STRUCT:
+            raise FormatError(f"Thrift field {field_id} is not a list of structures")
+        size, _, position = _list_header(raw, 0)
+        for _ in range(size):
+            found, position = _decode_struct(raw, position, layout)
+            yield found
+    except IndexError:
+        raise FormatError("a Thrift list is cut off") from None
+
+
+def _is_no_list(value) -> bool:
+    """Whether a field is absent, or an empty list of any type."""
+    return value is None or (isinstance(value, bytes) and value[:1] < b"\x10")
+
+
+def end_of_struct(data: bytes) -> int:
+    """Where the structure ends with which the data begins; nothing is decoded.
+
+    Raises
+    ------
+    FormatError
+        As for :func:`decode`.
+    """
+    try:
+        return _skip_struct(data, 0, 1)
+    except IndexError:
+        raise FormatError("a Thrift structure is cut off") from None
+
+
+def decode_int(raw: bytes) -> int:
+    """The value of a zigzag varint."""
+    try:
+        value, _ = _varint(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift integer is cut off") from None
+    return (value >> 1) ^ -(value & 1)
+
+
+def encode_int(value: int) -> bytes:
+    """An integer as a zigzag varint."""
+    return encode_varint((value << 1) ^ (value >> 63))
+
+
+def decode_binary(raw: bytes) -> bytes:
+    """The value of a length-prefixed binary."""
+    try:
+        start, end = _binary_bounds(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift binary is cut off") from None
+    return bytes(raw[start:end])
+
+
+def encode_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    value &= 0xFFFFFFFFFFFFFFFF
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+    raise FormatError("a Thrift varint is longer than 10 bytes")
+
+
+def _binary_bounds(data: bytes, position: int) -> tuple[int, int]:
+    size, start = _varint(data, position)
+    end = start + size
+    if end > len(data):
+        raise FormatError(f"a Thrift binary claims {size} bytes, {len(data) - start} are left")
+    return start, end
+
+
+def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
+    header = data[position]
+    size, position = header >> 4, position + 1
+    if size == 15:
+        size, position = _varint(data, position)
+    if size > len(data) - position:  # every element takes at least one byte
+        raise FormatError(f"a Thrift list claims {size} elements, "
+                          f"{len(data) - position} bytes are left")
+    return size, header & 0x0F, position
+
+
+def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, int]:
+    fields = []
+    field_id = 0
+    while True:
+        header = data[position]
+        if header == 0:
+            return Struct(fields), position + 1
+        if len(fields) >= _MANY:
+            return Struct(fields), _decode_rest(data, position, layout, fields, field_id)
+        position += 1
+        delta = header >> 4
+        type_ = header & 0x0F
+        if delta:
+            field_id += delta
+        else:
+            raw, position = _varint(data, position)
+            field_id = (raw >> 1) ^ -(raw & 1)
+        wanted = layout.get(field_id)
+        if type_ == STRUCT and isinstance(wanted, dict):
+            value, position = _decode_struct(data, position, wanted)
+        elif type_ == LIST and isinstance(wanted, list):
+            value, position = _decode_list(data, position, *wanted)
+        else:
+            start = position
+            if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
+                while data[position] >= 0x80:
+                    position += 1
+                position += 1
+            else:
+                position = _skip(data, position, type_, 0)
+            value = data[start:position]
+        fields.append([field_id, type_, value])
+
+
+def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
+                 field_id: int) -> int:
+    """Add what follows the first fields of a structure; returns where it ends.
+
+    Only fields that the format may have are told apart, and each of them once.
+    """
+    known = {field[0] for field in fields}
+    while data[position]:
+        begin, header = position, data[position]
+        type_, position = header & 0x0F, position + 1
+        field_id += header >> 4
+        if header < 0x10:
+            raw, position = _varint(data, position)
+            field_id = (raw >> 1) ^ -(raw & 1)
+        start = position
+        wanted = layout.get(field_id) if field_id not in known else None
+        if type_ == STRUCT and isinstance(wanted, dict):
+            value, position = _decode_struct(data, position, wanted)
+        elif type_ == LIST and isinstance(wanted, list):
+            value, position = _decode_list(data, position, *wanted)
+        else:
+            position = _skip(data, position, type_, 0)
+            value = data[start:position]
+        if 0 < field_id < _MANY and field_id not in known:
+            known.add(field_id)
+            fields.append([field_id, type_, value])
+        elif fields[-1][1] == _RUN:
+            fields[-1][2] += data[begin:position]
+        else:
+            fields.append([_RUN_ID, _RUN, bytearray([type_]) + encode_int(field_id) + value])
+    return position + 1
+
+
+def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
+    start = position
+    size, element, position = _list_header(data, position)
+    if element != STRUCT:
+        end = _skip(data, start, LIST, 0)
+        return data[start:end], end
+    if size > _MAX_STRUCTS:
+        raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
+    if layout is None and size:
+        bounds = _struct_bounds(data, position, size)
+        return Slices(data, bounds), bounds[-1]
+    structs = []
+    for _ in range(size):
+        start = position
+        struct, position = _decode_struct(data, position, layout)
+        structs.append(struct if keep is None else keep(struct, start, position))
+    return structs, position
+
+
+def _struct_bounds(data: bytes, position: int, size: int) -> array:
+    """Where each of so many structures begins, one behind the other, and where the last ends."""
+    bounds = array("q", [position])
+    if kernels := kernels_for(len(data)):
+        ends = np.empty(size, np.int64)
+        kernels.struct_ends(data, position, ends)
+        if ends[-1] >= 0:
+            bounds.frombytes(ends.tobytes())
+            return bounds
+    for _ in range(size):
+        position = _skip_struct(data, position, 1)
+        bounds.append(position)
+    return bounds
+
+
+def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
+    """The position after a value; raises where the value reaches beyond the data."""
+    if I16 <= type_ <= I64:
+        return _skip_integers(data, position, 1)
+    if type_ == BINARY:
+        return _binary_bounds(data, position)[1]
+    if type_ in (TRUE, FALSE):
+        return position
+    if depth > MAX_DEPTH:
+        raise FormatError(f"a Thrift structure is nested deeper than {MAX_DEPTH}")
+    if type_ == STRUCT:
+        return _skip_struct(data, position, depth + 1)
+    if type_ in (LIST, SET):
+        size, element, position = _list_header(data, position)
+        if I16 <= element <= I64:
+            return _skip_integers(data, position, size)
+        return _skip_elements(data, position, size, (element,), depth + 1)
+    if type_ == MAP:
+        size, position = _varint(data, position)
+        if size == 0:
+            return position
+        if size > len(data) - position:
+            raise FormatError(f"a Thrift map claims {size} entries")
+        kinds = data[position]
+        return _skip_elements(data, position + 1, size, (kinds >> 4, kinds & 0x0F), depth + 1)
+    if type_ in _FIXED_SIZE:
+        end = position + _FIXED_SIZE[type_]
+        if end > len(data):
+            raise FormatError("a Thrift value is cut off")
+        return end
+    raise FormatError(f"unknown Thrift type {type_}")
+
+
+def _skip_integers(data: bytes, position: int, size: int) -> int:
+    for _ in range(size):
+        while data[position] >= 0x80:
+            position += 1
+        position += 1
+    return position
+
+
+def _skip_elements(data, position, size, types, depth) -> int:
+    types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
+    for _ in range(size):
+        for type_ in types:
+            position = _skip(data, position, type_, depth)
+    return position
+
+
+def _skip_struct(data: bytes, position: int, depth: int) -> int:
+    """As :func:`_skip`, with the commonest types spelled out: large footers spend their time here.
+
+    A short binary that reaches beyond the data shows when the next field is looked for.
+    """
+    while True:
+        header = data[position]
+        position += 1
+        if header == 0:
+            return position
+        if header < 0x10:
+            _, position = _varint(data, position)
+        type_ = header & 0x0F
+        if I16 <= type_ <= I64:
+            while data[position] >= 0x80:
+                position += 1
+            position += 1
+        elif type_ == BINARY and data[position] < 0x80:
+            position += 1 + data[position]
+        else:
+            position = _skip(data, position, type_, depth)
+
+
+def _encode_struct(struct: Struct, out: bytearray) -> None:
+    last_id = 0
+    for field_id, type_, value in struct.fields:
+        delta = field_id - last_id
+        if type_ == _RUN:
+            pass  # it has the headers of its fields
+        elif 0 < delta <= 15:
+            out.append(delta << 4 | type_)
+        else:
+            out.append(type_)
+            out += encode_int(field_id)
+        last_id = field_id
+        if isinstance(value, Struct):
+            _encode_struct(value, out)
+        elif isinstance(value, list | Slices):
+            out += _encode_list_header(len(value))
+            for element in value:
+                if isinstance(element, Struct):
+                    _encode_struct(element, out)
+                else:
+                    out += element
+        else:
+            out += value
+    out.append(0)
+
+
+def _encode_list_header(size: int) -> bytes:
+    if size < 15:
+        return bytes([size << 4 | STRUCT])
+    return bytes([0xF0 | STRUCT]) + encode_varint(size)

@@ -1,0 +1,179 @@
+"""Row filters in pyarrow's disjunctive normal form, and what a Bloom filter can say about them.
+
+A filter is a list of predicates ``(column, op, value)`` that must all hold, or a list of such lists
+of which one must hold. The operators mean what they mean in Spark, DuckDB, Polars and PostgreSQL:
+
+==================  ===============================================================================
+operator            rows for which it holds
+==================  ===============================================================================
+``=``, ``==``       the value equals ``v``
+``<=>``             the same; with None as ``v``, the rows that are null
+``!=``              the value is not null and does not equal ``v``
+``<  <=  >  >=``    the value is less, less or equal, greater, greater or equal
+``in``              the value equals one of the list; no row for an empty list
+``not in``          the value is not null and equals none of the list; no row if the list holds
+                    None, every row (null too) if it is empty
+``is null``         the value is null; ``v`` must be None
+``is not null``     the value is not null; ``v`` must be None
+==================  ===============================================================================
+
+- Null equals nothing: with None as ``v`` no row is found, except by ``<=>``; None in a list finds
+  nothing.
+- -0.0 equals 0.0.
+- NaN equals NaN, whatever its bits, and is greater than every other number.
+- Numbers compare by their exact value, whatever their types: an int8 is always less than 300, and
+  no integer equals 5.5. A float32 never equals 0.1, which it cannot hold.
+- Text compares by its bytes in UTF-8. A date is the midnight at which it begins.
+- Values of other kinds cannot be compared: a number with text, a timestamp that has a time zone
+  with one that has none. They raise :class:`secure_bloom.errors.PredicateError`.
+
+A Bloom filter answers ``=``, ``==``, ``<=>`` and ``in``; every other predicate may hold anywhere,
+as far as it can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.errors import ColumnError, located
+from secure_bloom.pruning.operands import operand
+from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.sbbf.scalars import plain_value
+
+OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
+             "is not null")
+
+
+class Predicate(NamedTuple):
+    """One comparison of a column, by dotted path, with a value or (``in``) a collection."""
+
+    column: str
+    op: str
+    value: object
+
+    @property
+    def probes(self) -> list | None:
+        """The values of which one must be present for the predicate to hold; None if unknown."""
+        if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
+            values = self.value if self.op == "in" else [self.value]
+            return [value for value in values if value is not None]
+        return None
+
+
+def normalize(filters) -> list[list[Predicate]]:
+    """The alternatives of a filter, each a list of predicates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If this is no filter in disjunctive normal form.
+    """
+    if not isinstance(filters, list | tuple) or not filters:
+        raise TypeError("filters must be a list of (column, op, value), or a list of such lists")
+    if isinstance(filters[0], tuple | list) and filters[0] and isinstance(filters[0][0], str):
+        filters = [filters]
+    if not all(filters):
+        raise TypeError("filters hold an empty list, which says nothing")
+    return [[_predicate(part) for part in conjunction] for conjunction in filters]
+
+
+def _predicate(part) -> Predicate:
+    if not isinstance(part, tuple | list) or len(part) != 3 or not isinstance(part[0], str):
+        raise TypeError("a predicate is a tuple (column, op, value)")
+    column, op, value = part
+    if op not in OPERATORS:
+        raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
+    if op in ("is null", "is not null") and value is not None:
+        raise ValueError(f"the operator {op!r} takes None as its value")
+    if op in ("in", "not in"):
+        if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
+            raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
+        return Predicate(column, op, [plain_value(element) for element in value])
+    return Predicate(column, op, plain_value(value))
+
+
+class Field(NamedTuple):
+    """A column without children: its path, not joined, and its type."""
+
+    parts: tuple[str, ...]
+    type: pa.DataType
+
+
+def find_field(schema: pa.Schema, path: str) -> Field:
+    """The column with a dotted path.
+
+    Raises
+    ------
+    ColumnError
+        If there is none, or several, or rows have several values of it.
+    """
+    found = list(_fields_at(schema, path, ()))
+    if len(found) != 1:
+        names = ", ".join(schema.names[:20]) + (", ..." if schema.names[20:] else "")
+        raise ColumnError(f"{len(found)} columns have this path" if found else
+                          f"there is no such column; there are: {names}", column=path)
+    if pa.types.is_nested(found[0].type):
+        raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
+                          "might_contain say where values of lists may be", column=path)
+    return found[0]
+
+
+def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) -> Iterator[Field]:
+    for field in fields:
+        name, rest = field.name, path[len(field.name) + 1:]
+        if path not in (name, f"{name}.{rest}"):
+            continue
+        t = plain_type(field.type)
+        if rest and pa.types.is_struct(t):
+            yield from _fields_at(t, rest, (*parents, name))
+        elif not rest or pa.types.is_nested(t):
+            yield Field((*parents, name), t if pa.types.is_nested(t) else field.type)
+
+
+def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataType]) -> None:
+    """Make sure that every value can be compared with its column, whose type is known by path.
+
+    Raises
+    ------
+    PredicateError
+    """
+    for predicate in (p for alternative in alternatives for p in alternative):
+        is_list = predicate.op in ("in", "not in")
+        arrow_type = type_of(predicate.column)
+        with located(column=predicate.column):
+            for value in predicate.value if is_list else [predicate.value]:
+                if value is not None:
+                    operand(value, arrow_type)
+
+
+def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
+              might_contain: Callable[[str, list], np.ndarray]) -> list[int]:
+    """The row groups in which a filter may hold.
+
+    ``might_contain(column, values)`` gives a bool array [row groups, values]; it is asked once for
+    each column, so that each Bloom filter is read once.
+    """
+    probes: dict[str, list] = {}
+    for predicate in (p for alternative in alternatives for p in alternative):
+        if predicate.probes:
+            probes.setdefault(predicate.column, []).extend(predicate.probes)
+    answers = {column: might_contain(column, values) for column, values in probes.items()}
+    asked = dict.fromkeys(probes, 0)
+    keep = np.zeros(num_row_groups, dtype=bool)
+    for alternative in alternatives:
+        holds = np.ones(num_row_groups, dtype=bool)
+        for predicate in alternative:
+            if predicate.probes is not None:
+                column, count = predicate.column, len(predicate.probes)
+                begin = asked.get(column, 0)
+                if count:
+                    asked[column] = begin + count
+                    holds &= answers[column][:, begin:begin + count].any(axis=1)
+                else:
+                    holds[:] = False  # "in" nothing
+        keep |= holds
+    return [int(row_group) for row_group in np.flatnonzero(keep)]

@@ -1,0 +1,135 @@
+"""Which columns get a Bloom filter, and how it is sized: the forms of ``bloom_filters``."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import TypeAlias
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.parquet.schema import LeafColumn, clear_columns
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp
+
+
+@dataclass(frozen=True)
+class BloomFilterOptions:
+    """How to size the Bloom filter of a column.
+
+    Parameters
+    ----------
+    fpp : float
+        Wanted false-positive probability.
+    ndv : int, optional
+        Expected number of distinct values in a row group; the filter then has the size for it.
+        Without, it starts with room for every value of the row group and is folded down to the
+        smallest size that keeps ``fpp``.
+    max_bytes : int, optional
+        Upper bound of the bitset in bytes, 32 to 128 MiB. A filter that would need more is less
+        precise instead.
+    """
+
+    fpp: float = 0.01
+    ndv: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self):
+        for name in _NAMES:
+            value = getattr(self, name)
+            is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+            if not is_number and (value is not None or name == "fpp"):
+                raise TypeError(f"{name} must be a number, not {value!r}")
+        check_fpp(self.fpp)
+        if self.ndv is not None and self.ndv < 0:
+            raise ValueError(f"ndv must not be negative, got {self.ndv}")
+        if self.max_bytes is not None and not BYTES_PER_BLOCK <= self.max_bytes <= MAX_BYTES:
+            raise ValueError(f"max_bytes must be {BYTES_PER_BLOCK} to {MAX_BYTES}, "
+                             f"got {self.max_bytes}")
+
+
+_NAMES = tuple(field.name for field in fields(BloomFilterOptions))
+_ALLOWED = "True, False, BloomFilterOptions or a dict of fpp, ndv and max_bytes"
+
+#: what says which columns get a filter; see :class:`secure_bloom.ParquetWriter`
+BloomFilters: TypeAlias = (
+    bool | Iterable[str]
+    | Mapping[str, bool | BloomFilterOptions | Mapping[str, float | None] | None] | None)
+
+
+def asked_filters(bloom_filters: BloomFilters,
+                  columns: list[LeafColumn] | None = None) -> dict[str, BloomFilterOptions]:
+    """The filters that are asked for, by dotted path of the column.
+
+    Parameters
+    ----------
+    bloom_filters : bool, iterable of str, mapping, or None
+        See :class:`secure_bloom.ParquetWriter`.
+    columns : list of LeafColumn, optional
+        Those of the file; without them ``True`` cannot be told.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it has another form; with the column and what is allowed.
+    UnsupportedError
+        If it is ``True`` where the columns are not known.
+    """
+    if bloom_filters is None or bloom_filters is False:
+        return {}
+    if bloom_filters is True:
+        return {column.path: BloomFilterOptions() for column in _able(columns)}
+    if isinstance(bloom_filters, str | bytes) or not isinstance(bloom_filters, Iterable):
+        hint = f": write [{bloom_filters!r}]" if isinstance(bloom_filters, str) else ""
+        raise TypeError("bloom_filters must be True, a list of column paths, or a mapping of "
+                        f"column paths to {_ALLOWED}, not {type(bloom_filters).__name__}{hint}")
+    if not isinstance(bloom_filters, Mapping):
+        bloom_filters = dict.fromkeys(bloom_filters, True)
+    for path in bloom_filters:
+        if not isinstance(path, str):
+            raise TypeError(f"bloom_filters has {path!r} where the path of a column must be")
+    filters = {path: _options(path, value) for path, value in bloom_filters.items()}
+    return {path: options for path, options in filters.items() if options is not None}
+
+
+def _options(path: str, value) -> BloomFilterOptions | None:
+    if value is None or value is False:
+        return None
+    try:
+        return filter_options(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"bloom_filters[{path!r}]: {error}") from None
+
+
+def filter_options(value, **default) -> BloomFilterOptions:
+    """The options of a column that gets a filter.
+
+    Parameters
+    ----------
+    value : True, BloomFilterOptions, or mapping
+        A mapping has some of the fields of BloomFilterOptions.
+    **default
+        The other fields.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else.
+    """
+    if isinstance(value, BloomFilterOptions):
+        return value
+    if value is True:
+        value = {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} is not allowed; allowed are {_ALLOWED}")
+    for name in value:
+        if name not in _NAMES:
+            raise TypeError(f"{name!r} is not allowed; allowed are {', '.join(_NAMES)}")
+    return BloomFilterOptions(**default | dict(value))
+
+
+def _able(columns: list[LeafColumn] | None) -> list[LeafColumn]:
+    """The columns that can have a filter and be named."""
+    if columns is None:
+        raise UnsupportedError("bloom_filters=True is not possible here, where the columns are not "
+                               "known: name them")
+    return [column for column in clear_columns(columns).values() if column.type.can_have_filter]

@@ -1,0 +1,243 @@
+"""Values given by a caller -> hashes to insert or to look for, and never a wrong "absent".
+
+Equality of values and equality of bytes differ, so a value that a filter is asked for may need
+several hashes, or none can answer for it:
+
+- 0.0 equals -0.0, which has other bytes: both are looked for;
+- NaN has many bit patterns: the answer is "perhaps";
+- null is never inserted: the answer is "perhaps";
+- a value without a certain counterpart in the column's type (:func:`secure_bloom.sbbf.hashing.exact`):
+  "perhaps".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh64_intdigest
+
+from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.hashing import (
+    UNIT_NANOS,
+    column_type_of,
+    exact,
+    hash_values,
+    plain_type,
+    storage_array,
+)
+from secure_bloom.sbbf.scalars import plain_value
+
+_SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
+
+
+def insertable(filter_, values) -> Iterator[pa.Array]:
+    """The values that are not null, as the filter's column has them.
+
+    Fixes the filter's type where it has none.
+    """
+    for array in as_arrays(values, strict=True):
+        if pa.types.is_null(array.type):
+            continue
+        if filter_.column_type is None:
+            filter_.column_type = _first_type(filter_, array.type)
+        column_type = filter_.column_type
+        array = storage_array(array)
+        if pa.types.is_dictionary(array.type):
+            array = storage_array(array.dictionary_decode())
+        array = array.drop_null()
+        converted = exact(array, column_type) if column_type.can_have_filter else None
+        if converted is None or converted.null_count:
+            raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
+                              f"{column_type}")
+        yield converted
+
+
+_DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
+
+
+def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
+    """The type of a filter that knows none, by the first values it is given."""
+    if not filter_.is_empty:
+        raise ColumnError("the filter holds values of an unknown type, and equal values of two "
+                          "types have different hashes: give column_type to the constructor or "
+                          "from_bitset, or use hashes")
+    return column_type_of(arrow_type)
+
+
+def check_values(filter_, values):
+    """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
+    if type(values) in _DEFAULTS:
+        column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
+        stored = stored_bytes(values, column_type)
+        if stored is not None:
+            return bool(filter_.check_hashes(xxh64_intdigest(stored))[0])
+    answers = [_check(filter_, array) for array in as_arrays(values)]
+    if is_scalar(values):
+        return bool(answers[0][0])
+    return np.concatenate([np.empty(0, bool), *answers])
+
+
+def stored_bytes(value, column_type: ColumnType) -> bytes | None:
+    """The bytes of a plain Python value that its column can hold without any doubt, else None.
+
+    pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
+    """
+    physical_type, arrow_type = column_type.physical_type, column_type.arrow_type
+    if arrow_type is None:
+        return None
+    if type(value) is int and pa.types.is_integer(arrow_type):
+        signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
+        low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
+        width = {"INT32": 4, "INT64": 8}.get(physical_type, column_type.length)
+        return value.to_bytes(width, "little", signed=signed) if low <= value < high else None
+    if type(value) is float and physical_type == "DOUBLE":
+        return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
+    if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
+        with suppress(UnicodeEncodeError):
+            return value.encode() if type(value) is str else value
+    return None
+
+
+def _check(filter_, array: pa.Array) -> np.ndarray:
+    column_type = filter_.column_type
+    if column_type is None and not pa.types.is_null(array.type):
+        column_type = _first_type(filter_, array.type)
+    answers = np.ones(len(array), dtype=bool)
+    if column_type is None or not column_type.can_have_filter:
+        return answers
+    converted = exact(array, column_type)
+    known = _known(converted)
+    if known is None:
+        return _check_any(filter_, converted, column_type)
+    answers[known] = _check_any(filter_, converted.filter(pa.array(known)), column_type)
+    return answers
+
+
+def _known(array: pa.Array) -> np.ndarray | None:
+    """Which values a filter can answer for; None where it is all of them."""
+    if pa.types.is_floating(array.type):
+        return ~np.isnan(array.to_numpy(zero_copy_only=False))  # null comes as NaN
+    if array.null_count == 0:
+        return None
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:
+    answers = filter_.check_hashes(hash_values(array, column_type))
+    if pa.types.is_floating(array.type):
+        zeros = array.to_numpy(zero_copy_only=False) == 0
+        if zeros.any():
+            both = np.array([0.0, -0.0], dtype=array.type.to_pandas_dtype())
+            hits = filter_.check_hashes(hash_values(pa.array(both), column_type))
+            answers[zeros] = hits.any()
+    return answers
+
+
+def is_scalar(values) -> bool:
+    """Whether this is one value rather than many."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return False
+    return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
+
+
+def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
+    """Values of any form as Arrow arrays, in order; a scalar gives one array of one element.
+
+    Python values without a common Arrow type come as arrays of one element each, those that Arrow
+    does not know at all as null; with ``strict`` both raise :class:`ColumnError`.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return values.chunks
+    if isinstance(values, pa.Array):
+        return [values]
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        if (array := _infer(values)) is not None:
+            return [array]
+        values = values.tolist()  # of a kind that Arrow does not take, such as 0-d or big-endian
+    values = [values] if is_scalar(values) else list(values)
+    if not _SIMPLE.issuperset(map(type, values)):
+        values = [_plain(value) for value in values]
+        if _may_crash(values):
+            values = [_without_numpy(value) for value in values]
+    if (array := _infer(values)) is not None:
+        return [array]
+    if strict:
+        raise ColumnError("these values have no common Arrow type")
+    return [_infer([value]) or pa.nulls(1) for value in values]
+
+
+def _infer(values: list | np.ndarray) -> pa.Array | None:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None
+
+
+_SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
+_UNKNOWN = object()  # a value without a counterpart in Arrow
+
+
+def _plain(value):
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, np.generic | pa.Scalar):
+        return value
+    return plain_value(value) if is_scalar(value) else _UNKNOWN
+
+
+def _may_crash(values: list) -> bool:
+    """Whether pyarrow may crash: it does so where NumPy's times stand beside other values of it."""
+    types = {value.dtype for value in values if isinstance(value, np.generic)}
+    return len(types) > 1 and any(dtype.kind in "mM" for dtype in types)
+
+
+def _without_numpy(value):
+    value = plain_value(value)
+    return _UNKNOWN if isinstance(value, np.generic) else value
+
+
+def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
+    """A probe value written as text, as a value of the column.
+
+    Numbers in decimal; dates, times and timestamps in ISO 8601, with a zone offset (or Z) for
+    columns in UTC; UUIDs in their usual form; strings and other bytes as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If the text is no value of that type. The message does not repeat the text.
+    """
+    arrow_type = column_type.arrow_type
+    if arrow_type is None:
+        raise ValueError(f"values of a {column_type.physical_type} column cannot be looked up")
+    try:
+        if pa.types.is_time(arrow_type):
+            return _parse_time(text, arrow_type)
+        if pa.types.is_fixed_size_binary(arrow_type) and len(text.encode()) != column_type.length:
+            return pa.scalar(uuid.UUID(text).bytes, arrow_type)
+        return pa.array([text]).cast(arrow_type)[0]
+    except (ValueError, pa.ArrowException):
+        raise ValueError(f"the value is no {arrow_type}") from None
+
+
+def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:
+    # Not by Python's datetime.time, which cuts nanoseconds off.
+    match = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", text)
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3]) if match else (24, 0, 0)
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError
+    nanos = (hour * 3600 + minute * 60 + second) * 10**9 + int((match[4] or "").ljust(9, "0"))
+    value, rest = divmod(nanos, UNIT_NANOS[arrow_type.unit])
+    if rest:
+        raise ValueError
+    return pa.array([value], pa.int32() if arrow_type.bit_width == 32 else pa.int64()) \
+        .view(arrow_type)[0]

@@ -1,0 +1,147 @@
+"""What the options and the schema say about Bloom filters: which columns get one, how large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.sbbf.options import BloomFilterOptions, asked_filters, filter_options
+from secure_bloom.spark.options.columns import BLOOM_FILTER, Columns
+from secure_bloom.spark.options.options import (
+    BLOOM_FILTERS,
+    ENABLED,
+    FPP,
+    MAX_BYTES,
+    NDV,
+    OptionError,
+    boolean,
+    json_object,
+    number,
+)
+
+_FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
+
+
+def parse_bloom_filters(options: Mapping[str, str],
+                        columns: Columns) -> dict[str, BloomFilterOptions]:
+    """The filters by dotted path of the leaf column.
+
+    What speaks of all columns is the weakest, then comes metadata of the schema, then what names
+    a column: ``enabled#column`` and its kind, or ``bloom_filters``.
+
+    Raises
+    ------
+    OptionError
+        If a column does not exist or cannot have a filter, or options contradict each other.
+    """
+    default = {"fpp": _fpp(options, FPP), "max_bytes": _max_bytes(options)}
+    named, listed = _named(options, columns), _listed(options, columns, default)
+    for path in named.keys() & listed.keys():
+        raise OptionError(f"column {path} is also named in {ENABLED}#column or its kind: say it "
+                          "in one place", option=BLOOM_FILTERS)
+    filters: dict[str, BloomFilterOptions | None] = {}
+    if boolean(options, ENABLED):
+        filters = {path: filter_options(True, **default)
+                   for path in asked_filters(True, columns.leaves)}
+    for path, wanted in _from_schema(columns).items():
+        filters[path] = BloomFilterOptions(**default) if wanted else None
+    for path, (wanted, own) in named.items():
+        filters[path] = BloomFilterOptions(**default | own) if wanted else None
+    filters |= listed
+    return {path: filters[path] for path in sorted(filters) if filters[path] is not None}
+
+
+def _from_schema(columns: Columns) -> dict[str, bool]:
+    filters = {}
+    for leaves, wanted in columns.marked(BLOOM_FILTER):
+        able = [leaf.path for leaf in leaves if leaf.type.can_have_filter]
+        if wanted and not able:
+            raise OptionError(f"metadata {BLOOM_FILTER}: a column of type {leaves[0].type} cannot "
+                              "have a Bloom filter: remove it", column=leaves[0].path)
+        filters |= dict.fromkeys(able, wanted)
+    return filters
+
+
+def _named(options: Mapping[str, str], columns: Columns) -> dict[str, tuple[bool, dict]]:
+    """Whether a column has a filter and what it says about it, from ``name#column`` options."""
+    enabled = _per_column(options, ENABLED, columns, boolean)
+    fpp = _per_column(options, FPP, columns, _fpp)
+    ndv = _per_column(options, NDV, columns, _ndv)
+    for path in ndv:  # as in parquet-java, it implies a filter
+        if not enabled.setdefault(path, True):
+            raise OptionError(f"it contradicts {ENABLED}#{path}: remove one of them",
+                              option=f"{NDV}#{path}")
+    for path in fpp:
+        if boolean(options, ENABLED) or _from_schema(columns).get(path):
+            enabled.setdefault(path, True)
+        if not enabled.get(path):
+            raise OptionError(f"the column has no Bloom filter: set {ENABLED}#{path} to true",
+                              option=f"{FPP}#{path}")
+    return {path: (wanted, {name: given[path] for name, given in (("fpp", fpp), ("ndv", ndv))
+                            if path in given}) for path, wanted in enabled.items()}
+
+
+def _per_column(options: Mapping[str, str], base: str, columns: Columns,
+                parse: Callable) -> dict[str, object]:
+    """The values of ``base#column`` by path; each column exists and can have a filter."""
+    values = {}
+    for name in options:
+        if name.startswith(f"{base}#"):
+            leaf = columns.find_leaf(name.removeprefix(f"{base}#"), name, keeps_case=False)
+            value = parse(options, name)
+            if value is not False:
+                _check_able(leaf, name)
+            values[leaf.path] = value
+    return values
+
+
+def _listed(options: Mapping[str, str], columns: Columns,
+            default: dict) -> dict[str, BloomFilterOptions | None]:
+    """The filters of option ``bloom_filters``; None where one is not wanted."""
+    if BLOOM_FILTERS not in options:
+        return {}
+    filters = {}
+    for name, value in json_object(options, BLOOM_FILTERS, _FORM).items():
+        leaf = columns.find_leaf(name, BLOOM_FILTERS)
+        if leaf.path in filters:
+            raise OptionError(f"column {leaf.path} is named twice", option=BLOOM_FILTERS)
+        if value is False:
+            filters[leaf.path] = None
+            continue
+        _check_able(leaf, BLOOM_FILTERS)
+        try:
+            filters[leaf.path] = filter_options(value, **default)
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"column {leaf.path} must have true, false, or an object of fpp, ndv "
+                              f"and max_bytes: {error}", option=BLOOM_FILTERS) from None
+    return filters
+
+
+def _check_able(leaf: LeafColumn, option: str) -> None:
+    if not leaf.type.can_have_filter:
+        raise OptionError(f"a column of type {leaf.type} cannot have a Bloom filter: remove it",
+                          option=option)
+
+
+def _fpp(options: Mapping[str, str], name: str) -> float:
+    if name not in options:
+        return BloomFilterOptions.fpp
+    try:
+        return BloomFilterOptions(fpp=float(options[name])).fpp
+    except ValueError:
+        raise OptionError(f"it must be a number between 0 and 1, both excluded, not "
+                          f"{options[name]!r}", option=name) from None
+
+
+def _ndv(options: Mapping[str, str], name: str) -> int:
+    return number(options, name, None, lambda ndv: ndv > 0, "at least 1")
+
+
+def _max_bytes(options: Mapping[str, str]) -> int | None:
+    if MAX_BYTES not in options:
+        return None
+    try:
+        return BloomFilterOptions(max_bytes=int(options[MAX_BYTES])).max_bytes
+    except ValueError:
+        raise OptionError(f"it must be a number of bytes, 32 to 134217728 (128 MiB), not "
+                          f"{options[MAX_BYTES]!r}", option=MAX_BYTES) from None

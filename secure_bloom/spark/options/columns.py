@@ -1,0 +1,127 @@
+"""Columns as options name them, and what the schema itself says about them.
+
+The metadata of a Spark field may hold ``{"secure_bloom.key": "pii"}``: the field is sensitive, and
+is encrypted with that master key; and ``{"secure_bloom.bloom_filter": true}``. On a group either
+means all its leaves. Field names in a schema keep their case, so metadata is never ambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.schema import LeafColumn, named_columns
+from secure_bloom.spark.names import same_names
+from secure_bloom.spark.options.options import OptionError
+from secure_bloom.writer import parquet_leaves
+
+OUR_METADATA = "secure_bloom."
+KEY = OUR_METADATA + "key"
+BLOOM_FILTER = OUR_METADATA + "bloom_filter"
+
+Path = tuple[str, ...]
+
+
+class Columns:
+    """The columns of the rows to be written.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    metadata : mapping of path to mapping
+        The Spark metadata of fields, by path in the Parquet schema.
+
+    Raises
+    ------
+    OptionError
+        If metadata of ours is malformed, or two columns have one name.
+    """
+
+    def __init__(self, schema: pa.Schema, metadata: Mapping[Path, Mapping] | None = None):
+        self.schema = schema
+        self.leaves = parquet_leaves(schema)
+        self._metadata = metadata or {}
+        self._paths = dict.fromkeys(".".join(leaf.parts[:depth]) for leaf in self.leaves
+                                    for depth in range(1, len(leaf.parts) + 1))
+        for name in schema.names:
+            if schema.names.count(name) > 1:
+                raise OptionError("there are two columns of this name; rename one", column=name)
+        for path, entries in self._metadata.items():
+            _check_metadata(".".join(path), entries)
+
+    def find(self, name: str, option: str, *, keeps_case: bool = True) -> list[LeafColumn]:
+        """The leaf column with this dotted path, or the leaves of the group that has it.
+
+        The path is matched without case, unless exactly this one exists. Option names do not keep
+        their case, so there (``keeps_case=False``) that would be a guess.
+        """
+        found = same_names(name, self._paths, keeps_case=keeps_case)
+        if not found:
+            known = ", ".join(leaf.path for leaf in self.leaves[:20])
+            raise OptionError(f"there is no column {name!r}; there are: {known}"
+                              + (", ..." if self.leaves[20:] else ""), option=option)
+        _check_one(name, found, option, "write it as it is" if keeps_case else
+                   "use option bloom_filters, whose value keeps case")
+        try:
+            return named_columns(self.leaves, found[0])
+        except ColumnError as error:
+            raise OptionError(f"column {error.column}: {error.message}", option=option) from None
+
+    def find_leaf(self, name: str, option: str, *, keeps_case: bool = True) -> LeafColumn:
+        """The one leaf column with this dotted path."""
+        leaves = self.find(name, option, keeps_case=keeps_case)
+        if len(leaves) > 1 or leaves[0].path.lower() != name.lower():
+            raise OptionError("this is a group of columns; name one of its leaves: "
+                              + ", ".join(leaf.path for leaf in leaves), option=option)
+        return leaves[0]
+
+    def find_field(self, name: str, option: str) -> str:
+        """The name of a top-level column."""
+        found = same_names(name, self.schema.names)
+        if not found:
+            raise OptionError(f"there is no top-level column {name!r}; there are: "
+                              + ", ".join(self.schema.names), option=option)
+        _check_one(name, found, option, "write it as it is")
+        return found[0]
+
+    def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
+        """For every field with this metadata entry, its leaves and the entry's value."""
+        for path, entries in self._metadata.items():
+            if entry in entries:
+                leaves = [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path]
+                if not leaves:  # to go on would leave a sensitive column unencrypted
+                    raise OptionError(f"metadata {entry} says something about a field that is not "
+                                      "in the files", column=".".join(path))
+                yield leaves, entries[entry]
+
+    def sensitive(self) -> Iterator[tuple[str, str]]:
+        """Path and master key of every leaf that the schema says is sensitive."""
+        for leaves, key in self.marked(KEY):
+            for leaf in leaves:
+                yield leaf.path, key.strip()
+
+
+def _check_one(name: str, found: list[str], option: str, advice: str) -> None:
+    if len(found) > 1:
+        raise OptionError(f"{name!r} may mean {' or '.join(found)}, which differ in case only: "
+                          f"{advice}, or rename one of them", option=option)
+
+
+def _check_metadata(path: str, entries: Mapping) -> None:
+    for name, value in entries.items():
+        if name == KEY:
+            if isinstance(value, list):
+                raise OptionError(
+                    "the files that it was read from have different master keys: "
+                    f"{', '.join(map(str, value))}; say which one a copy is to have, in metadata "
+                    f"{KEY}", column=path)
+            if not isinstance(value, str) or not value.strip():
+                raise OptionError(f"metadata {KEY} must be the name of a master key", column=path)
+        elif name == BLOOM_FILTER:
+            if not isinstance(value, bool):
+                raise OptionError(f"metadata {BLOOM_FILTER} must be true or false", column=path)
+        elif name.lower().startswith(OUR_METADATA):
+            raise OptionError(f"metadata {name} is unknown, and so refused; there are: {KEY}, "
+                              f"{BLOOM_FILTER}", column=path)

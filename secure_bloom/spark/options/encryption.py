@@ -1,0 +1,136 @@
+"""What the options and the schema say about encryption: which master key encrypts what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from secure_bloom.encryption import ALGORITHMS
+from secure_bloom.spark.options.columns import KEY, Columns
+from secure_bloom.spark.options.options import (
+    ALGORITHM,
+    COLUMN_KEYS,
+    DOUBLE_WRAPPING,
+    ENCRYPTION,
+    FOOTER_KEY,
+    KEY_BITS,
+    KEYRING,
+    KMS,
+    PLAINTEXT,
+    PLAINTEXT_FOOTER,
+    UNIFORM_KEY,
+    OptionError,
+    boolean,
+    choice,
+)
+
+_METADATA = f"metadata {KEY}"
+_MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
+                'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
+
+
+def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict | None:
+    """Arguments of EncryptionConfiguration; None only where plaintext was asked for.
+
+    Raises
+    ------
+    OptionError
+        If options contradict each other or the schema, or say nothing.
+    """
+    asked = [name for name in ENCRYPTION if name in options]
+    sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
+    if boolean(options, PLAINTEXT):
+        if asked:
+            raise OptionError(f"it contradicts {asked[0]}: remove one of them", option=PLAINTEXT)
+        if sensitive:
+            raise OptionError(f"it contradicts {sensitive[0]}: {_MAKE_PUBLIC}", option=PLAINTEXT)
+        return None
+    asked += sensitive
+    if not asked:
+        raise OptionError(
+            f"no encryption is asked for, and nothing was written. Set {FOOTER_KEY} and "
+            f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
+    if not (options.get(KEYRING) or options.get(KMS)):
+        raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys, or "
+                          f"their KMS in option {KMS}", option=KEYRING)
+    encryption = _keys(options, columns)
+    encryption |= {"encryption_algorithm": choice(options, ALGORITHM, ALGORITHMS),
+                   "double_wrapping": boolean(options, DOUBLE_WRAPPING, True),
+                   "data_key_length_bits": int(choice(options, KEY_BITS, ("128", "192", "256"))),
+                   "plaintext_footer": boolean(options, PLAINTEXT_FOOTER)}
+    if encryption["plaintext_footer"] and UNIFORM_KEY in options:
+        raise OptionError(f"not possible with {UNIFORM_KEY}: use {FOOTER_KEY} and {COLUMN_KEYS}",
+                          option=PLAINTEXT_FOOTER)
+    return encryption
+
+
+def keys_by_column(encryption: dict | None) -> dict[str, str]:
+    """The master key of each leaf column that has one of its own, by dotted path."""
+    return {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
+            for path in paths}
+
+
+def _keys(options: Mapping[str, str], columns: Columns) -> dict:
+    for name in (UNIFORM_KEY, FOOTER_KEY):
+        if name in options and not options[name].strip():
+            raise OptionError("it is empty: give the name of a master key", option=name)
+    if UNIFORM_KEY in options:
+        return {"footer_key": _uniform_key(options, columns), "uniform_encryption": True}
+    if FOOTER_KEY not in options:
+        raise OptionError(f"missing: encryption needs {FOOTER_KEY} besides the keys of columns, or "
+                          f"{UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
+    return {"footer_key": options[FOOTER_KEY].strip(),
+            "column_keys": _column_keys(options, columns)}
+
+
+def _uniform_key(options: Mapping[str, str], columns: Columns) -> str:
+    for name in (FOOTER_KEY, COLUMN_KEYS):
+        if name in options:
+            raise OptionError(f"it contradicts {name}: remove one of them", option=UNIFORM_KEY)
+    uniform = options[UNIFORM_KEY].strip()
+    for path, key in columns.sensitive():
+        if key != uniform:
+            raise OptionError(f"column {path} has two keys, {uniform} (option {UNIFORM_KEY}) and "
+                              f"{key} ({_METADATA}): remove one of them")
+    return uniform
+
+
+def _column_keys(options: Mapping[str, str], columns: Columns) -> dict[str, list[str]]:
+    """{master key: paths of leaf columns}, from the option and from the schema."""
+    asked = [(path, key, f"option {COLUMN_KEYS}")
+             for path, key in _column_keys_option(options, columns)]
+    if not asked and COLUMN_KEYS in options:
+        raise OptionError("it is empty: name the columns to encrypt", option=COLUMN_KEYS)
+    asked += [(path, key, _METADATA) for path, key in columns.sensitive()]
+    if not asked:
+        raise OptionError(f"missing: encryption needs {FOOTER_KEY} and {COLUMN_KEYS}, or "
+                          f"{UNIFORM_KEY} for one key for everything", option=COLUMN_KEYS)
+    column_keys: dict[str, list[str]] = {}
+    owner: dict[str, tuple[str, str]] = {}
+    for path, key, source in asked:
+        first = owner.setdefault(path, (key, source))
+        if first[0] != key:
+            raise OptionError(f"column {path} has two keys, {first[0]} ({first[1]}) and {key} "
+                              f"({source}): remove one of them")
+        if path not in column_keys.setdefault(key, []):
+            column_keys[key].append(path)
+        _check_punctuation(path)
+    return column_keys
+
+
+def _column_keys_option(options: Mapping[str, str], columns: Columns) -> Iterator[tuple[str, str]]:
+    """``"key1: a, b; key2: c"`` as (path, key); a group means its leaves."""
+    for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
+        key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
+        if not key or not names:
+            raise OptionError('its form is "key1: column, column; key2: column"',
+                              option=COLUMN_KEYS)
+        for name in names.split(","):
+            for leaf in columns.find(name.strip(), COLUMN_KEYS):
+                yield leaf.path, key
+
+
+def _check_punctuation(path: str) -> None:
+    """pyarrow passes the paths on in one text, in which these have a meaning."""
+    if any(character in path for character in ":;,") or path != path.strip():
+        raise OptionError(f"column {path} cannot have a key of its own, because of the punctuation "
+                          f"or the spaces in its name: rename it, or use {UNIFORM_KEY}")

@@ -1,0 +1,67 @@
+"""The KMS that the options of a read or a write name. One client for each in a process.
+
+Where they name none, the driver puts that of its environment into option ``kms``, in a form that
+only this module knows, and that is opened when a key is needed first. The environments of workers
+do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
+from secure_bloom.keys.environment import EnvironmentKms, environment_kms
+from secure_bloom.keys.uri import absolute_uri, keyring_uri, open_kms
+from secure_bloom.spark.options.options import KEYRING, KMS, OptionError, without_file_scheme
+from secure_bloom.storage.locations import is_uri
+
+_ENVIRONMENT = "environment:"
+_clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, and since when
+
+
+def kms_uri(options: Mapping[str, str]) -> str | None:
+    """The URI of the KMS, with absolute paths, because tasks may run in another folder."""
+    keyring, uri = options.get(KEYRING), options.get(KMS)
+    if keyring and uri:
+        raise OptionError(f"it contradicts {KEYRING}: remove one of them", option=KMS)
+    if keyring:
+        return keyring_uri(_local(keyring))
+    return absolute_uri(uri) if uri else None
+
+
+def _local(path: str) -> str:
+    path = without_file_scheme(path)
+    if is_uri(path):
+        raise OptionError(f"{path} is not a local path; a keyring is a file that the driver, and "
+                          "the workers that read, have under the same local path", option=KEYRING)
+    return path
+
+
+def environment_uri() -> str | None:
+    """The value for option ``kms`` that the environment of this process stands for."""
+    kms = environment_kms()
+    return None if kms is None else _ENVIRONMENT + json.dumps([kms.keyring, kms.uri])
+
+
+def with_environment(options: Mapping[str, str], environment: str | None) -> Mapping[str, str]:
+    """The options, with those keys where they name none."""
+    if environment is None or options.get(KEYRING) or options.get(KMS):
+        return options
+    return {**options, KMS: environment}
+
+
+def kms_client(uri: str) -> CachedKms:
+    """The client; with the keys that this process has unwrapped in the last minutes."""
+    if uri.startswith(_ENVIRONMENT):
+        return cached(EnvironmentKms.of(*json.loads(uri.removeprefix(_ENVIRONMENT))))
+    since, client = _clients.get(uri, (0.0, None))
+    if client is None or time.monotonic() - since > LIFETIME:
+        try:
+            client = cached(open_kms(uri))
+        except ValueError as error:
+            raise OptionError(str(error), option=KMS) from None
+        _clients[uri] = time.monotonic(), client
+    return client
+

@@ -1,0 +1,178 @@
+"""Conditions that belong to a DataFrame from the start: option ``filters``, and ``load``."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from secure_bloom.pruning.predicates import Predicate, normalize
+from secure_bloom.spark.options.options import OptionError
+
+_PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
+_OPS = ("=", "==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null")
+
+
+@dataclass(frozen=True)
+class ColumnPredicate:
+    """A predicate on a column of the DataFrame, or on a field of a struct.
+
+    Only rows for which it holds are wanted, so a row group may be skipped if it has none.
+    """
+
+    path: tuple[str, ...]
+    op: str
+    value: object = None
+
+    @property
+    def name(self) -> str:
+        """The path as Spark reads it, and as nothing else could be read."""
+        return ".".join("`" + part.replace("`", "``") + "`" for part in self.path)
+
+    @property
+    def allows_null(self) -> bool:
+        """Whether it holds for null."""
+        return self.op == "is null" or (self.op == "<=>" and self.value is None)
+
+    def on(self, path: str) -> Predicate:
+        """The same on the column of a file."""
+        return Predicate(path, self.op, self.value)
+
+
+def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
+    """A folder as DataFrame of the rows for which all predicates hold.
+
+    Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
+    has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
+    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the column's follow
+    Spark's own rules: it compares a BIGINT with a float as doubles, and reads '5' as a number.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect, with the format registered.
+    path : str
+        The folder.
+    filters : list of tuple
+        ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
+        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone. Columns are
+        named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name that
+        has a dot stands in backticks.
+    **options
+        As for ``spark.read.options``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a predicate is malformed, or its value of a type that cannot be passed.
+    """
+    predicates = _checked(filters)
+    frame = (spark.read.format("secure_parquet").options(**options)
+             .option("filters", _to_json(predicates)).load(str(path)))
+    return frame.where(reduce(Column.__and__, map(_condition, predicates)))
+
+
+def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:
+    """The predicates of option ``filters``."""
+    if text is None:
+        return ()
+    try:
+        return tuple(_checked(
+            [(column, op, _decode(value)) for column, op, value in json.loads(text)]))
+    except (ValueError, TypeError, KeyError, ArithmeticError):
+        raise OptionError("it is set by secure_bloom.spark.load: use that function",
+                          option="filters") from None
+
+
+def _checked(filters) -> list[ColumnPredicate]:
+    alternatives = normalize(filters)
+    if len(alternatives) != 1:
+        raise ValueError("filters must be one list of predicates that are all to hold")
+    for predicate in alternatives[0]:
+        if predicate.op not in _OPS:
+            raise ValueError(f"operator must be one of {', '.join(_OPS)}, not {predicate.op!r}")
+    return [ColumnPredicate(_path(p.column), p.op,
+                            p.value if p.op != "in" else [v for v in p.value if v is not None])
+            for p in alternatives[0]]
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """The parts of a column's name, by Spark's rule: backticks keep dots together."""
+    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", name):
+        raise ValueError(f"{name!r} names no column: it is a name, or names joined by dots; a name "
+                         "with dots of its own stands in backticks")
+    return tuple(quoted.replace("``", "`") or plain for quoted, plain in re.findall(_PART, name))
+
+
+def _condition(predicate: ColumnPredicate) -> Column:
+    column, op = F.col(predicate.name), predicate.op
+    if op in ("is null", "is not null"):
+        return column.isNull() if op == "is null" else column.isNotNull()
+    if op == "in":
+        return column.isin([_literal(value) for value in predicate.value])
+    value = _literal(predicate.value)
+    match op:
+        case "<=>":
+            return column.eqNullSafe(value)
+        case "<":
+            return column < value
+        case "<=":
+            return column <= value
+        case ">":
+            return column > value
+        case ">=":
+            return column >= value
+    return column == value
+
+
+def _literal(value) -> Column:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return F.lit(value.isoformat()).cast("date")  # PySpark cannot pass years before 1000
+    return F.lit(value)
+
+
+def _to_json(predicates: Iterable[ColumnPredicate]) -> str:
+    return json.dumps([[p.name, p.op, _encode(p.value)] for p in predicates])
+
+
+_DECODERS = {
+    "date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat,
+    "decimal": Decimal, "bytes": base64.b64decode, "float": float,
+    "list": lambda values: [_decode(value) for value in values],
+}
+
+
+def _encode(value):
+    """What JSON lacks becomes ``{type: text}``."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return {"float": repr(value)}
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode("ascii")}
+        case Decimal():
+            return {"decimal": str(value)}
+        case datetime.datetime() if value.tzinfo is not None:
+            return {"timestamp": value.isoformat()}
+        case datetime.date() if not isinstance(value, datetime.datetime):
+            return {"date": value.isoformat()}
+        case list():
+            return {"list": [_encode(element) for element in value]}
+    raise TypeError(f"a value of type {type(value).__name__} cannot be passed (a timestamp needs "
+                    "a zone); use .where(...) for this predicate")
+
+
+def _decode(value):
+    if isinstance(value, dict):
+        [(kind, content)] = value.items()
+        return _DECODERS[kind](content)
+    return value

@@ -1,0 +1,144 @@
+"""What the options of a write mean for its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.keys import KeyEncryptionKeys
+from secure_bloom.sbbf.options import BloomFilterOptions
+from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
+from secure_bloom.spark.options.columns import Columns, Path
+from secure_bloom.spark.options.encryption import keys_by_column, parse_encryption
+from secure_bloom.spark.options.files import AS_SPARK, parse_writer_options
+from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.options import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    PARTITION_BY,
+    ROW_GROUP_SIZE,
+    UNIFORM_KEY,
+    OptionError,
+    check_names,
+    names,
+    number,
+    with_one_name,
+)
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What the options of a write mean for its schema. Names only, so it can go to every task.
+
+    Attributes
+    ----------
+    kms : str or None
+        URI of the KMS.
+    encryption : dict or None
+        Arguments of :class:`secure_bloom.EncryptionConfiguration`; None: plaintext.
+    bloom_filters : dict of str to BloomFilterOptions
+        By dotted path of the leaf column.
+    partition_by : tuple of str
+        Top-level columns whose values become folders.
+    row_group_size : int
+        Rows in a row group, at most.
+    max_rows_per_file, max_bytes_per_file : int or None
+        When a file ends and another begins; the bytes are approximate.
+    writer : dict
+        Arguments of :class:`pyarrow.parquet.ParquetWriter`.
+    """
+
+    kms: str | None = None
+    encryption: dict | None = None
+    bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    row_group_size: int = DEFAULT_ROW_GROUP_ROWS
+    max_rows_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+    writer: dict = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
+
+    def key_encryption_keys(self) -> KeyEncryptionKeys | None:
+        """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
+        if self.encryption is None or not self.encryption["double_wrapping"]:
+            return None
+        return KeyEncryptionKeys.for_encryption(EncryptionConfiguration(**self.encryption),
+                                                kms_client(self.kms))
+
+    def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict:
+        """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
+        arguments = {"bloom_filters": self.bloom_filters, **self.writer}
+        if self.encryption is not None:
+            arguments |= {"encryption": EncryptionConfiguration(**self.encryption),
+                          "kms": kms_client(self.kms) if keks is None else keks}
+        return arguments
+
+
+def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
+                        metadata: Mapping[Path, Mapping] | None = None) -> WriteOptions:
+    """The meaning of a write's options.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Names in lower case.
+    schema : pyarrow.Schema
+        Of the rows to be written.
+    metadata : mapping of path to mapping, optional
+        The Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
+
+    Raises
+    ------
+    OptionError
+        With the name of the option and what to do.
+    """
+    check_names(options)
+    options = with_one_name(options)
+    columns = Columns(schema, metadata)
+    encryption = parse_encryption(options, columns)
+    partition_by = _partition_by(options, columns, encryption)
+    in_files = Columns(
+        pa.schema([column for column in schema if column.name not in partition_by]),
+        {path: entries for path, entries in (metadata or {}).items()
+         if path[0] not in partition_by})
+    return WriteOptions(
+        kms=kms_uri(options), encryption=encryption, partition_by=partition_by,
+        bloom_filters=parse_bloom_filters(options, in_files),
+        row_group_size=number(options, ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
+                              lambda rows: 1 <= rows <= MAX_ROW_GROUP_ROWS,
+                              f"1 to {MAX_ROW_GROUP_ROWS}"),
+        max_rows_per_file=number(options, MAX_ROWS_PER_FILE, None, lambda rows: rows > 0,
+                                 "at least 1"),
+        max_bytes_per_file=number(options, MAX_BYTES_PER_FILE, None, lambda size: size > 0,
+                                  "at least 1"),
+        writer=parse_writer_options(options, in_files))
+
+
+def _partition_by(options: Mapping[str, str], columns: Columns,
+                  encryption: dict | None) -> tuple[str, ...]:
+    """The partition columns. Their values stand in paths, so none may be sensitive."""
+    if PARTITION_BY not in options:
+        return ()
+    partition_by = [columns.find_field(name, PARTITION_BY)
+                    for name in names(options, PARTITION_BY)]
+    if len(set(partition_by)) < len(partition_by):
+        raise OptionError("a column is named twice", option=PARTITION_BY)
+    if len(partition_by) == len(columns.schema):
+        raise OptionError("no column would be left for the files: leave one out",
+                          option=PARTITION_BY)
+    if encryption is not None and "column_keys" not in encryption:
+        raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
+                          "stand in the names of folders: use column keys", option=PARTITION_BY)
+    keys = keys_by_column(encryption)
+    for name in partition_by:
+        if name.startswith("."):
+            raise OptionError(f"column {name}: all readers take folders whose names begin with a "
+                              "dot for hidden ones; rename the column", option=PARTITION_BY)
+        if name in keys:
+            raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
+                              "would stand in the names of folders: partition by another column",
+                              option=PARTITION_BY)
+    return tuple(partition_by)

@@ -1,0 +1,225 @@
+"""The files behind a path: which there are, how they are opened, and their common schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow.fs as pa_fs
+from pyspark.sql.types import StructField, StructType
+
+from secure_bloom.encryption_requirement import (
+    EncryptionRequirement,
+    FolderChecks,
+    encryption_requirement,
+)
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    KeyNotFoundError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS, NoKeys
+from secure_bloom.reader import ParquetFile
+from secure_bloom.spark.names import find_name
+from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, check_names, locate
+from secure_bloom.spark.options.read import ReadOptions, parse_read_options
+from secure_bloom.spark.read.splits import DataFile
+from secure_bloom.spark.schema.merging import merge, with_partitions
+from secure_bloom.spark.schema.partitions import infer_type, partition_values
+from secure_bloom.spark.schema.sensitivity import column_keys, mark, marked_paths
+from secure_bloom.spark.schema.types import leaf_paths, spark_schema
+from secure_bloom.storage.table_formats import check_readable
+from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.visibility import visible_files
+
+_ALL_FILES = "set option allFiles to true"
+_FOOTERS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a folder, and the partition columns of their paths."""
+
+    files: tuple[DataFile, ...]
+    partition_columns: tuple[str, ...] = ()
+
+    def partition_fields(self) -> list[StructField]:
+        """The partition columns with inferred types."""
+        return [StructField(name, infer_type({file.partition[position] for file in self.files}))
+                for position, name in enumerate(self.partition_columns)]
+
+
+class Folder:
+    """The files behind a path, and how to open them. Pickled without any key.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        ``path`` and, for encrypted files, ``keyring`` or ``kms``. The options for writing change
+        nothing.
+
+    Raises
+    ------
+    OptionError
+        If an option is unknown, or its value makes no sense.
+    """
+
+    def __init__(self, options: Mapping[str, str]):
+        check_names(options, reading=True)
+        self.filesystem, self.path = locate(options)
+        self.options: ReadOptions = parse_read_options(options)
+        self._kms = kms_uri(options)
+
+    def list(self) -> Listing:
+        """The visible files, sorted; the path itself where it is a file.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is nothing at the path.
+        UnsupportedError
+            If some files have other partition columns than others; if the folder belongs to a
+            table with a log of its own, or contains one, unless all files are asked for.
+        """
+        info = self.filesystem.get_file_info(self.path)
+        if info.type == pa_fs.FileType.NotFound:
+            raise FileNotFoundError(f"there is no folder {self.path}")
+        if info.type == pa_fs.FileType.File:
+            return Listing((DataFile(self.path, info.size, (), info.mtime_ns),))
+        files, names = [], None
+        check = None if self.options.all_files else \
+            partial(check_readable, self.filesystem, self.path, advice=_ALL_FILES)
+        for relative, info in visible_files(self.filesystem, self.path, check).items():
+            values = partition_values(relative)
+            if names is None:
+                names = tuple(values)
+            if tuple(values) != names:
+                raise UnsupportedError(
+                    f"its path has the partition columns {_names(values)}, that of other files "
+                    f"{_names(names)}; read folders one by one", file=info.path)
+            files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
+        return Listing(tuple(files), names or ())
+
+    def keys(self) -> CachedKms | NoKeys:
+        """The KMS client of this process; NO_KEYS if no KMS was named."""
+        return NO_KEYS if self._kms is None else kms_client(self._kms)
+
+    def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
+        """What must be encrypted: by the option, and what a schema given marks as sensitive.
+
+        Raises
+        ------
+        OptionError
+            If the schema lacks a column that the option names.
+        """
+        required = self.options.require_encryption
+        if required is False:
+            return None
+        requirement = encryption_requirement(required, ignore_case=True)
+        if schema is None:
+            return requirement
+        _check_names(requirement, schema)
+        marked = [".".join(path) for path in marked_paths(schema)]
+        return (requirement or EncryptionRequirement(ignore_case=True)).with_columns(marked) \
+            if marked else requirement
+
+    def open(self, file: DataFile, checks: FolderChecks | None = None) -> ParquetFile:
+        """One of the files.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            If it is not any more what was listed.
+        """
+        try:
+            opened = self._open(file.path, checks)
+        except FileNotFoundError as error:
+            raise _changed(file) from error
+        if not opened.version.is_as_listed(file.size, file.mtime_ns,
+                                           exactly=self.filesystem.type_name == "local"):
+            opened.close()
+            raise _changed(file)
+        return opened
+
+    def _open(self, path: str, checks: FolderChecks | None) -> ParquetFile:
+        keys = self.keys()
+        try:
+            return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks)
+        except KeyNotFoundError as error:
+            if keys is not NO_KEYS:
+                raise
+            raise KeyNotFoundError("the file is encrypted; name the KMS in option keyring or kms",
+                                   file=path) from error
+
+    def schema(self) -> StructType:
+        """The columns of the files, those of option ``columns``, then partition columns.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no file.
+        UnsupportedError
+            If a column has types in two files that contradict each other.
+        ChangedMeanwhileError
+            If files change while they are looked at, again and again.
+        """
+        return until_unchanged(self._schema)
+
+    def _schema(self) -> StructType:
+        listing = self.list()
+        if not listing.files:
+            raise FileNotFoundError(f"there are no Parquet files in {self.path}")
+        requirement = self.requirement()
+        checks = FolderChecks(requirement, listing.partition_columns)
+        schema = self._merged(listing.files, checks) if self.options.merge_schema \
+            else self._file_schema(listing.files[0], checks)
+        _check_names(requirement, schema)
+        return self._chosen(with_partitions(schema, listing.partition_fields()))
+
+    def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
+        with located(file=file.path), self.open(file, checks) as opened:
+            return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
+
+    def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
+        merged = StructType()
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            schemas = pool.map(partial(self._file_schema, checks=checks), files)
+            for file, schema in zip(files, schemas, strict=True):
+                with located(file=file.path):
+                    merged = merge(merged, schema)
+        return merged
+
+    def _chosen(self, schema: StructType) -> StructType:
+        if self.options.columns is None:
+            return schema
+        chosen = []
+        for name in self.options.columns:
+            found = find_name(name, schema.names)
+            if found is None:
+                hint = "" if self.options.merge_schema else \
+                    " in the first file; if only others have it, set mergeSchema to true"
+                raise ColumnError(f"option columns: there is no such column{hint}", column=name)
+            chosen.append(schema[found])
+        return StructType(chosen)
+
+
+def _check_names(requirement: EncryptionRequirement | None, schema: StructType) -> None:
+    """Raise OptionError for a column whose encryption is demanded and that is not there."""
+    paths = leaf_paths(schema)
+    for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
+        known = ", ".join(paths[:20]) + (", ..." if paths[20:] else "")
+        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: {known}",
+                          option=REQUIRE_ENCRYPTION)
+def _changed(file: DataFile) -> ChangedMeanwhileError:
+    return ChangedMeanwhileError("the file was replaced, changed or removed since the query was "
+                                 "planned; run the query again", file=file.path)
+
+
+def _names(names) -> str:
+    return f"({', '.join(names)})"

@@ -1,0 +1,221 @@
+"""Reading: the driver lists and divides, tasks open footers, skip row groups and read the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import DataType, StructType
+
+from secure_bloom.encryption_requirement import FolderChecks
+from secure_bloom.errors import ColumnError, UnsupportedError, located
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import ParquetFile, Pruned
+from secure_bloom.spark.names import find_name, same_path
+from secure_bloom.spark.options.row_filters import ColumnPredicate
+from secure_bloom.spark.plain_errors import plain_errors
+from secure_bloom.spark.read.folder import Folder
+from secure_bloom.spark.read.metrics import TaskReport, log
+from secure_bloom.spark.read.splits import DataFile, FileRange, divide
+from secure_bloom.spark.schema import partitions as hive
+from secure_bloom.spark.schema.conform import conform
+from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
+from secure_bloom.spark.schema.types import arrow_schema
+from secure_bloom.spark.schema.values import same_values
+
+_BATCH_ROWS = 10_000  # as Spark's own batches have by default
+
+
+class ReadTask(InputPartition):
+    """The ranges of files that a task reads, and which columns are in the paths of these files.
+
+    Whatever ``partitions`` finds out has to be here: Spark pickles the reader before it calls it.
+
+    Attributes
+    ----------
+    ranges : list of FileRange
+    places : dict of str to int
+        For each column of the schema that is a partition column, its place in the path.
+    """
+
+    def __init__(self, ranges: list[FileRange], places: dict[str, int]):
+        super().__init__(None)
+        self.ranges = ranges
+        self.places = places
+
+
+class SecureParquetReader(DataSourceReader):
+    """Reads a folder as rows of a schema.
+
+    Columns are found by name, first exactly, then without case; those that a file lacks are null.
+    Partition columns come from the path, even where a file has a column of that name.
+
+    Parameters
+    ----------
+    folder : Folder
+    schema : pyspark.sql.types.StructType
+    is_inferred : bool
+        Whether the schema is that of the first file, so that others may have more columns.
+    """
+
+    def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False):
+        self._folder = folder
+        self._types = schema
+        self._schema = arrow_schema(schema)
+        self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
+                                       and folder.options.columns is None)
+        self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
+        self._marked = marked_paths(schema)
+        self._requirement = folder.requirement(None if is_inferred else schema)
+        self._predicates = [self._located(predicate) for predicate in folder.options.filters]
+        if folder.options.columns is not None:
+            for name in schema.names:
+                if find_name(name, list(folder.options.columns)) is None:
+                    raise UnsupportedError("it is in .schema(...), but not in option columns: "
+                                           "leave one of the two away", column=name)
+
+    @plain_errors()
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads; files that partition values rule out are left out."""
+        listing = self._folder.list()
+        places = {found: place for place, name in enumerate(listing.partition_columns)
+                  if (found := find_name(name, self._schema.names)) is not None}
+        if self._requirement is not None:
+            self._requirement.check_path_columns(places, ())
+        files = [file for file in listing.files if self._may_match(file, places)]
+        options = self._folder.options
+        tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
+        total, kept = (sum(file.size for file in some) for some in (listing.files, files))
+        log(f"{len(tasks)} tasks read {len(files)} files, {kept} bytes, of {len(listing.files)} "
+            f"files, {total} bytes; the others are skipped by partition values",
+            {"tasks": len(tasks), "total_files": len(listing.files), "total_bytes": total,
+             "skipped_by_partition_files": len(listing.files) - len(files),
+             "skipped_by_partition_bytes": total - kept})
+        return [ReadTask(ranges, places) for ranges in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, in batches as Spark has them."""
+        report = TaskReport()
+        with plain_errors():
+            try:
+                for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
+                    for batch in self._read_range(part, partition.places, report):
+                        report.rows_read += batch.num_rows
+                        yield batch
+            finally:
+                report.log()
+
+    def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
+        """The same with the name that the column has in the schema."""
+        name, *fields = predicate.path
+        found = find_name(name, self._schema.names)
+        if found is None:
+            raise ColumnError("option filters: there is no such column", column=name)
+        return ColumnPredicate((found, *fields), predicate.op, predicate.value)
+
+    def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
+        values = self._partition_values(file, places)
+        return all(hive.may_hold(predicate.on(column), values[column])
+                   for predicate in self._predicates if (column := predicate.path[0]) in values)
+
+    def _partition_values(self, file: DataFile, places: dict[str, int]) -> dict[str, pa.Scalar]:
+        values = {}
+        for column, place in places.items():
+            with located(file=file.path, column=column):
+                values[column] = hive.partition_scalar(file.partition[place],
+                                                       self._schema.field(column).type)
+        return values
+
+    def _read_range(self, part: FileRange, places: dict[str, int],
+                    report: TaskReport) -> Iterator[pa.RecordBatch]:
+        path = part.file.path
+        checks = FolderChecks(self._requirement, places)
+        with self._folder.open(part.file, checks) as file, located(file=path):
+            constants = self._partition_values(part.file, places)
+            names = self._names(file, constants)
+            groups = part.row_groups(file.footer)
+            self._check_keys(file, names, groups)
+            after_statistics, kept = self._prune(file, names, groups)
+            report.add(file.footer, groups, after_statistics, kept)
+            columns = [name for name in names.values() if name is not None]
+            for batch in file.iter_batches(columns, kept, _BATCH_ROWS):
+                yield self._conform(batch, names, constants)
+
+    def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
+        """For each column of the schema that is not in the path, its name in a file."""
+        present = list(dict.fromkeys(leaf.parts[0] for leaf in file.columns))
+        names = {name: find_name(name, present) for name in self._schema.names
+                 if name not in constants}
+        if self._refuses_other_columns:
+            for name in present:
+                if name not in names.values() and find_name(name, list(constants)) is None:
+                    raise UnsupportedError(
+                        "the first file, whose schema was taken, does not have this column; set "
+                        "option mergeSchema to true (all columns of all files) or false (those of "
+                        "the first file only), or name columns in .schema(...)", column=name)
+        return names
+
+    def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
+                    groups: list[int]) -> None:
+        """Whoever reads values of a sensitive column has to see in the schema that it is one."""
+        if not self._refuses_unmarked_keys:
+            return
+        for path in {chunk.column.parts for chunk in with_own_key(file.footer, groups)}:
+            is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
+            if path[0] in names.values() and not is_marked:
+                raise UnsupportedError(
+                    "it is encrypted with a key of its own here, but not in the first file, whose "
+                    "schema was taken, so a copy might not be encrypted; set option mergeSchema to "
+                    "true (what is sensitive in any file) or false (what is in the first file), or "
+                    "name columns in .schema(...)", column=".".join(path))
+
+    def _prune(self, file: ParquetFile, names: dict[str, str | None],
+               groups: list[int]) -> Pruned:
+        found = []
+        for predicate in self._predicates:
+            column = predicate.path[0]
+            if column not in names:
+                continue  # in the path
+            if names[column] is None and not predicate.allows_null:
+                return Pruned([], [])  # the file lacks the column: all rows are null
+            leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
+            if leaf and (predicate.op in ("is null", "is not null")
+                         or same_values(self._type_of(predicate.path), leaf.type)):
+                found.append(predicate.on(leaf.path))
+        return file.pruned([found], groups) if found and groups else Pruned(groups, groups)
+
+    def _type_of(self, path: tuple[str, ...]) -> DataType | None:
+        type_ = self._types
+        for name in path:
+            found = find_name(name, type_.names) if isinstance(type_, StructType) else None
+            if found is None:
+                return None
+            type_ = type_[found].dataType
+        return type_
+
+    def _conform(self, batch: pa.RecordBatch, names: dict[str, str | None],
+                 constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
+        arrays = []
+        for field in self._schema:
+            name = names.get(field.name)
+            if field.name in constants:
+                arrays.append(pa.repeat(constants[field.name], batch.num_rows))
+            elif name is None:
+                arrays.append(pa.nulls(batch.num_rows, field.type))
+            else:
+                with located(column=name):
+                    arrays.append(conform(batch.column(name), field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def find_leaf(columns: list[LeafColumn], path: tuple[str, ...]) -> LeafColumn | None:
+    """The leaf column whose values the DataFrame has at this path; None if it is in a list."""
+    leaves = columns
+    for depth, name in enumerate(path):
+        found = find_name(name, {leaf.parts[depth] for leaf in leaves if len(leaf.parts) > depth})
+        leaves = [leaf for leaf in leaves if leaf.parts[depth:depth + 1] == (found,)]
+    if len(leaves) != 1 or len(leaves[0].parts) > len(path) or leaves[0].is_repeated:
+        return None
+    several = sum(leaf.path == leaves[0].path for leaf in columns) > 1
+    return None if several else leaves[0]

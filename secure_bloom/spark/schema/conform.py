@@ -1,0 +1,64 @@
+"""Values as a file has them -> values as the schema of the DataFrame has them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from secure_bloom.arrow.leaves import is_list
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.spark.names import find_name
+from secure_bloom.spark.schema.nested import unsliced
+from secure_bloom.spark.schema.values import can_be_read_as
+
+
+def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The values with another type, exactly; fields that a struct lacks are null.
+
+    Raises
+    ------
+    UnsupportedError
+        If the values mean something else with that type, or one of them does not fit.
+    """
+    if array.type == type_:
+        return array
+    array = _plain(array)
+    source = array.type
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_struct(source) and pa.types.is_struct(type_):
+        names = [field.name for field in source]
+        fields = []
+        for field in type_:
+            name = find_name(field.name, names)
+            fields.append(pa.nulls(len(array), field.type) if name is None
+                          else conform(array.field(names.index(name)), field.type))
+        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)
+    if pa.types.is_map(source) and pa.types.is_map(type_):
+        array = unsliced(array)
+        return pa.MapArray.from_arrays(array.offsets, conform(array.keys, type_.key_type),
+                                       conform(array.items, type_.item_type), type=type_,
+                                       mask=mask)
+    if pa.types.is_list(source) and pa.types.is_list(type_):
+        array = unsliced(array)
+        return pa.ListArray.from_arrays(array.offsets, conform(array.values, type_.value_type),
+                                        type=type_, mask=mask)
+    return _cast(array, type_)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without dictionaries and extensions, and lists of the usual kind."""
+    type_ = plain_type(array.type)
+    if is_list(type_):
+        type_ = pa.list_(type_.value_field)
+    return array if array.type == type_ else array.cast(type_)
+
+
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not can_be_read_as(array.type, type_):
+        raise UnsupportedError(f"the type {array.type} cannot be read as {type_}; say another type "
+                               "in .schema(...)")
+    try:
+        return array.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise UnsupportedError(f"a value of type {array.type} cannot be read as {type_} without "
+                               "changing it; say another type in .schema(...)") from None

@@ -1,0 +1,105 @@
+"""Which columns are sensitive: what the keys in files say, kept in the metadata of Spark fields.
+
+Whoever reads a column that has a master key of its own gets a field with the metadata
+``secure_bloom.key``, however the file was written, so that a copy is not written in plaintext by
+mistake. Columns that only share the key of the footer are not marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from secure_bloom.errors import KeyRetrievalError, UnsupportedError
+from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
+from secure_bloom.spark.options.columns import KEY, OUR_METADATA, Path
+from secure_bloom.spark.schema.types import field_metadata
+
+_ELEMENT, _KEY, _VALUE = ("list", "element"), ("key_value", "key"), ("key_value", "value")
+
+
+def with_own_key(footer: Footer, row_groups: Iterable[int]) -> list[ColumnChunk]:
+    """The column chunks that are encrypted with a key of their column."""
+    return [chunk for number in row_groups for chunk in footer.row_groups[number]
+            if chunk.encryption == "column key"]
+
+
+def column_keys(footer: Footer) -> dict[Path, set[str]]:
+    """The master keys of leaf columns that have one of their own.
+
+    Where the file does not name one, Spark cannot read the column.
+    """
+    found: dict[Path, set[str]] = {}
+    chunks = with_own_key(footer, range(len(footer.row_groups)))
+    for path, key_metadata in {(chunk.column.parts, chunk.key_metadata) for chunk in chunks}:
+        with suppress(KeyRetrievalError, UnsupportedError):
+            material = KeyMaterial.parse(key_metadata or b"")
+            found.setdefault(path, set()).add(material.master_key_id)
+    return found
+
+
+def mark(schema: StructType, keys: Mapping[Path, set[str]]) -> StructType:
+    """The schema with the master keys of leaf columns in the metadata of its fields.
+
+    Elements of lists and maps that are no structs have no field: the key stands in that of the
+    list or map. A field that names a key already stays as it is.
+    """
+    return StructType([_marked(field, _below(keys, (field.name,))) for field in schema])
+
+
+def _marked(field: StructField, keys: Mapping[Path, set[str]]) -> StructField:
+    if not keys or KEY in field.metadata:
+        return field
+    type_, own = _with_keys(field.dataType, keys)
+    metadata = field.metadata | _entry(sorted(own))
+    return StructField(field.name, type_, field.nullable, metadata)
+
+
+def _with_keys(type_: DataType, keys: Mapping[Path, set[str]]) -> tuple[DataType, set[str]]:
+    """The type with keys in its fields, and those for which it has none.
+
+    Lists of other writers may look different in the file; then the whole list has the key.
+    """
+    if isinstance(type_, StructType) and {path[0] for path in keys if path} <= set(type_.names):
+        return mark(type_, keys), keys.get((), set())
+    if isinstance(type_, ArrayType) and all(path[:2] == _ELEMENT for path in keys):
+        element, own = _with_keys(type_.elementType, _below(keys, _ELEMENT))
+        return ArrayType(element, type_.containsNull), own
+    if isinstance(type_, MapType) and all(path[:2] in (_KEY, _VALUE) for path in keys):
+        key, own = _with_keys(type_.keyType, _below(keys, _KEY))
+        value, more = _with_keys(type_.valueType, _below(keys, _VALUE))
+        return MapType(key, value, type_.valueContainsNull), own | more
+    return type_, set().union(*keys.values())
+
+
+def _below(keys: Mapping[Path, set[str]], prefix: Path) -> dict[Path, set[str]]:
+    return {path[len(prefix):]: names for path, names in keys.items()
+            if path[:len(prefix)] == prefix}
+
+
+def unite(one: Mapping, other: Mapping) -> dict:
+    """The metadata of a field in two files: of both what is ours, with all master keys.
+
+    Several keys are no error for who only reads, as after a change of keys, but for who writes.
+    """
+    ours = {name: value for name, value in other.items() if name.startswith(OUR_METADATA)}
+    keys = _names(one) + [name for name in _names(other) if name not in _names(one)]
+    return {**ours, **one, **_entry(keys)}
+
+
+def _names(metadata: Mapping) -> list:
+    value = metadata.get(KEY, [])
+    return value if isinstance(value, list) else [value]
+
+
+def _entry(keys: list) -> dict:
+    return {KEY: keys[0] if len(keys) == 1 else keys} if keys else {}
+
+
+def marked_paths(schema: StructType) -> list[Path]:
+    """The fields whose metadata names a key, by path in the Parquet schema."""
+    return [path for path, entries in field_metadata(schema).items() if KEY in entries]

@@ -1,0 +1,191 @@
+"""Spark schemas and Arrow schemas, and how a file remembers the one it was written with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from inspect import signature
+
+import pyarrow as pa
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from secure_bloom.arrow.leaves import is_list
+from secure_bloom.arrow.views import without_views
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.sbbf.hashing import plain_type
+
+# Spark's own writer leaves both in its files. The first tells Spark's reader the types that
+# Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.
+_ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_VERSION = b"org.apache.spark.version"
+
+# A timestamp is a point in time; which zone the writing session shows it in does not matter.
+# Older PySpark has no such parameter: UTC is what it gives.
+_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+
+_PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark exchanges rows of this schema with a data source.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has a type that Spark cannot exchange.
+    """
+    for column in schema:
+        try:
+            to_arrow_schema(StructType([column]), **_IN_UTC)
+        except (PySparkException, pa.ArrowException, ValueError) as error:
+            raise UnsupportedError(
+                f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
+                "column", column=column.name) from error
+    return to_arrow_schema(schema, **_IN_UTC)
+
+
+def stored_schema(schema: StructType) -> pa.Schema:
+    """The same with the types in which Spark stores its values in Parquet.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has a type that cannot be stored, or could not be read back by Spark.
+    """
+    for column in schema:
+        _check_storable(column.dataType, column.name)
+    return pa.schema([column.with_type(_stored(column.type)) for column in arrow_schema(schema)])
+
+
+def _check_storable(type_: DataType, path: str) -> None:
+    if type_.typeName() in ("geometry", "geography"):
+        raise UnsupportedError(f"pyarrow cannot store the type {type_.simpleString()}; store its "
+                               "bytes: st_asbinary(...)", column=path)
+    for name, child in _children(type_):
+        _check_storable(child.dataType, f"{path}.{name}")
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    """Spark passes times with nanoseconds and stores them with microseconds."""
+    if pa.types.is_time64(type_):
+        return pa.time64("us")
+    if pa.types.is_struct(type_):
+        return pa.struct([child.with_type(_stored(child.type)) for child in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(*(child.with_type(_stored(child.type))
+                         for child in (type_.key_field, type_.item_field)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
+    return type_
+
+
+def _children(type_: DataType) -> list[tuple[str, StructField]]:
+    """The fields right below a type, by their paths in the Parquet schema."""
+    if isinstance(type_, StructType):
+        return [(field.name, field) for field in type_]
+    if isinstance(type_, ArrayType):
+        return [("list.element", StructField("element", type_.elementType))]
+    if isinstance(type_, MapType):
+        return [("key_value.key", StructField("key", type_.keyType)),
+                ("key_value.value", StructField("value", type_.valueType))]
+    return []
+
+
+def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict]:
+    """The metadata of all fields that have some, by path in the Parquet schema."""
+    found = {}
+
+    def collect(field: StructField, path: tuple[str, ...]) -> None:
+        if field.metadata:
+            found[path] = field.metadata
+        for name, child in _children(field.dataType):
+            below = (name,) if isinstance(field.dataType, StructType) else name.split(".")
+            collect(child, (*path, *below))
+
+    for field in schema:
+        collect(field, (field.name,))
+    return found
+
+
+def leaf_paths(schema: StructType) -> list[str]:
+    """The dotted paths that the leaf columns have in the Parquet schema."""
+    def below(type_: DataType, path: str) -> Iterator[str]:
+        children = _children(type_)
+        for name, child in children:
+            yield from below(child.dataType, f"{path}.{name}" if path else name)
+        if not children:
+            yield path
+
+    return list(below(schema, ""))
+
+
+def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
+    """Raise UnsupportedError if the values of a column do not have one plain text."""
+    for name in names:
+        type_ = schema[name].dataType
+        if not isinstance(type_, _PARTITION_TYPES) or type_.simpleString().startswith(
+                "string collate"):
+            raise UnsupportedError(
+                f"partition_by cannot use the type {type_.simpleString()}; it can use boolean, "
+                "whole numbers, decimal, date and string: cast a copy of the column", column=name)
+
+
+def file_schema(schema: StructType) -> pa.Schema:
+    """The same for files, with the metadata that lets Spark's own reader see the same schema."""
+    return stored_schema(schema).with_metadata({
+        _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
+
+
+def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> StructType:
+    """The Spark schema of a file; every column may be null, as in all of Spark's file sources.
+
+    With its leaf columns, INT96 timestamps are points in time, as for Spark.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column has an Arrow type for which Spark has no type of its own.
+    """
+    remembered = (schema.metadata or {}).get(_ROW_METADATA)
+    if remembered is not None:
+        return StructType.fromJson(json.loads(remembered)).toNullable()
+    leaves = iter(leaves)
+    schema = pa.schema([column.with_type(_for_spark(column.type, leaves)) for column in schema])
+    for column in schema:
+        try:
+            from_arrow_schema(pa.schema([column]))
+        except PySparkException as error:
+            raise UnsupportedError(f"Spark has no type for {column.type}; say which to use: "
+                                   ".schema(...) before .load", column=column.name) from error
+    return from_arrow_schema(schema).toNullable()
+
+
+def _for_spark(type_: pa.DataType, leaves: Iterator[LeafColumn]) -> pa.DataType:
+    """The type without dictionaries and views, and with INT96 as what it is."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_for_spark(field.type, leaves)) for field in type_])
+    if pa.types.is_map(type_):
+        key = type_.key_field.with_type(_for_spark(type_.key_type, leaves))
+        return pa.map_(key, type_.item_field.with_type(_for_spark(type_.item_type, leaves)))
+    if is_list(type_):
+        return pa.list_(type_.value_field.with_type(_for_spark(type_.value_type, leaves)))
+    leaf = next(leaves, None)
+    if leaf is not None and leaf.type.physical_type == "INT96":
+        return pa.timestamp("us", "UTC")
+    return without_views(plain_type(type_))

@@ -1,0 +1,93 @@
+"""Which types of a file can be read as which types of a DataFrame, and which values agree then."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.spark.schema.types import arrow_schema
+
+
+def _is_text(t: pa.DataType) -> bool:
+    return pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)
+
+
+def _is_bytes(t: pa.DataType) -> bool:
+    return pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t)
+
+
+def _is_zoned(t: pa.DataType) -> bool:
+    return pa.types.is_timestamp(t) and t.tz is not None
+
+
+def _is_unzoned(t: pa.DataType) -> bool:
+    return pa.types.is_timestamp(t) and t.tz is None
+
+
+def _is_int(t: pa.DataType) -> bool:
+    return pa.types.is_integer(t) and t.bit_width <= 32
+
+
+# (type in the file, type of the DataFrame): a value that fits is equal in both, and sorts alike
+_SAME_VALUES = (
+    (pa.types.is_integer, pa.types.is_integer),
+    (pa.types.is_float32, pa.types.is_float32),
+    (pa.types.is_float32, pa.types.is_float64),
+    (pa.types.is_float64, pa.types.is_float64),
+    (pa.types.is_decimal, pa.types.is_decimal),
+    (_is_text, _is_text),
+    (_is_bytes, _is_bytes),
+    (pa.types.is_fixed_size_binary, _is_bytes),
+    (pa.types.is_date, pa.types.is_date),
+    (_is_zoned, _is_zoned),
+    (_is_unzoned, _is_unzoned),
+)
+
+# the value stays the same, but is another kind of value; as in Spark's own reader
+_OTHER_KIND = (
+    (pa.types.is_null, lambda _: True),
+    (pa.types.is_integer, pa.types.is_decimal),
+    (_is_int, pa.types.is_float64),
+    (pa.types.is_float16, pa.types.is_floating),
+    (_is_text, _is_bytes),
+    (_is_bytes, _is_text),
+    (pa.types.is_date, _is_unzoned),
+    (_is_zoned, _is_unzoned),  # the clock in UTC
+    (_is_unzoned, _is_zoned),
+    (pa.types.is_time, pa.types.is_time),
+    (pa.types.is_duration, pa.types.is_duration),
+    (pa.types.is_int64, pa.types.is_duration),  # as Spark stores intervals
+)
+
+
+def can_be_read_as(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values keep their meaning with another type. Those that do not fit are an error.
+
+    Parameters
+    ----------
+    source, target : pyarrow.DataType
+        Types without fields, of the file and of the DataFrame.
+    """
+    return source == target or _is_any(source, target, (*_SAME_VALUES, *_OTHER_KIND))
+
+
+def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
+    """Whether a value of the DataFrame's column equals the one in the file, and sorts like it.
+
+    Only then do statistics and Bloom filters of the file say anything about a predicate on the
+    DataFrame. It is so for the same type and for exact, checked conversions; not for INT96, whose
+    nanoseconds are cut off, nor for collations in which other strings are equal, nor where the
+    DataFrame has no such column (None).
+    """
+    source = column_type.arrow_type
+    if spark_type is None or source is None or column_type.physical_type == "INT96":
+        return False
+    if isinstance(spark_type, T.StringType) and spark_type != T.StringType():
+        return False
+    target = arrow_schema(T.StructType([T.StructField("value", spark_type)])).field(0).type
+    return _is_any(source, target, _SAME_VALUES)
+
+
+def _is_any(source: pa.DataType, target: pa.DataType, pairs) -> bool:
+    return any(is_source(source) and is_target(target) for is_source, is_target in pairs)

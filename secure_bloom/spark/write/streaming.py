@@ -1,0 +1,84 @@
+"""Structured Streaming: each batch of a query is a job, and is committed once.
+
+A batch is known by the id of its query, which Spark keeps in the checkpoint, and its number. Spark
+tells the number to the commit, but the id only to the tasks, so they report it. The location of
+the checkpoint would not do: when it is deleted, the numbers start again, and rows would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from secure_bloom.spark.plain_errors import plain_errors
+from secure_bloom.spark.write.writer import SecureParquetWriter, TaskCommit
+from secure_bloom.storage.batches import Batch
+from secure_bloom.storage.commit import CommitError, Job
+
+_QUERY_ID = "sql.streaming.queryId"
+_SPARK_OPTIONS = ("checkpointlocation", "queryname")  # not for us, but passed on
+
+
+@dataclass
+class StreamTaskCommit(WriterCommitMessage):
+    """What a task of a batch reports, and which job and query it belongs to."""
+
+    task: TaskCommit
+    job: str
+    query: str
+
+
+class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
+    """Writes one batch of a streaming query.
+
+    Spark makes one on the driver for the tasks, and another one for the commit.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        As for a batch write.
+    schema : pyspark.sql.types.StructType
+    overwrite : bool
+        Whether a batch replaces what is there, as in output mode ``complete``.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
+        options = {name: value for name, value in options.items()
+                   if name.lower() not in _SPARK_OPTIONS}
+        self._writer = SecureParquetWriter(options, schema, overwrite)
+
+    @plain_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
+        """Write the rows of a task to a file that the job hides."""
+        query = TaskContext.get().getLocalProperty(_QUERY_ID)
+        if not query:
+            raise CommitError(f"Spark does not tell which query this is ({_QUERY_ID} is not set), "
+                              "so a batch could be written twice")
+        return StreamTaskCommit(self._writer.write(iterator), self._writer.job.id, query)
+
+    @plain_errors()
+    def commit(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
+        """Publish the files of the tasks, unless this batch has been published before."""
+        reports = self._take_job(messages)
+        batch = Batch(reports[0].query, batchId) if reports else None
+        self._writer.commit([report.task for report in reports], batch)
+
+    @plain_errors()
+    def abort(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
+        """Remove what the tasks have written so far."""
+        self._take_job(messages)
+        self._writer.abort([])
+
+    def _take_job(self, messages) -> list[StreamTaskCommit]:
+        """Go on with the job of the tasks rather than with the one that was started here."""
+        reports = [message for message in messages if message is not None]
+        if reports:
+            own = self._writer.job
+            own.abort()
+            self._writer.job = Job(own.filesystem, own.folder, own.overwrite, reports[0].job)
+        return reports

@@ -1,0 +1,148 @@
+"""Writing: tasks turn Arrow batches into files, the driver publishes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.spark.options.columns import Path
+from secure_bloom.spark.options.encryption import keys_by_column
+from secure_bloom.spark.options.options import PARTITION_BY, OptionError, locate
+from secure_bloom.spark.options.write import parse_write_options
+from secure_bloom.spark.plain_errors import plain_errors
+from secure_bloom.spark.schema.hive_partitioning import Partitioner, folder_names
+from secure_bloom.spark.schema.nested import without_hidden_nulls
+from secure_bloom.spark.schema.partitions import partition_values
+from secure_bloom.spark.schema.sensitivity import mark
+from secure_bloom.spark.schema.types import (
+    check_partition_types,
+    field_metadata,
+    file_schema,
+    stored_schema,
+)
+from secure_bloom.spark.write.task_files import TaskFiles
+from secure_bloom.storage.batches import Batch
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.visibility import relative_path
+from secure_bloom.writer import ParquetWriter, parquet_leaves
+
+
+@dataclass
+class TaskCommit(WriterCommitMessage):
+    """What a task reports: its files, none if it had no rows."""
+
+    files: list[StagedFile]
+
+
+class SecureParquetWriter(DataSourceArrowWriter):
+    """Writes one DataFrame into a folder. Made on the driver, then pickled to the tasks.
+
+    With it go the key-encryption keys, so the KMS is asked once, and tasks need none.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+    schema : pyspark.sql.types.StructType
+    overwrite : bool
+
+    Raises
+    ------
+    SecureBloomError
+        If anything is wrong with the options, the KMS, the columns or the folder, before any
+        task runs.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
+        place = locate(options)
+        self._row_schema = stored_schema(schema)
+        self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
+        partition_by = self._options.partition_by
+        check_partition_types(schema, partition_by)
+        in_files = StructType([column for column in schema if column.name not in partition_by])
+        self._file_schema = file_schema(mark(in_files, self._own_keys()))
+        self.job = Job(*place, overwrite)
+        self.job.check_folder()
+        if not overwrite:
+            _check_partition_columns(self.job, partition_by)
+        self._keks = self._options.key_encryption_keys()
+        self._try()
+        self.job.start()
+
+    @plain_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Write the rows of a task to files that the job hides."""
+        partitioner = Partitioner(self._options.partition_by)
+        with self._task_files(TaskContext.get().partitionId()) as files:
+            for batch in iterator:
+                for folder, part in partitioner.split(self._cast(batch)):
+                    files.add(folder, part)
+            return TaskCommit(files.finish())
+
+    @plain_errors()
+    def commit(self, messages: list[TaskCommit | None], batch: Batch | None = None) -> None:
+        """Publish the files of the tasks; without any, one file that holds the schema."""
+        files = [file for message in messages if message is not None for file in message.files]
+        if not files and (self.job.overwrite or not self.job.visible_files()):
+            files = [self._write_empty_file()]
+        self.job.commit(files, batch)
+
+    @plain_errors()
+    def abort(self, messages: list[TaskCommit | None]) -> None:
+        """Remove what the tasks have written so far."""
+        self.job.abort()
+
+    def _own_keys(self) -> dict[Path, set[str]]:
+        """The master keys of leaf columns, for files without rows: others tell by their chunks."""
+        keys = keys_by_column(self._options.encryption)
+        return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
+                if leaf.path in keys}
+
+    def _try(self) -> None:
+        """Write a file without rows, to memory, so that pyarrow sees the options."""
+        try:
+            with self._open(pa.BufferOutputStream()) as writer:
+                writer.write_table(self._file_schema.empty_table())
+        except SecureBloomError:
+            raise
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise OptionError("pyarrow refuses these options for these columns: "
+                              f"{error}") from error
+
+    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Timestamps come in the zone of the session, text and binary perhaps as large variants.
+        batch = without_hidden_nulls(batch)
+        return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
+
+    def _task_files(self, partition: int) -> TaskFiles:
+        return TaskFiles(self.job, partition, self._file_schema, self._options,
+                         lambda path: self._open(path, filesystem=self.job.filesystem))
+
+    def _write_empty_file(self) -> StagedFile:
+        # Partition columns are only known from paths: that of null says no value.
+        folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
+                          for name in self._options.partition_by)
+        path = self.job.new_file(0, folder)
+        self._open(path, filesystem=self.job.filesystem).close()
+        return self.job.staged(path, 0)
+
+    def _open(self, where, **place) -> ParquetWriter:
+        return ParquetWriter(where, self._file_schema, **place,
+                             **self._options.writer_arguments(self._keks))
+
+
+def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
+    """A folder in which files have different partition columns cannot be read."""
+    for path in job.visible_files():
+        present = tuple(partition_values(relative_path(path, job.folder)))
+        if present != partition_by:
+            raise OptionError(
+                f"the folder has files with the partition columns ({', '.join(present)}), and with "
+                f"({', '.join(partition_by)}) besides it could not be read; use the same, or "
+                "overwrite", option=PARTITION_BY, file=path)

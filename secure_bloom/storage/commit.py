@@ -1,0 +1,414 @@
+"""The commit protocol: the files of a job become visible together, when the job commits, or never.
+
+Markers in ``_staging/<job>`` tell our readers what to see; ``secure_bloom/storage/visibility.py`` says how. A
+job commits by writing one of them, ``committed``, which is the commit point: what fails before is
+taken back, what fails after is finished by the next job on the table.
+
+- Where a rename is cheap, tasks write below ``_staging/<job>``, and the commit moves the files to
+  their places, then writes ``committed``.
+- Elsewhere, as on S3, tasks write to the final places at once, each after a marker ``pending``.
+
+    start      write started
+    attempt    write pending, look for started, write the file, look for started
+    commit     write committing, move files, look for started and given_up, write committed
+    finish     delete replaced files, write the batch, _SUCCESS and generation, then end
+    roll back  delete files, write generation, then end
+    end        remove started; list pending; delete the files of attempts that lost, then their
+               markers; remove committed
+
+At any moment, whoever dies, and whoever else runs:
+
+1. A file that is not published is hidden: by ``started``, then by its ``pending``, which goes after
+   the file. An attempt whose ``pending`` comes too late to be listed finds ``started`` gone and
+   writes nothing; one that has been listed, and has not written yet, keeps its ``pending``.
+2. ``committed`` goes last, when no replaced file and no ``pending`` of a published one is left.
+3. So if ``committed`` is missing and ``started`` is there, looked for in this order, the job has
+   not committed. If both are missing, another job has ended this one: its files tell how.
+4. Anybody may finish a job that has committed, also several at the same time.
+5. Nobody but the job itself takes it back, unless it was silent for STALE_AFTER, and nothing came
+   for GRACE after another job had written ``given_up``, which the job looks for before it commits.
+
+Other readers, such as Spark's own, see whole files only, and ``_SUCCESS`` is gone while a commit
+runs. A task may run several times, and its attempts write different files; only the one that Spark
+reports is published. An abort may come while tasks still write, or not at all, so nothing relies on
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import posixpath
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.storage.batches import Batch, is_committed, note_batch
+from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.job_folder import COMMITTING, JobFolder
+from secure_bloom.storage.summary import CommitSummary, StagedFile
+from secure_bloom.storage.table_formats import find_table
+from secure_bloom.storage.visibility import (
+    COMMITTED,
+    GIVEN_UP,
+    PENDING,
+    STAGING,
+    STARTED,
+    SUCCESS,
+    CommitRecord,
+    JobState,
+    data_files,
+    files_below,
+    new_name,
+    read_jobs,
+    relative_path,
+    signature,
+    visible_files,
+)
+from secure_bloom.writer import FilterTotals
+
+STALE_AFTER = timedelta(hours=24)  # a job writes something in this time, or has ended
+GRACE = timedelta(hours=1)  # from a job's last look at its markers to its commit point, at most
+
+_log = logging.getLogger("secure_bloom.spark")
+
+
+class CommitError(SecureBloomError):
+    """A job could not make its files visible."""
+
+
+class Job(JobFolder):
+    """One write job into a folder. It goes to the tasks by pickling, with its id.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    folder : str
+        Where the files become visible.
+    overwrite : bool
+        Whether the files that are visible at the commit are replaced.
+    id : str, optional
+        Of a job that exists; default: a new one.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: bool,
+                 id: str | None = None):
+        super().__init__(filesystem, folder, id)
+        self.overwrite = overwrite
+
+    def check_folder(self) -> None:
+        """Raise CommitError if the job could not be committed to this folder."""
+        found = self.filesystem.get_file_info(self.folder)
+        if found.type not in (pa_fs.FileType.NotFound, pa_fs.FileType.Directory):
+            raise CommitError("there is a file where the folder should be", file=self.folder)
+        if not self.overwrite:
+            return
+        for path in self.visible_files():
+            if not path.endswith(".parquet"):
+                raise CommitError("overwrite would delete this file, which is not named *.parquet; "
+                                  "move it away, or choose another folder", file=path)
+
+    def visible_files(self) -> list[str]:
+        """The data files that readers see, sorted.
+
+        Raises
+        ------
+        UnsupportedError
+            If the folder belongs to a table whose log would not know what the job does.
+        """
+        if not self.exists(self.folder):
+            self._check_no_table([])
+            return []
+        return data_files(self.filesystem, self.folder, self._check_no_table)
+
+    # --- before the commit -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Announce the job, on the driver and before any task; finish what dead jobs have left."""
+        self.write_marker(STARTED)
+        try:
+            self.recover()
+        except (OSError, SecureBloomError) as error:
+            _log.warning("%s: what earlier jobs left could not be removed: %s", self.table, error)
+
+    def new_file(self, partition: int, directory: str = "") -> str:
+        """A path to write a file to, that no other attempt has.
+
+        Parameters
+        ----------
+        partition : int
+        directory : str
+            Where below the folder: ``day=2024-01-01/city=x``.
+
+        Raises
+        ------
+        CommitError
+            If the job has ended.
+        """
+        name = posixpath.join(self.name, directory, new_name(partition, self.id))
+        if self.in_place:
+            self.write_marker(f"{PENDING}/{name}")
+        make_folder(self.filesystem, posixpath.dirname(f"{self.work}/{name}"))
+        if not self.has(STARTED):  # asked after the marker was written
+            raise self._too_late(name)
+        return f"{self.work}/{name}"
+
+    def staged(self, path: str, rows: int, filters: FilterTotals | None = None) -> StagedFile:
+        """What the commit needs to know about a file that is complete.
+
+        Raises
+        ------
+        CommitError
+            If the job has ended meanwhile; the file is removed then.
+        """
+        name = relative_path(path, self.work)
+        if not self.has(STARTED):
+            raise self._too_late(name)
+        size = self.filesystem.get_file_info(path).size
+        filters = filters or FilterTotals()
+        return StagedFile(name, rows, size, filters.encrypted, filters.plain, filters.bytes)
+
+    def abort(self) -> None:
+        """Take back what the job has written so far, as far as possible, unless it has ended."""
+        with contextlib.suppress(OSError):
+            if not self.has(COMMITTED) and self.has(STARTED):  # in this order
+                self._roll_back()
+
+    # --- the commit ------------------------------------------------------------------------------
+
+    def commit(self, files: list[StagedFile], batch: Batch | None = None) -> CommitSummary | None:
+        """Make these files visible, in place of those that were visible before on overwrite.
+
+        Parameters
+        ----------
+        files : list of StagedFile
+        batch : Batch, optional
+            Of a streaming query. If it has been committed before, the files are dropped.
+
+        Returns
+        -------
+        CommitSummary or None
+            None if the batch had been committed before.
+
+        Raises
+        ------
+        CommitError, OSError
+            Nothing has changed then, and the files are gone, unless the error, or a note of it,
+            says that this is not known.
+        BaseException
+            Such as KeyboardInterrupt. A note says so if the job has committed.
+        """
+        tried, success = False, None
+        try:
+            if batch is not None and is_committed(self, batch):
+                self.abort()
+                return None
+            self.write_marker(COMMITTING)
+            self._check_alive()
+            self._check_staged(files)
+            record = self._record(files, batch)
+            success = self._remove_success()
+            self._publish(record.files)
+            self._check_alive()
+            tried = True
+            self._write_record(record)
+            if not self._has_committed(record):
+                raise self._given_up()
+        except BaseException as error:
+            if not (tried and self._has_committed_despite(error, record)):
+                with contextlib.suppress(OSError):
+                    if tried:
+                        self.remove_marker(COMMITTED)
+                    self._roll_back(success)
+                raise
+            if not isinstance(error, Exception):
+                self._note_committed(error)
+                raise
+        return self._complete(record)
+
+    def finish(self, record: CommitRecord) -> None:
+        """Remove what the commit has made useless, its markers last."""
+        self._delete_replaced(record)
+        if not self.has(COMMITTED):  # another job has finished this one meanwhile
+            return
+        note_batch(self, record)
+        write_file(self.filesystem, posixpath.join(self.folder, SUCCESS),
+                   json.dumps(record.summary).encode())
+        self.note_change()
+        self.end(set(record.files))
+
+    def recover(self) -> None:
+        """Finish jobs that died after their commit point, and take back those that died before."""
+        selector = pa_fs.FileSelector(posixpath.join(self.table, STAGING), allow_not_found=True)
+        entries = self.filesystem.get_file_info(selector)
+        jobs = read_jobs(self.filesystem, self.table)
+        for id, state in jobs.items():
+            if id == self.id:
+                continue
+            if state.record is not None:
+                folder = posixpath.join(self.table, state.record.folder)
+                Job(self.filesystem, folder, False, id).finish(state.record)
+            elif state.newest is not None:
+                Job(self.filesystem, self.table, False, id)._take_back(state)
+        self._remove_empty([info for info in entries if info.base_name not in jobs])
+
+    # --- parts of these --------------------------------------------------------------------------
+
+    def _check_no_table(self, files: Iterable[str]) -> None:
+        table = find_table(self.filesystem, self.folder, files)
+        if table is not None:
+            raise UnsupportedError(
+                f"this is {table}, whose log would not know of files that are written here, nor "
+                "that an overwrite deletes others; write through the table, or to another folder",
+                file=table.folder)
+
+    def _visible(self) -> list[pa_fs.FileInfo]:
+        if not self.exists(self.folder):
+            return []
+        return list(visible_files(self.filesystem, self.folder).values())
+
+    def _too_late(self, name: str) -> CommitError:
+        """Remove what an attempt has written, and its marker last."""
+        self.delete_file(f"{self.work}/{name}")
+        if self.in_place:
+            self.remove_marker(f"{PENDING}/{name}")
+        else:
+            self.delete_staging()
+        return CommitError("the job ended before this task, or this task does not see the folder "
+                           "that the driver sees", file=self.folder)
+
+    def _check_alive(self) -> None:
+        if self.has(GIVEN_UP) or not self.has(STARTED):
+            raise self._given_up()
+
+    def _given_up(self) -> CommitError:
+        return CommitError("another job has removed the files of this one, which wrote nothing "
+                           f"for {STALE_AFTER}; write again", file=self.folder)
+
+    def _check_staged(self, files: list[StagedFile]) -> None:
+        found = self.filesystem.get_file_info([f"{self.work}/{file.path}" for file in files])
+        for file, info in zip(files, found, strict=True):
+            if info.type != pa_fs.FileType.File or info.size != file.size:
+                raise CommitError(f"the file was complete with {file.size} bytes and is now "
+                                  "missing or changed; write again. Do tasks and driver see the "
+                                  "same folder?", file=info.path)
+
+    def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
+        replaced = {relative_path(info.path, self.table): signature(info)
+                    for info in self._visible()} if self.overwrite else {}
+        return CommitRecord([file.path for file in files], replaced,
+                            asdict(CommitSummary.of(self.id, files)),
+                            batch and batch.stream, batch and batch.id, self.name)
+
+    def _remove_success(self) -> bytes | None:
+        """While it is there, the folder is complete for readers that do not know our markers."""
+        path = posixpath.join(self.folder, SUCCESS)
+        try:
+            with self.filesystem.open_input_stream(path) as stream:
+                content = stream.read()
+            self.filesystem.delete_file(path)
+        except FileNotFoundError:
+            return None
+        return content
+
+    def _publish(self, names: list[str]) -> None:
+        if self.in_place:
+            return
+        folders = set()
+        for name in names:
+            while name:  # up to the table, which is ""
+                name = posixpath.dirname(name)
+                folders.add(self.path(name).rstrip("/") or "/")
+        for folder in folders:
+            make_folder(self.filesystem, folder)
+        for name in names:
+            self.filesystem.move(f"{self.staging}/{name}", self.path(name))
+        self.sync(folders)
+
+    def _write_record(self, record: CommitRecord) -> None:
+        write_file(self.filesystem, f"{self.staging}/{COMMITTED}", record.to_bytes())
+
+    def _has_committed(self, record: CommitRecord) -> bool:
+        """After the attempt to write the record, of which perhaps only the answer was lost."""
+        committed = self.has(COMMITTED)
+        if self.has(STARTED):  # in this order: who finishes a job removes committed last
+            return committed
+        found = self.filesystem.get_file_info([self.path(name) for name in record.files])
+        if not committed and any(info.type == pa_fs.FileType.NotFound for info in found):
+            raise CommitError("another job has ended this one, and its files are gone: either they "
+                              "were committed, and replaced by a later job; or the job was silent "
+                              f"for {STALE_AFTER}, and was taken back", file=self.folder)
+        return all(info.type == pa_fs.FileType.File for info in found)
+
+    def _has_committed_despite(self, error: BaseException, record: CommitRecord) -> bool:
+        try:
+            return self._has_committed(record)
+        except OSError as unknown:
+            self._note(error, "it is not known whether the job has committed: look at the rows "
+                              "before you write again")
+            raise error from unknown
+
+    def _complete(self, record: CommitRecord) -> CommitSummary:
+        try:
+            self.finish(record)
+        except Exception as error:
+            _log.warning("%s: the new files are visible, but cleaning up failed, and is left to "
+                         "the next job. Until then other readers may see replaced files: %s",
+                         self.folder, error)
+        except BaseException as error:
+            self._note_committed(error)
+            raise
+        _log.info("%s: committed %s", self.folder, json.dumps(record.summary))
+        return CommitSummary(**record.summary)
+
+    def _note_committed(self, error: BaseException) -> None:
+        self._note(error, "the job has committed all the same, and its rows are visible: do not "
+                          "write them again. The next job cleans up")
+
+    def _note(self, error: BaseException, text: str) -> None:
+        _log.warning("%s: %s", self.folder, text)
+        error.add_note(f"{self.folder}: {text}.")
+
+    def _delete_replaced(self, record: CommitRecord) -> None:
+        if record.replaced:
+            found = files_below(self.filesystem, self.folder, allow_not_found=True)
+            names = {relative_path(info.path, self.table): info for info in found.values()}
+            self.delete_files(name for name, info in names.items() if record.replaces(name, info))
+
+    def _roll_back(self, success: bytes | None = None) -> None:
+        """Remove the job, which has not committed. Files go before the markers that hide them."""
+        files = self.pending()
+        if self.has(COMMITTING):
+            files.update(self.own_files())
+        gone = self.delete_files(files)
+        path = posixpath.join(self.folder, SUCCESS)
+        if success is not None and not self.exists(path):
+            write_file(self.filesystem, path, success)
+        if gone:
+            self.note_change()
+        self.end(gone)
+
+    def _remove_empty(self, entries: list[pa_fs.FileInfo]) -> None:
+        """Folders of attempts that came too late, and temporary files."""
+        for info in entries:
+            if info.mtime is not None and datetime.now(UTC) - info.mtime <= STALE_AFTER:
+                continue
+            if info.type == pa_fs.FileType.Directory:
+                Job(self.filesystem, self.table, False, info.base_name).delete_staging()
+            elif info.base_name.startswith("."):
+                self.delete_file(info.path)
+
+    def _take_back(self, state: JobState) -> None:
+        """Roll back a job that is dead, in two steps: it may be about to commit at this moment."""
+        silent = datetime.now(UTC) - state.newest
+        if self.has(STARTED):
+            if not state.given_up and silent > STALE_AFTER:
+                self.write_marker(GIVEN_UP)
+            elif state.given_up and silent > GRACE and not self.has(COMMITTED):
+                self._roll_back()
+        elif silent > STALE_AFTER and not self.has(COMMITTED):  # attempts that came late
+            self.end(wait=False)

@@ -1,0 +1,308 @@
+"""Where Parquet files come from and go to: local paths, pyarrow filesystems, open file objects.
+
+A file that is being written is invisible, or at least incomplete, until :meth:`Output.commit`:
+
+- a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
+  a pipe or device is written to as it is;
+- S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
+- another filesystem: a hidden temporary name beside it, then the filesystem's move;
+- an open binary file: bytes are appended, the footer that makes them a Parquet file comes last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.storage.local_files import Replacement, is_special, sync_folder, temporary_name
+from secure_bloom.storage.locations import is_uri, open_uri
+from secure_bloom.storage.versions import OpenFile, open_file
+
+
+def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
+    """Filesystem and path of a path or URI; see :mod:`secure_bloom.storage.locations`."""
+    path = os.fspath(where)
+    if filesystem is None:
+        if is_uri(path):
+            return open_uri(path)
+        return pa_fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
+    if not isinstance(filesystem, pa_fs.FileSystem):  # an fsspec filesystem
+        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
+    return filesystem, path
+
+
+def is_path(where) -> bool:
+    """Whether this names a file rather than being one."""
+    return isinstance(where, str | os.PathLike)
+
+
+#: filesystems where a file appears when it is closed, and never in part
+UPLOADS = ("s3", "gcs")
+_FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
+_READ_AHEAD = 64 * 1024  # enough for most footers
+
+
+class Source(OpenFile):
+    """A Parquet file open for reading at any position; see :class:`OpenFile`."""
+
+    def __init__(self, source, filesystem=None):
+        if is_path(source):
+            filesystem, path = resolve(source, filesystem)
+            file, version = open_file(filesystem, path)
+            super().__init__(file, path, filesystem, path, version)
+        elif isinstance(source, pa.NativeFile):
+            super().__init__(source, "<Arrow file>")
+        elif isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
+            super().__init__(pa.BufferReader(source), "<buffer>")
+        elif hasattr(source, "read") and hasattr(source, "seek"):
+            super().__init__(pa.PythonFile(source, mode="r"),
+                             str(getattr(source, "name", "<file object>")))
+        else:
+            raise TypeError("source must be a path, a buffer or a binary file that can seek, "
+                            f"not {type(source).__name__}")
+        self.size = self.file.size()
+        if self.version is not None and self.version.size not in (None, self.size):
+            raise self.changed()
+        self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
+
+    def read_at(self, nbytes: int, offset: int) -> memoryview:
+        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
+
+        In Arrow's memory, which is used again, see :meth:`ModuleCipher.decrypt_buffer`.
+        """
+        start = offset - (self.size - len(self._tail))
+        if start >= 0:
+            return self._tail[start:start + nbytes]
+        buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        self.note_read()
+        return memoryview(buffer).cast("B")
+
+    def read_tail(self, size: int) -> memoryview:
+        """The last ``size`` bytes, or all of a shorter file."""
+        size = min(size, self.size)
+        if len(self._tail) < size:
+            ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
+            data = memoryview(self.file.read_at(ahead, self.size - ahead))
+            if len(data) != ahead:
+                raise FormatError("the file became shorter while it was read")
+            if not self._is_far:
+                self.note_read()
+                return data
+            self._tail = data  # the answer to one request is of one version
+        return self._tail[len(self._tail) - size:]
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether a read is a request to a server, which takes longer than some bytes more do."""
+        return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)
+
+
+class Output:
+    """Something to append bytes to, and to publish or to drop.
+
+    It belongs to the process that has opened it. In a fork of that process nothing can be written
+    or published, and nothing is dropped.
+
+    Parameters
+    ----------
+    stream : object with ``write``
+    finish : callable, optional
+        What :meth:`commit` does first: what takes long.
+    publish : callable, optional
+        What it does then. Takes a function that is called just before the file becomes visible.
+    drop : callable, optional
+        What :meth:`abort` does.
+    """
+
+    def __init__(self, stream, *, finish: Callable[[], None] | None = None,
+                 publish: Callable[[Callable[[], None] | None], None] | None = None,
+                 drop: Callable[[], None] | None = None):
+        self._stream = stream
+        self._finish = finish
+        self._publish = publish
+        self._drop = drop
+        self._process = os.getpid()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has opened it, rather than one of which this is a fork."""
+        return os.getpid() == self._process
+
+    def check_own(self) -> None:
+        """Raise UnsupportedError in a fork of the process that has opened it."""
+        if not self.is_own:
+            raise UnsupportedError(f"process {self._process} has opened this file, and only that "
+                                   "one can write and close it; this process is a fork of it: open "
+                                   "a file of its own here")
+
+    def write(self, data) -> None:
+        """Append all of the data; raw files may take less at a time."""
+        self.check_own()
+        data = memoryview(data).cast("B")
+        while len(data):
+            written = self._stream.write(data)
+            data = data[len(data) if written is None else written:]
+
+    def fileno(self) -> int:
+        """The descriptor of a local file."""
+        return self._stream.fileno()
+
+    def commit(self, check: Callable[[], None] | None = None) -> None:
+        """Make the file visible under its name.
+
+        Parameters
+        ----------
+        check : callable, optional
+            Called at the last moment; if it raises, the file does not become visible. In a local
+            folder nobody else who gives a check publishes between this and the renaming.
+        """
+        self.check_own()
+        if self._finish is not None:
+            self._finish()
+        if self._publish is not None:
+            self._publish(check)
+
+    def abort(self) -> None:
+        """Remove what was written, as far as it is ours to remove."""
+        if not self.is_own:
+            _keep_for_ever(self._stream)  # to close it might write, or complete an upload
+        elif self._drop is not None:
+            self._drop()
+
+
+def _keep_for_ever(stream) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+
+
+def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
+    """Open a destination; nothing is visible under its name before ``commit``.
+
+    Parameters
+    ----------
+    where : str, path, or writable binary file
+    filesystem : pyarrow.fs.FileSystem, optional
+    mode : int
+        Of a local file that is not there yet, before the umask; one that is replaced keeps its own.
+    """
+    if not is_path(where):
+        if not hasattr(where, "write"):
+            raise TypeError("where must be a path or a writable binary file, "
+                            f"not {type(where).__name__}")
+        return Output(where)
+    filesystem, path = resolve(where, filesystem)
+    while isinstance(filesystem, pa_fs.SubTreeFileSystem):
+        filesystem, path = filesystem.base_fs, filesystem.base_path + path
+    if filesystem.type_name == "local":
+        return _open_local(path, mode)
+    if filesystem.type_name in UPLOADS:
+        return _open_upload(filesystem, path)
+    return _open_on(filesystem, path)
+
+
+def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a whole file; nobody sees a part of it."""
+    output = open_output(path, filesystem)
+    try:
+        output.write(data)
+        output.commit()
+    except BaseException:
+        output.abort()
+        raise
+
+
+def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a whole file where there is none yet.
+
+    Raises
+    ------
+    FileExistsError
+        If there is one. Other filesystems than the local one may miss one of the same moment.
+    """
+    if filesystem.type_name != "local":
+        check_absent(filesystem, path)
+        write_file(filesystem, path, data)
+        return
+    with open(path, "xb", buffering=0) as file:
+        try:
+            Output(file).write(data)
+            os.fsync(file.fileno())
+            sync_folder(os.path.dirname(path) or ".")
+        except BaseException:
+            os.unlink(path)
+            raise
+
+
+def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Raise FileExistsError where there is something at a path."""
+    if filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+        raise FileExistsError(f"{path} exists")
+
+
+def _open_local(path: str, mode: int) -> Output:
+    if is_special(path):
+        file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
+        return Output(file, publish=lambda _: file.close(), drop=file.close)
+    new = Replacement(path, mode)
+    return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
+
+
+def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
+    stream: BinaryIO = filesystem.open_output_stream(path)
+
+    def drop() -> None:
+        # pyarrow cannot give an upload up: closing the stream, or deleting it, completes what was
+        # written so far. So it is kept for ever, with its last few megabytes.
+        if not stream.closed:
+            _keep_for_ever(stream)
+
+    def publish(check: Callable[[], None] | None) -> None:
+        if check is not None:
+            check()
+        stream.close()
+
+    return Output(stream, publish=publish, drop=drop)
+
+
+def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
+    temporary = temporary_name(path)
+    stream: BinaryIO = filesystem.open_output_stream(temporary)
+    moving = False
+
+    def publish(check: Callable[[], None] | None) -> None:
+        nonlocal moving
+        if check is not None:
+            check()
+        moving = True
+        filesystem.move(temporary, path)
+
+    def drop() -> None:
+        if moving:  # which some filesystems do by a copy: this may be all that is whole
+            return
+        with contextlib.suppress(OSError):
+            stream.close()
+        with contextlib.suppress(OSError):
+            filesystem.delete_file(temporary)
+
+    return Output(stream, finish=stream.close, publish=publish, drop=drop)
+
+
+def make_folder(filesystem: pa_fs.FileSystem, path: str) -> None:
+    """Create a folder, with those above it, to last. Where files are objects there is none."""
+    if filesystem.type_name in UPLOADS:
+        return
+    new = []
+    if filesystem.type_name == "local":
+        above = path
+        while above and not os.path.isdir(above):
+            new.append(above)
+            above = os.path.dirname(above)
+    filesystem.create_dir(path, recursive=True)
+    for folder in new:
+        sync_folder(os.path.dirname(folder) or ".")

@@ -1,0 +1,64 @@
+"""Bloom filters waiting for their file to be closed, in bounded memory.
+
+Filters stand behind the last page, so a writer holds them until the end. What exceeds a limit goes
+to a nameless temporary file, sealed with a key that exists in memory only: the filters of
+sensitive columns are never on a disk in plaintext.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from secure_bloom.crypto.modules import ModuleCipher
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+
+MEMORY_LIMIT = 4 * 1024 * 1024  #: bytes of bitsets that stay in memory
+
+
+class FilterStore:
+    """Keeps filters under the numbers that :meth:`put` returns.
+
+    Parameters
+    ----------
+    memory_limit : int
+        Bytes of bitsets to hold in memory.
+    """
+
+    def __init__(self, memory_limit: int = MEMORY_LIMIT):
+        self._free = memory_limit
+        self._filters: list[SplitBlockBloomFilter | tuple[int, int]] = []
+        self._file = None
+        self._cipher = None
+
+    def put(self, filter_: SplitBlockBloomFilter) -> int:
+        """Keep a filter; returns its number."""
+        self._free -= filter_.num_bytes
+        self._filters.append(filter_ if self._free >= 0 else self._spill(filter_))
+        return len(self._filters) - 1
+
+    def get(self, number: int) -> SplitBlockBloomFilter:
+        """The filter with this number."""
+        filter_ = self._filters[number]
+        if isinstance(filter_, SplitBlockBloomFilter):
+            return filter_
+        offset, size = filter_
+        self._file.seek(offset)
+        return SplitBlockBloomFilter.from_bitset(
+            self._cipher.decrypt(self._file.read(size), b"%d" % number))
+
+    def close(self) -> None:
+        """Forget all filters."""
+        self._filters.clear()
+        if self._file is not None:
+            self._file.close()
+
+    def _spill(self, filter_: SplitBlockBloomFilter) -> tuple[int, int]:
+        if self._file is None:
+            # Not buffered: a forked process would write the buffer a second time.
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+            self._cipher = ModuleCipher(os.urandom(32))
+        module = self._cipher.encrypt(filter_.bitset, b"%d" % len(self._filters))
+        offset = self._file.seek(0, os.SEEK_END)
+        self._file.write(module)
+        return offset, len(module)

@@ -1,0 +1,82 @@
+"""What a job has written: its files, and their sums, which ``_SUCCESS`` keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.display import Summarized, count, shown
+from secure_bloom.errors import FormatError
+from secure_bloom.storage.visibility import SUCCESS
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A complete file that is not visible yet; its path is relative to the folder."""
+
+    path: str
+    rows: int
+    size: int
+    encrypted_filters: int = 0
+    plain_filters: int = 0
+    filter_bytes: int = 0
+
+
+@dataclass(frozen=True, repr=False)
+class CommitSummary(Summarized):
+    """What a commit made visible.
+
+    Attributes
+    ----------
+    job, time : str
+        Id, and time of the commit in ISO format, UTC.
+    files, rows, bytes : int
+    encrypted_filters, plain_filters, filter_bytes : int
+        Bloom filters in these files, and their size.
+    """
+
+    job: str
+    time: str
+    files: int
+    rows: int
+    bytes: int
+    encrypted_filters: int
+    plain_filters: int
+    filter_bytes: int
+
+    def _headline(self) -> str:
+        filters = count(self.encrypted_filters + self.plain_filters, "filter")
+        return (f"{count(self.files, 'file')}, {count(self.rows, 'row')}, "
+                f"{count(self.bytes, 'byte')}, {filters}, at {shown(str(self.time), 40)}")
+
+    @classmethod
+    def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:
+        """The sums over the files of a job that commits now."""
+        def total(name):
+            return sum(getattr(file, name) for file in files)
+        return cls(job, datetime.now(UTC).isoformat(timespec="seconds"), len(files), total("rows"),
+                   total("size"), total("encrypted_filters"), total("plain_filters"),
+                   total("filter_bytes"))
+
+
+def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
+    """The summary of the last commit to a folder, from its ``_SUCCESS``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none: nothing was committed, or a commit is running.
+    FormatError
+        If another program wrote it.
+    """
+    path = f"{folder.rstrip('/')}/{SUCCESS}"
+    with filesystem.open_input_stream(path) as stream:
+        data = stream.read()
+    try:
+        return CommitSummary(**json.loads(data))
+    except (ValueError, TypeError):
+        raise FormatError("this is not the summary of a commit of secure_parquet",
+                          file=path) from None

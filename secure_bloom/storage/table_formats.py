@@ -1,0 +1,184 @@
+"""Tables with a log of their own: Delta Lake, Iceberg, Hudi, streaming queries of Spark.
+
+The log says which files of the folder count, and how long each of them is. So reading all files
+brings back rows that the table has deleted, and a file must not change in place.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.visibility import is_hidden, table_of
+
+_LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
+         "_spark_metadata": "Spark Structured Streaming"}
+_HUDI_PARTITION = ".hoodie_partition_metadata"  # a file in each partition of a Hudi table
+_ICEBERG = "metadata"  # a common name: that of an Iceberg table has files such as v1.metadata.json
+_ICEBERG_FILE = re.compile(r"v?[0-9]+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
+_ICEBERG_DATA = "data"  # the folder beside it
+
+_MARKED = re.compile(
+    rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
+    rf"|(?P<iceberg>{_ICEBERG}/{_ICEBERG_FILE.pattern}$)|{re.escape(_HUDI_PARTITION)})")
+
+_READERS = {
+    "Delta Lake": 'deltalake.DeltaTable, or format("delta") in Spark',
+    "Iceberg": "pyiceberg, or by its name in a catalog of Spark",
+    "Hudi": 'format("hudi") in Spark',
+    "Spark Structured Streaming": "spark.read.parquet, which follows that log",
+}
+
+
+class Table(NamedTuple):
+    """A table that has a log: its kind, and its folder."""
+
+    kind: str
+    folder: str
+
+    def __str__(self) -> str:
+        return f"{'an' if self.kind[0] in 'AEIOU' else 'a'} {self.kind} table"
+
+
+def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str],
+                   advice: str) -> None:
+    """Refuse to read a folder by its files where a log says which of them count.
+
+    Parameters
+    ----------
+    filesystem, folder, files
+        As for :func:`find_table`.
+    advice : str
+        What to do to read all files nevertheless.
+
+    Raises
+    ------
+    UnsupportedError
+        With the kind of table, its folder, and what reads it.
+    """
+    table = find_table(filesystem, folder, files)
+    if table is not None:
+        raise UnsupportedError(
+            f"this is {table}. Its log says which of its files count; reading them all may return "
+            f"rows that the table has deleted. Read it with {_READERS[table.kind]}; to read all "
+            f"files as they are, {advice}", file=table.folder)
+
+
+def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) -> Table | None:
+    """A table that a folder is, is a part of, or contains.
+
+    What it contains shows in a listing, which the caller has made anyway. Of the folders above,
+    all are looked at if they are local. Elsewhere each would be a request, so only two are: that
+    above the partitions at the end of a path, such as ``t/day=1``, and that above Iceberg's
+    ``data``.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    folder : str
+    files : iterable of str
+        All files below the folder, hidden ones as well, by their paths relative to it.
+    """
+    files = list(files)
+    table = table_below(folder, files)
+    if table is not None:
+        return table
+    if filesystem.type_name != "local":
+        return first_table(filesystem, _probably_above(folder))
+    return first_table(filesystem, local_folders_above([folder, *_linked(folder, files)]))
+
+
+def _linked(folder: str, files: Iterable[str]) -> list[str]:
+    """The folders elsewhere to which local links in a folder lead."""
+    own = os.path.join(os.path.realpath(folder), "")
+    folders = {posixpath.dirname(path) for path in files}
+    real = {os.path.realpath(os.path.join(folder, name)) for name in folders if name}
+    return [path for path in real if not path.startswith(own)]
+
+
+def table_below(folder: str, paths: Iterable[str]) -> Table | None:
+    """A table in a folder whose files are not hidden there.
+
+    Parameters
+    ----------
+    folder : str
+    paths : iterable of str
+        What is below the folder, relative to it.
+    """
+    for path in paths:
+        match = _MARKED.search(path)
+        if match is None:
+            continue
+        root = path[:match.start()]
+        if not root or not is_hidden(root):
+            return Table(_kind(match), posixpath.join(folder, root) if root else folder)
+    return None
+
+
+def _kind(match: re.Match) -> str:
+    if match["log"]:
+        return _LOGS[match["log"]]
+    return "Iceberg" if match["iceberg"] else "Hudi"
+
+
+def first_table(filesystem: pa_fs.FileSystem, folders: Iterable[str]) -> Table | None:
+    """The first of some folders that is a table. Those that cannot be looked at are not."""
+    for folder in folders:
+        try:
+            kind = _kind_at(filesystem, folder)
+        except OSError:
+            continue
+        if kind is not None:
+            return Table(kind, folder)
+    return None
+
+
+def local_folders_above(paths: Iterable[str]) -> Iterator[str]:
+    """Local paths and the folders above each of them, also where links lead to; each once."""
+    seen = set()
+    for path in paths:
+        for start in (path, os.path.realpath(path)):
+            for folder in folders_above(start):
+                if folder in seen:
+                    break
+                seen.add(folder)
+                yield folder
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """A path, and all folders above it."""
+    while path:
+        yield path
+        above = posixpath.dirname(path.rstrip("/"))
+        if above == path:
+            return
+        path = above
+
+
+def _probably_above(folder: str) -> Iterator[str]:
+    root = table_of(folder)
+    if root != folder.rstrip("/"):
+        yield root
+    above, name = posixpath.split(root)
+    if name == _ICEBERG_DATA and above:
+        yield above
+
+
+def _kind_at(filesystem: pa_fs.FileSystem, folder: str) -> str | None:
+    places = {posixpath.join(folder, name): kind for name, kind in _LOGS.items()}
+    iceberg = posixpath.join(folder, _ICEBERG)
+    *logs, metadata = filesystem.get_file_info([*places, iceberg])
+    for info in logs:
+        if info.type != pa_fs.FileType.NotFound:
+            return places[info.path]
+    if metadata.type == pa_fs.FileType.Directory and any(
+            _ICEBERG_FILE.fullmatch(info.base_name)
+            for info in filesystem.get_file_info(pa_fs.FileSelector(iceberg))):
+        return "Iceberg"
+    return None

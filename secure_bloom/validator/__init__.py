@@ -1,0 +1,12 @@
+"""Test vectors for Bloom filters in Parquet files: read them, run them, compare answers.
+
+``vectors/README.md`` describes the vectors and the protocol for other implementations.
+"""
+
+from secure_bloom.validator.cases import LAYERS, Case, load_cases
+from secure_bloom.validator.external import ExternalProgram
+from secure_bloom.validator.ours import SecureBloom
+from secure_bloom.validator.run import FAILED, CaseResult, junit, render, run_cases, summary
+
+__all__ = ["FAILED", "LAYERS", "Case", "CaseResult", "ExternalProgram", "SecureBloom", "junit",
+           "load_cases", "render", "run_cases", "summary"]

@@ -1,0 +1,232 @@
+"""What a Bloom filter is worth: does it know every value of its column, how often is it wrong?
+
+Both work in bounded memory, whatever the size of the row group: values come in portions, distinct
+values are counted exactly up to a limit and estimated beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from secure_bloom.arrow.leaves import leaf_arrays
+from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.keys.environment import or_environment
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.hashing import hash_stored, int96_bytes, kernels_for
+from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
+
+_BATCH_ROWS = 16_384
+_PAGE_BUFFER = 1024 * 1024  # with it pyarrow reads a column page by page, not whole
+_KEPT = 65_536  # distinct hashes that are counted exactly
+_MIN_PROBES, _MAX_PROBES = 10_000, 200_000
+_EXPECTED_HITS = 1000  # false positives that make a good measurement
+_SEED = 0
+_DEVIATIONS = 6.0  # what is further away than that is no chance
+_WORTH_SAYING = 1.5  # times the promise: less does not matter to anybody
+_SLACK = 10  # hits; the normal distribution says little about very few
+
+
+# --- the values of a column, as hashes -----------------------------------------------------------
+
+class ColumnHashes:
+    """The hashes of what leaf columns hold, read by pyarrow in portions.
+
+    Parameters
+    ----------
+    file : ParquetFile
+    keys : optional
+        Those that it was opened with.
+    """
+
+    def __init__(self, file: ParquetFile, keys=None):
+        self._file = file
+        self._keys = or_environment(keys)
+        self._opened: dict[str, pq.ParquetFile] = {}
+
+    def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
+        """Portions of a column chunk: how many rows, and the hashes of its values, nulls left out.
+
+        Raises
+        ------
+        ColumnError, UnsupportedError
+            If values of this kind cannot be hashed, or not be read by pyarrow.
+        FormatError, AuthenticationError
+            If the pages cannot be read.
+        """
+        if column.type.physical_type == "INT96":
+            both = zip(self._batches(row_group, column, "ns"),
+                       self._batches(row_group, column, "us"), strict=True)
+            for nanos, micros in both:
+                yield len(nanos), _int96_hashes(_leaf(nanos), _leaf(micros))
+            return
+        for batch in self._batches(row_group, column):
+            yield len(batch), hash_stored(_leaf(batch), column.type)
+
+    def _batches(self, row_group: int, column: LeafColumn, int96_unit="ns") -> Iterator[pa.Array]:
+        """The top-level field with no other leaf than this one."""
+        with pyarrow_errors(self._file.name, self._keys):
+            try:
+                for batch in self._in_pyarrow(int96_unit).reader.iter_batches(
+                        _BATCH_ROWS, row_groups=[row_group], column_indices=[column.ordinal],
+                        use_threads=False):
+                    yield batch.column(0)
+            except pa.ArrowNotImplementedError as error:
+                raise UnsupportedError("pyarrow cannot read such a column") from error
+            except pa.ArrowInvalid as error:
+                raise FormatError("pyarrow cannot read the pages") from error
+            except UnicodeDecodeError as error:  # in the name of a column
+                raise FormatError("pyarrow cannot read the schema") from error
+
+    def _in_pyarrow(self, int96_unit: str) -> pq.ParquetFile:
+        if int96_unit not in self._opened:
+            self._opened[int96_unit] = self._file.open_in_pyarrow(
+                buffer_size=_PAGE_BUFFER, pre_buffer=False,
+                coerce_int96_timestamp_unit=int96_unit)
+        return self._opened[int96_unit]
+
+
+def _leaf(array: pa.Array) -> pa.Array:
+    [leaf] = leaf_arrays(array)
+    # Hashes of a dictionary array are those of its dictionary: here every value is to count.
+    return leaf.dictionary_decode() if pa.types.is_dictionary(leaf.type) else leaf
+
+
+def _int96_hashes(nanos: pa.Array, micros: pa.Array) -> np.ndarray:
+    """Hashes of INT96 timestamps, those included that pyarrow has no type for.
+
+    In nanoseconds those before 1677 and after 2262 have wrapped around, in microseconds the last
+    digits are missing. Together they give the value.
+    """
+    nanos, micros = (array.drop_null().view(pa.int64()).to_numpy() for array in (nanos, micros))
+    data = int96_bytes(micros, "us")
+    of_day = data[:, :8].copy().view("<i8").ravel() + (nanos - micros * 1000)
+    data[:, :8] = of_day.astype("<i8").view(np.uint8).reshape(-1, 8)
+    out = np.empty(len(data), dtype=np.uint64)
+    kernels_for(out.size).hash_fixed(data.reshape(-1), 12, out)
+    return out
+
+
+# --- distinct values -----------------------------------------------------------------------------
+
+class DistinctHashes:
+    """How many different hashes were added: exactly while they are few, then by estimate.
+
+    Hashes are spread evenly, so the largest of the k smallest tells how many there are in all; the
+    relative error of that is 1 / sqrt(k), 0.4 %.
+    """
+
+    def __init__(self, kept: int = _KEPT):
+        self._kept = kept
+        self._smallest = np.empty(0, dtype=np.uint64)
+        self.is_exact = True
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Count these too."""
+        if not self.is_exact:
+            hashes = hashes[hashes < self._smallest[-1]]
+        # Not numpy.unique, which takes ten times as long.
+        merged = np.sort(np.concatenate((self._smallest, hashes)))
+        merged = merged[np.insert(merged[1:] != merged[:-1], 0, True)[:merged.size]]
+        self.is_exact = self.is_exact and merged.size <= self._kept
+        self._smallest = merged[:self._kept]
+
+    @property
+    def count(self) -> int:
+        """The number, or the estimate."""
+        if self.is_exact:
+            return self._smallest.size
+        return round((self._kept - 1) * 2.0**64 / float(self._smallest[-1]))
+
+    @property
+    def at_most(self) -> int:
+        """What the number certainly does not exceed."""
+        return self.count if self.is_exact \
+            else round(self.count * (1 + _DEVIATIONS / self._kept**0.5))
+
+
+# --- values against their filter -----------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Comparison:
+    """A filter against the values of its column chunk.
+
+    Attributes
+    ----------
+    values, missing : int
+        Values that are not null, and those of them that the filter reports absent.
+    distinct : DistinctHashes
+    """
+
+    values: int
+    missing: int
+    distinct: DistinctHashes
+
+
+def compare(portions: Iterator[tuple[int, np.ndarray]], filter_: SplitBlockBloomFilter,
+            advance=lambda rows: None) -> Comparison:
+    """Look for every value in its filter; ``advance`` is told the rows of each portion."""
+    values = missing = 0
+    distinct = DistinctHashes()
+    for rows, hashes in portions:
+        values += hashes.size
+        missing += int(np.count_nonzero(~filter_.check_hashes(hashes)))
+        distinct.add(hashes)
+        advance(rows)
+    return Comparison(values, missing, distinct)
+
+
+# --- false positives -----------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class FalsePositives:
+    """How often a filter reports random hashes present, and how often it should.
+
+    Attributes
+    ----------
+    measured : float
+    promised : float or None
+        What a filter of this size has with so many distinct values; None where they are unknown.
+    beyond_chance : bool
+        Whether what is measured is so much more that chance does not explain it.
+    """
+
+    measured: float
+    promised: float | None
+    beyond_chance: bool
+
+
+def measure_false_positives(filter_: SplitBlockBloomFilter,
+                            distinct: DistinctHashes | None) -> FalsePositives:
+    """Probe a filter with random hashes, always the same ones.
+
+    Three things vary by chance, and are allowed for: which of the probes hit; how the values are
+    spread over the blocks; and, of many values, the estimate of their number.
+    """
+    blocks = filter_.num_blocks
+    promised = None if distinct is None else false_positive_probability(blocks, distinct.count)
+    probes = _number_of_probes(filter_.expected_fpp() if promised is None else promised)
+    hashes = np.random.default_rng(_SEED).integers(0, 2**64, probes, dtype=np.uint64)
+    hits = int(np.count_nonzero(filter_.check_hashes(hashes)))
+    beyond_chance = distinct is not None and hits > _most_hits(blocks, distinct.at_most, probes)
+    return FalsePositives(hits / probes, promised, beyond_chance)
+
+
+def _number_of_probes(probability: float) -> int:
+    wanted = _EXPECTED_HITS / max(probability, _EXPECTED_HITS / _MAX_PROBES)
+    return max(_MIN_PROBES, round(wanted))
+
+
+def _most_hits(blocks: int, distinct: int, probes: int) -> float:
+    probability = false_positive_probability(blocks, distinct)
+    variance = false_positive_deviation(blocks, distinct) ** 2 \
+        + probability * (1 - probability) / probes
+    by_chance = probability + _DEVIATIONS * variance**0.5
+    return probes * max(by_chance, _WORTH_SAYING * probability) + _SLACK

@@ -1,0 +1,361 @@
+"""Verify the Bloom filters of a Parquet file, whoever has written it, against its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from secure_bloom.display import shown
+from secure_bloom.encryption_requirement import (
+    RequireEncryption,
+    Requirement,
+    encryption_requirement,
+)
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    AuthenticationError,
+    ColumnError,
+    FileError,
+    FormatError,
+    KeyRetrievalError,
+    UnsupportedError,
+    located,
+)
+from secure_bloom.parquet.bloom_filter import (
+    PLAIN,
+    UNKNOWN,
+    Disjoint,
+    Layout,
+    find_layout,
+    read_filter,
+)
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import MAGIC
+from secure_bloom.parquet.schema import find_column
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
+from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measure_false_positives
+
+OVER_FULL = 0.1  #: false-positive rate from which a filter counts as over-full
+_ADVISED_FPP = 0.01
+_REWRITE = "write the file again"
+
+
+def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, filesystem=None,
+                advance: Callable[[float], None] | None = None,
+                require_encryption: RequireEncryption = None) -> VerifyResult:
+    """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
+
+    Checked are place, length, encryption and authenticity of each filter, that it misses no value
+    of its column chunk, and how often it is wrong. The data is streamed, in bounded memory. What is
+    wrong with the bytes of the file becomes a finding; what cannot be opened without a key that is
+    not at hand is "not checked".
+
+    Parameters
+    ----------
+    source : str, path, buffer, or binary file that can seek
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted files. Without, what is in plaintext is checked, and that filters of encrypted
+        columns are not plain.
+    columns : iterable of str, optional
+        Dotted paths of the leaf columns to check. Default: all.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``source`` is a path; default: local, or by URI.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+    require_encryption : optional
+        As for :class:`ParquetFile`; what is not met becomes a finding.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ColumnError
+        If there is no such column, also among those whose encryption is required.
+    KmsUnavailableError, KeyringError
+        If the KMS does not answer, or the keyring cannot be read.
+    ChangedMeanwhileError
+        If the file changes meanwhile; nothing was found out then.
+    """
+    if isinstance(columns, str):
+        raise TypeError("columns must be a list of column paths, not a string")
+    requirement = encryption_requirement(require_encryption)
+    try:
+        file = ParquetFile(source, keys, filesystem=filesystem)
+    except FileError as error:
+        kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
+        message = f"{error.message}; nothing else could be checked. Take a good copy of the file"
+        return VerifyResult(error.file, (Finding(kind, message, error.file),))
+    except KMS_FAULTS:
+        raise
+    except (KeyRetrievalError, UnsupportedError) as error:
+        return VerifyResult(error.file, not_checked=error.message,
+                            missing_keys=isinstance(error, KeyRetrievalError))
+    with file, located(file=file.name), file.one_version():
+        verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
+        try:
+            verification.check(requirement)
+        except KeyRetrievalError as error:
+            return VerifyResult(file.name, not_checked=error.message, missing_keys=True)
+        return verification.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A filter that the footer names, and what stands at its place."""
+
+    chunk: ColumnChunk
+    offset: int
+    length: int | None  # as the footer says
+    layout: Layout
+
+    @property
+    def end(self) -> int:
+        return self.offset + (self.layout.length or self.length or 1)
+
+
+class _Range(NamedTuple):
+    """Bytes of a file that belong to a column chunk: its pages, or its filter."""
+
+    start: int
+    end: int
+    what: str
+    chunk: ColumnChunk
+
+    def __str__(self) -> str:
+        return f"{self.what} of row group {self.chunk.row_group}, column " \
+               f"{shown(self.chunk.column.path)} (bytes {self.start} to {self.end})"
+
+
+class _Verification:
+    """The verification of one file; gathers findings and measurements on the way."""
+
+    def __init__(self, file: ParquetFile, keys, columns: Iterable[str] | None, advance):
+        self._file = file
+        self._footer = file.footer
+        self._hashes = ColumnHashes(file, keys)
+        self._advance = advance
+        self._rows_done, self._rows = 0, 1
+        self._filters = Disjoint(self._footer.start)
+        self._pages_read = Disjoint(self._footer.start, "pages")
+        self._findings: list[Finding] = []
+        self._checks: list[FilterCheck] = []
+        self._missing_keys = False
+        self._columns = {column.ordinal for column in file.columns} if columns is None \
+            else {find_column(file.columns, path).ordinal for path in columns}
+
+    def check(self, requirement: Requirement | None) -> None:
+        """Note what is not encrypted as it is required."""
+        try:
+            if requirement is not None:
+                requirement.check(self._footer)
+        except AuthenticationError as error:
+            self._findings.append(Finding("policy", error.message, self._file.name,
+                                          error.row_group, error.column))
+        except FormatError:
+            pass  # said where the filter was to be found
+
+    def run(self) -> VerifyResult:
+        """Find all filters, then check them one by one."""
+        chunks = [chunk for chunks in self._footer.row_groups for chunk in chunks]
+        found = [where for chunk in chunks if (where := self._find(chunk)) is not None]
+        self._check_overlaps(found, chunks)
+        found = [where for where in found if self._is_wanted(where.chunk)]
+        self._rows = max(1, sum(map(self._num_rows, found)))
+        for where in found:
+            self._check(where)
+            self._rows_done += self._num_rows(where)
+            self._advance(self._rows_done / self._rows)
+        self._advance(1.0)
+        order = {column.path: column.ordinal for column in self._file.columns}
+        self._checks.sort(key=lambda check: (check.row_group, order[check.column]))
+        return VerifyResult(self._file.name, tuple(self._findings), tuple(self._checks),
+                            missing_keys=self._missing_keys)
+
+    def _is_wanted(self, chunk: ColumnChunk) -> bool:
+        return chunk.column.ordinal in self._columns
+
+    def _num_rows(self, where: _Found) -> int:
+        return self._footer.row_group_num_rows(where.chunk.row_group)
+
+    def _report(self, kind: str, chunk: ColumnChunk, message: str) -> None:
+        if self._is_wanted(chunk):
+            self._findings.append(Finding(kind, message, self._file.name, **chunk.place))
+
+    def _note(self, chunk: ColumnChunk, reason: str | None = None, **figures) -> None:
+        if self._is_wanted(chunk):
+            self._checks.append(FilterCheck(**chunk.place, not_checked=reason, **figures))
+
+    # --- place ---------------------------------------------------------------------------------
+
+    def _find(self, chunk: ColumnChunk) -> _Found | None:
+        try:
+            _ = chunk.encryption
+            where = chunk.bloom_filter
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError as error:
+            self._missing_keys |= self._is_wanted(chunk)
+            self._note(chunk, f"whether there is a filter is encrypted: {error.message}")
+            return None
+        except UnsupportedError as error:
+            self._note(chunk, error.message)
+            return None
+        except FileError as error:
+            kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
+            self._report(kind, chunk, f"the column's metadata cannot be read: {error.message}")
+            self._note(chunk, "the column's metadata cannot be read")
+            return None
+        if where is None:
+            return None
+        offset, length = where
+        start, end = len(MAGIC), self._footer.start
+        if not start <= offset < end or not 0 < (1 if length is None else length) <= end - offset:
+            extent = "" if length is None else f", length {length},"
+            self._report("place", chunk, f"the filter's offset {offset}{extent} lies outside the "
+                         f"data, which is between {start} and {end}; {_REWRITE}")
+            self._note(chunk, "the filter's place is wrong")
+            return None
+        return _Found(chunk, offset, length, find_layout(self._file, offset, end))
+
+    def _check_overlaps(self, found: list[_Found], chunks: list[ColumnChunk]) -> None:
+        """Go through pages and filters in the order of the file; each begins where others end."""
+        ranges = [_Range(where.offset, where.end, "filter", where.chunk) for where in found]
+        ranges += self._pages(chunks)
+        furthest = None
+        for current in sorted(ranges, key=lambda range_: (range_.start, range_.end)):
+            if furthest is not None and current.start < furthest.end:
+                self._report_overlap(furthest, current)
+            if furthest is None or current.end > furthest.end:
+                furthest = current
+
+    def _report_overlap(self, first: _Range, second: _Range) -> None:
+        filter_, other = (second, first) if second.what == "filter" else (first, second)
+        if filter_.what == "filter":  # pages among themselves are not the subject here
+            self._report("overlap", filter_.chunk, f"the filter shares bytes with the {other}; "
+                         f"{_REWRITE}")
+
+    def _pages(self, chunks: list[ColumnChunk]) -> Iterator[_Range]:
+        for chunk in chunks:
+            try:
+                pages = chunk.pages
+            except (KeyRetrievalError, UnsupportedError, FileError):
+                continue  # said where the filter was to be found
+            if pages is not None:
+                yield _Range(pages[0], sum(pages), "pages", chunk)
+
+    # --- the filter itself ---------------------------------------------------------------------
+
+    def _check(self, where: _Found) -> None:
+        chunk, layout = where.chunk, where.layout
+        encrypted = None if layout.kind == UNKNOWN else layout.kind != PLAIN
+        if chunk.encryption is not None and layout.kind == PLAIN:
+            self._report("leak", chunk, "the filter is not encrypted, its column is: everybody can "
+                         "test which values the column has. Mend the file with secure-bloom seal, "
+                         "and withdraw its copies")
+            self._note(chunk, "the filter is not encrypted as its column is", encrypted=False)
+            return
+        if chunk.encryption is None and encrypted and where.length in (None, layout.length):
+            self._report("needless-encryption", chunk, "the filter is encrypted, its column is "
+                         f"not: no reader can use it; {_REWRITE}")
+            self._note(chunk, "the filter is encrypted, though its column is not", encrypted=True)
+            return
+        has_wrong_length = None not in (where.length, layout.length) \
+            and where.length != layout.length
+        if has_wrong_length:
+            self._report("length", chunk, f"the footer gives the filter a length of "
+                         f"{where.length}, {layout.length} bytes stand there; {_REWRITE}")
+        filter_ = self._read(chunk, silent=has_wrong_length, encrypted=encrypted)
+        if filter_ is not None:
+            self._check_values(where, filter_)
+
+    def _read(self, chunk: ColumnChunk, *, silent: bool, encrypted: bool | None) \
+            -> SplitBlockBloomFilter | None:
+        try:
+            return read_filter(self._file, chunk, self._footer.start, self._filters)
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError as error:
+            self._missing_keys = True
+            reason = error.message
+            if encrypted is None:
+                self._report("damaged", chunk, "no Bloom filter stands where the footer says; "
+                             f"{_REWRITE}")
+        except UnsupportedError as error:
+            reason = f"{error.message}; readers pass over such a filter"
+        except AuthenticationError as error:
+            reason = "the filter does not authenticate"
+            self._report("authentication", chunk, error.message)
+        except FormatError as error:
+            reason = "the filter does not decode"
+            if not silent:
+                self._report("damaged", chunk, f"{error.message}; {_REWRITE}")
+        self._note(chunk, reason, encrypted=encrypted)
+        return None
+
+    # --- the filter and the data ---------------------------------------------------------------
+
+    def _check_values(self, where: _Found, filter_: SplitBlockBloomFilter) -> None:
+        chunk = where.chunk
+        compared, reason = self._compare(where, filter_)
+        if compared is not None and compared.missing:
+            self._report("false-negative", chunk, f"{compared.missing:,} of {compared.values:,} "
+                         "values are missing in the filter: readers that trust it will not find "
+                         f"them. Read without filters, and {_REWRITE}")
+        rate = measure_false_positives(filter_, None if compared is None else compared.distinct)
+        if rate.beyond_chance:
+            self._report("false-positives", chunk, f"{rate.measured:.2%} of random probes are "
+                         f"reported present, {rate.promised:.2%} were to be expected of its size "
+                         f"and values: the filter holds other values too; {_REWRITE}")
+        elif rate.measured > OVER_FULL:
+            self._report("over-full", chunk, _over_full(filter_, rate.measured, compared))
+        figures = {} if compared is None else {
+            "values": compared.values, "distinct": compared.distinct.count,
+            "distinct_is_exact": compared.distinct.is_exact}
+        self._note(chunk, reason, encrypted=chunk.encryption is not None,
+                   num_bytes=filter_.num_bytes, measured_fpp=rate.measured,
+                   promised_fpp=rate.promised, **figures)
+
+    def _compare(self, where: _Found, filter_: SplitBlockBloomFilter) \
+            -> tuple[Comparison | None, str | None]:
+        """The comparison, or why there is none."""
+        chunk, done = where.chunk, self._rows_done
+        if not chunk.column.type.can_have_filter:
+            return None, f"values of type {chunk.column.type} have no certain hash"
+
+        def advance(rows: int) -> None:
+            nonlocal done
+            done += rows
+            self._advance(done / self._rows)
+
+        portions = self._hashes.read(chunk.row_group, chunk.column)
+        try:
+            self._pages_read.add(chunk, max((chunk.pages or (0, 0))[1], 0))
+            return compare(portions, filter_, advance), None
+        except (ColumnError, UnsupportedError) as error:
+            return None, error.message
+        except KMS_FAULTS:
+            raise
+        except KeyRetrievalError as error:
+            self._missing_keys = True
+            return None, error.message
+        except FileError as error:
+            self._report("pages", chunk, f"the column's data cannot be read, so its filter was "
+                         f"not compared with it: {error.message}")
+            return None, "the column's data cannot be read"
+
+
+def _over_full(filter_: SplitBlockBloomFilter, rate: float, compared: Comparison | None) -> str:
+    message = f"the filter is over-full: {rate:.0%} of random probes are reported present, so it " \
+              "rules out few row groups"
+    if compared is None:
+        return message + "; write it larger (ndv, max_bytes), or the row groups smaller"
+    distinct = compared.distinct.count
+    size = num_blocks_for(distinct, _ADVISED_FPP) * BYTES_PER_BLOCK
+    advice = f"write it with {size:,} bytes for {_ADVISED_FPP:.0%} (ndv, max_bytes), or the row " \
+             "groups smaller" if size < MAX_BYTES else "write the row groups smaller"
+    return f"{message}. It has {filter_.num_bytes:,} bytes for {distinct:,} distinct values; " \
+           f"{advice}"
