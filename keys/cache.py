@@ -12,8 +12,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
 
+from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.errors import KeyRetrievalError, KeyUnwrapError, SecureBloomError
-from secure_bloom.keys.kms import KEY_SIZES, KmsClient
+from secure_bloom.keys.kms import KmsClient
 from secure_bloom.keys.material import DEFAULT_INSTANCE
 from secure_bloom.keys.wrapping import KeyEncryptionKey
 

@@ -18,12 +18,8 @@ from urllib.parse import urlsplit
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
-
-KEY_SIZES = (16, 24, 32)
-MAX_INVOCATIONS = 2**32  #: encryptions that one key may make with random nonces (NIST SP 800-38D)
-_NONCE_SIZE = 12
-_TAG_SIZE = 16
 
 
 class KmsClient(ABC):
@@ -110,7 +106,7 @@ def check_key(key: bytes, name: str) -> None:
 
 def wrap_locally(key: bytes, plaintext: bytes, aad: bytes) -> str:
     """Base64 of nonce (12), AES-GCM ciphertext and tag (16); a new random nonce every time."""
-    nonce = os.urandom(_NONCE_SIZE)
+    nonce = os.urandom(NONCE_SIZE)
     return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, plaintext, aad)).decode("ascii")
 
 
@@ -124,9 +120,9 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
     """
     try:
         raw = base64.b64decode(wrapped, validate=True)
-        if len(raw) < _NONCE_SIZE + _TAG_SIZE:
+        if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise InvalidTag
-        return AESGCM(key).decrypt(raw[:_NONCE_SIZE], raw[_NONCE_SIZE:], aad)
+        return AESGCM(key).decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
     except (binascii.Error, ValueError, InvalidTag):
         raise KeyUnwrapError("a wrapped key does not open with the key given") from None
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import (
     KeyAccessError,
     KeyNotFoundError,
@@ -33,8 +34,6 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.kms import KmsClient
 
-_NONCE_SIZE = 12
-_TAG_SIZE = 16
 _PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further one
 
 _lock = threading.Lock()
@@ -100,7 +99,7 @@ class Pkcs11Kms(KmsClient):
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
-        nonce = os.urandom(_NONCE_SIZE)
+        nonce = os.urandom(NONCE_SIZE)
         sealed = self._call("encrypt", master_key_identifier, nonce, bytes(key_bytes))
         return base64.b64encode(nonce + sealed).decode("ascii")
 
@@ -110,10 +109,10 @@ class Pkcs11Kms(KmsClient):
             raw = base64.b64decode(wrapped_key, validate=True)
         except (binascii.Error, ValueError):
             raw = b""
-        if len(raw) < _NONCE_SIZE + _TAG_SIZE:
+        if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise KeyUnwrapError(f"{self._where(master_key_identifier)}: the wrapped key is "
                                  "truncated or no base64")
-        return self._call("decrypt", master_key_identifier, raw[:_NONCE_SIZE], raw[_NONCE_SIZE:])
+        return self._call("decrypt", master_key_identifier, raw[:NONCE_SIZE], raw[NONCE_SIZE:])
 
     def _call(self, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
         try:
@@ -161,7 +160,7 @@ class Pkcs11Kms(KmsClient):
         if not hasattr(found[0], action):  # python-pkcs11 knows what the key may do
             raise KeyAccessError(f"{self._where(name)}: the key must not {action}; its attribute "
                                  f"CKA_{action.upper()} is false")
-        parameters = pkcs11.GCMParams(nonce, name.encode(), 8 * _TAG_SIZE)
+        parameters = pkcs11.GCMParams(nonce, name.encode(), 8 * TAG_SIZE)
         try:
             return getattr(found[0], action)(data, mechanism=pkcs11.Mechanism.AES_GCM,
                                              mechanism_param=parameters)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import NO_KEYS, or_environment
-from secure_bloom.keys.kms import KEY_SIZES, check_key, unwrap_locally
+from secure_bloom.keys.kms import check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
 

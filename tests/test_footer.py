@@ -8,7 +8,8 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from secure_bloom.arrow.decryption import decryption_properties
-from secure_bloom.crypto.modules import ModuleCipher, ModuleType, module_aad
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
@@ -18,9 +19,9 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import ExplicitKeys
 from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import BINARY, I32, I64, STRUCT, Struct
+from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct
 from tests.support import (
     FOOTER_KEY,
     MODES,

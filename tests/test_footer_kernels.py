@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from thrift.Thrift import TType
 
 from secure_bloom.errors import FormatError
-from secure_bloom.parquet import footer_kernels
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import I32, I64, STRUCT, Struct, decode, encode
+from secure_bloom.parquet import footer_kernels, thrift
+from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode
 from tests.support import examples
 from tests.test_thrift import LAYOUTS, LEAVES, TREES, written
 

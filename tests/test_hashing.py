@@ -18,7 +18,7 @@ from xxhash import xxh64_intdigest
 from secure_bloom import ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_count
 from secure_bloom.errors import ColumnError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import (
     column_type_of,
     exact,

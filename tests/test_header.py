@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import BINARY, I32, STRUCT, Struct
+from secure_bloom.parquet.thrift import BINARY, I32, STRUCT, Struct
 from secure_bloom.sbbf.sizing import MAX_BYTES
 from tests.support import examples
 

@@ -11,14 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom.crypto import modules
-from secure_bloom.crypto.modules import (
-    MAX_INVOCATIONS,
-    OVERHEAD,
-    ModuleCipher,
-    ModuleType,
-    module_aad,
-    module_length,
-)
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
+from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher, module_length
 from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 from tests.support import examples
 

@@ -8,7 +8,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom import ExplicitKeys, ParquetFile
-from secure_bloom.audit.audit import audit
+from secure_bloom.auditing.audit import audit
 from secure_bloom.cli import report
 from secure_bloom.errors import (
     AuthenticationError,

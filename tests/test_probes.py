@@ -10,7 +10,7 @@ import pytest
 
 from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
-from secure_bloom.parquet.schema import PHYSICAL_TYPES, ColumnType
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 from secure_bloom.sbbf.probes import as_arrays, is_scalar, parse_value
 from tests.support import run_python
 

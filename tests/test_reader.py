@@ -21,7 +21,7 @@ from secure_bloom import (
     read_table,
     write_table,
 )
-from secure_bloom.crypto.modules import ModuleType
+from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
@@ -32,8 +32,8 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift import tree as thrift
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms
 

@@ -5,13 +5,13 @@ import pytest
 
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.parquet.schema import (
-    PHYSICAL_TYPES,
     SCHEMA_ELEMENT_LAYOUT,
     filter_column,
     find_column,
     leaf_columns,
 )
-from secure_bloom.parquet.thrift.tree import BYTE, I32, STRUCT, Struct, decode, encode
+from secure_bloom.parquet.thrift import BYTE, I32, STRUCT, Struct, decode, encode
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 from tests.support import arrow_file, open_footer
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, ExplicitKeys, ParquetFile, SplitBlockBloomFilter
-from secure_bloom.crypto.modules import ModuleType, module_length
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.crypto.modules import module_length
 from secure_bloom.errors import (
     AuthenticationError,
     FileError,
@@ -21,8 +22,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.header import encode_header
-from secure_bloom.parquet.thrift import tree as thrift
 from tests.modes import AAD_PREFIX, ENCRYPTED, MASTER_KEYS, MODES, PLAINTEXT, Mode, mode
 from tests.support import open_footer
 

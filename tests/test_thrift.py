@@ -8,7 +8,7 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from secure_bloom.errors import FormatError
-from secure_bloom.parquet.thrift.tree import (
+from secure_bloom.parquet.thrift import (
     BINARY,
     I16,
     I32,

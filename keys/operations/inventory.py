@@ -22,8 +22,12 @@ from secure_bloom.keys.material import (
     key_reference,
 )
 from secure_bloom.keys.retrieval import key_retriever
-from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, encrypted_footer_key_metadata
-from secure_bloom.reader import read_footer
+from secure_bloom.parquet.footer import (
+    MAGIC_ENCRYPTED,
+    Footer,
+    encrypted_footer_key_metadata,
+    read_footer,
+)
 from secure_bloom.storage.files import Source, resolve
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files

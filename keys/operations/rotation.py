@@ -31,8 +31,7 @@ from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.parquet.footer import TAIL_SIZE, Footer
-from secure_bloom.reader import read_footer
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import resolve
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files

@@ -1,0 +1,1 @@
+"""What pyarrow does for this package: keys, encryption, pages, schemas, row filters."""

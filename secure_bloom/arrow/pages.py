@@ -1,4 +1,4 @@
-"""What pyarrow does for reading: the Arrow schema, pages and their rows; and its errors.
+"""What pyarrow does for reading: pages and their rows; and its errors.
 
 ``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
 which takes longer than a lookup in a filter.
@@ -10,18 +10,16 @@ import atexit
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
     KeyNotFoundError,
-    UnsupportedError,
     located,
 )
 from secure_bloom.keys.environment import NO_KEYS
@@ -32,22 +30,6 @@ if TYPE_CHECKING:
 
     from secure_bloom.arrow.row_filter import RowFilter
     from secure_bloom.pruning.predicates import Predicate
-
-
-@lru_cache(maxsize=8)
-def arrow_schema(file: bytes) -> pa.Schema:
-    """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
-
-    Files of one folder mostly have the same, so it is remembered.
-    """
-    try:
-        schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
-        _ = schema.names  # raises where a name is no UTF-8
-        return schema
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise FormatError("pyarrow cannot read the schema") from error
-    except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError("pyarrow does not know a type of the schema") from error
 
 
 def new_fragment(file: pa.NativeFile, decryption_properties, row_groups: list[int] | None,

@@ -48,17 +48,17 @@ def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: in
     4: none found, but not everything was checked, for lack of a key; 3: some files could not be
     read, or there are none; 2: other errors.
     """
-    from secure_bloom.audit.audit import audit
+    from secure_bloom.auditing.audit import audit
     from secure_bloom.cli.report import render_audit
     lines = [line.rstrip("\r\n") for line in guesses] if guesses else []
     with progress(f"auditing {Path(path).name}") as advance:
         result = audit(path, kms, policy=policy, guesses=[line for line in lines if line],
                        scan=scan, files_at_once=jobs, advance=advance)
     if sarif:
-        from secure_bloom.audit.sarif import to_sarif
+        from secure_bloom.auditing.sarif import to_sarif
         write_report(sarif, json.dumps(to_sarif(result), indent=2))
     if html:
-        from secure_bloom.audit.page import render_page
+        from secure_bloom.auditing.page import render_page
         write_report(html, render_page(result))
     if as_json:
         click.get_text_stream("stdout").writelines(result.json_parts())

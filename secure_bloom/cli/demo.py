@@ -13,5 +13,5 @@ import click
 @click.option("--spark/--no-spark", default=True, help="Also run the Spark part.")
 def demo(output: str, spark: bool) -> None:
     """Write, inspect and search the flights of New York 2013, with secret tail numbers."""
-    from secure_bloom.examples.demo import run
+    from secure_bloom.cli.demo_steps import run
     run(Path(output), with_spark=spark)

@@ -182,7 +182,7 @@ def _input(source: str, form: str) -> bytes:
 
 def _decoded(data: bytes, form: str) -> bytes:
     """A key from how it is written. Errors do not quote it."""
-    from secure_bloom.keys.kms import KEY_SIZES
+    from secure_bloom.crypto.aes_gcm import KEY_SIZES
     try:
         if form == "hex":
             data = binascii.unhexlify(data.strip())

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.audit.result import (
+from secure_bloom.auditing.result import (
     NONE,
     TOTALS_HEADER,
     AuditFinding,

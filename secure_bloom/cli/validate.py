@@ -35,25 +35,26 @@ def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | N
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
     """
-    from secure_bloom import validator as vectors
-    unknown = set(layers) - vectors.LAYERS.keys()
+    from secure_bloom import validator
+    from secure_bloom.cli import validation_report
+    unknown = set(layers) - validator.LAYERS.keys()
     if unknown:
         raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "
-                                 f"{', '.join(vectors.LAYERS)}", param_hint="--layer")
+                                 f"{', '.join(validator.LAYERS)}", param_hint="--layer")
     if against is not None and not against.strip():
         raise click.BadParameter("it is empty; leave it away to validate secure_bloom",
                                  param_hint="--against")
-    cases = vectors.load_cases(folder or _vectors_folder(), layers)
-    with (vectors.ExternalProgram(against) if against else vectors.SecureBloom()) as program, \
+    cases = validator.load_cases(folder or _vectors_folder(), layers)
+    with (validator.ExternalProgram(against) if against else validator.SecureBloom()) as program, \
             progress("validating") as advance:
-        results = vectors.run_cases(cases, program, advance)
+        results = validator.run_cases(cases, program, advance)
     if as_json:
-        print_json(vectors.summary(results, program.name))
+        print_json(validation_report.summary(results, program.name))
     else:
-        echo(vectors.render(results, program.name))
+        echo(validation_report.render(results, program.name))
     if junit is not None:
-        write_report(junit, vectors.junit(results, program.name))
-    ctx.exit(BAD if any(result.result == vectors.FAILED for result in results) else 0)
+        write_report(junit, validation_report.junit(results, program.name))
+    ctx.exit(BAD if any(result.result == validator.FAILED for result in results) else 0)
 
 
 def _vectors_folder() -> Path:

@@ -10,8 +10,12 @@ from secure_bloom.cli import shared
 @click.command()
 def warmup() -> None:
     """Compile the kernels for bulk work, so that later processes only load them."""
-    from secure_bloom.kernels.bulk import warm_up
-    count, folder = warm_up()
+    from secure_bloom.kernels import bulk
+    from secure_bloom.kernels.compiling import compiled
+    from secure_bloom.parquet import footer_kernels
+    bulk.warm_up()
+    footer_kernels.warm_up()
+    count, folder = compiled()
     if folder is None:
         shared.echo(f"{count} kernels compiled, but there is no folder to keep them in: set "
                     "NUMBA_CACHE_DIR to one that can be written to", err=True)

@@ -1,0 +1,1 @@
+"""Data of the demo, and a file that leaks."""

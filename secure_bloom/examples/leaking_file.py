@@ -16,9 +16,9 @@ import pyarrow as pa
 from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.keys import Keyring
 from secure_bloom.maintain.build import build_filter
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import encode_header
-from secure_bloom.parquet.thrift import tree as thrift
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.verify.measure import ColumnHashes
@@ -76,7 +76,7 @@ sensitive = ["tailnum"]
 
 def main(folder: str) -> None:
     """Write the example."""
-    from secure_bloom.examples.demo import load
+    from secure_bloom.examples.flights import load
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     keyring = Keyring.create(target / "keyring.json")

@@ -2,10 +2,11 @@
 
 Importing this module imports numba, so only bulk work does, see
 :func:`secure_bloom.sbbf.hashing.kernels_for`.
-Every function has a twin of the same name in :mod:`secure_bloom.kernels.scalar`. The kernels themselves are
-in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; here big input is split
-among threads, since kernels release the GIL. There are as many as ``pyarrow.cpu_count()`` says,
-which ``pyarrow.set_cpu_count(1)`` and the environment variable ``OMP_NUM_THREADS`` change.
+Every function has a twin of the same name in :mod:`secure_bloom.kernels.scalar`. The kernels
+themselves are in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; here
+big input is split among threads, since kernels release the GIL. There are as many as
+``pyarrow.cpu_count()`` says, which ``pyarrow.set_cpu_count(1)`` and the environment variable
+``OMP_NUM_THREADS`` change.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ import pyarrow as pa
 
 from secure_bloom.kernels import blocks as filter_kernels
 from secure_bloom.kernels import hashing as hash_kernels
-from secure_bloom.kernels.compiling import KERNELS
-from secure_bloom.parquet import footer_kernels
 
 #: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
 WORDS, STRINGS = 1 << 19, 1 << 18
@@ -105,16 +104,8 @@ def _readonly(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def warm_up() -> tuple[int, str | None]:
-    """Compile all kernels, or load them.
-
-    Returns
-    -------
-    int
-        How many there are, counting each type of argument.
-    str or None
-        The folder where they are kept; None if there is none to write to.
-    """
+def warm_up() -> None:
+    """Compile the kernels for bulk work, or load them."""
     out, words = np.empty(0, np.uint64), np.zeros((1, 8), np.uint32)
     data = np.empty(0, np.uint8)
     for kind in (np.uint32, np.uint64):
@@ -125,8 +116,3 @@ def warm_up() -> tuple[int, str | None]:
     hash_fixed(data, 1, out)
     insert_hashes(words, out)
     check_hashes(words, out, np.empty(0, bool))
-    ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
-    footer_kernels.struct_ends(b"", 0, ends)
-    footer_kernels.fields(b"", np.empty((0, 4), np.int64))
-    footer_kernels.with_bloom_filters(b"", ends, places, data, ends)
-    return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from numba import njit
 
-MODULES = ("compiling", "filter_kernels", "hash_kernels", "lanes", "parquet/footer_kernels",
-           "parquet/thrift", "plain", "xxh64")
+MODULES = ("kernels/blocks", "kernels/compiling", "kernels/hashing", "kernels/scalar",
+           "kernels/simd", "kernels/xxh64", "parquet/footer_kernels", "parquet/thrift/protocol")
 part_of_kernel = njit(forceinline=True)
 KERNELS = []  #: all of them, for the command ``warmup``
 
@@ -29,9 +29,17 @@ def kernel(function):
     return compiled
 
 
+def compiled() -> tuple[int, str | None]:
+    """How many kernels are compiled, counting each type of argument, and where they are kept.
+
+    The folder is None if there is none to write to.
+    """
+    return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path
+
+
 def _version() -> str:
     """A digest of all modules that kernels are made of; numba only looks at a kernel's own."""
-    folder, digest = Path(__file__).parent, sha256()
+    folder, digest = Path(__file__).parent.parent, sha256()
     for module in MODULES:
         digest.update((folder / f"{module}.py").read_bytes())
     return "_" + digest.hexdigest()[:16]

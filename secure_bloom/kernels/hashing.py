@@ -1,7 +1,8 @@
 """Numba kernels that hash: see :mod:`secure_bloom.kernels.bulk`.
 
-Values of equal length are hashed many at a time (:mod:`secure_bloom.kernels.simd`): more than fit into one
-register, since XXH64 is a long chain of operations and a CPU works on several chains at once.
+Values of equal length are hashed many at a time (:mod:`secure_bloom.kernels.simd`): more than fit
+into one register, since XXH64 is a long chain of operations and a CPU works on several chains at
+once.
 Strings of mixed lengths are sorted by their length first, in batches that stay in the cache.
 """
 

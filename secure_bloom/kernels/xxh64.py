@@ -1,4 +1,4 @@
-"""XXH64 (seed 0) for numba kernels: of one value, or of many at a time (:mod:`secure_bloom.kernels.simd`).
+"""XXH64 (seed 0) for numba kernels: of one value, or of many at a time (:mod:`.kernels.simd`).
 
 Specification: the XXH64 algorithm description.
 """

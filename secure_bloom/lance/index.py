@@ -22,7 +22,7 @@ from secure_bloom.lance.layout import (
 )
 from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import exact, hash_values, storage_array
 from secure_bloom.sbbf.probes import as_arrays

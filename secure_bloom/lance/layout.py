@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, num_blocks_in_lance
 
 DEFAULT_ITEMS = 8192

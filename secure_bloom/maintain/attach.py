@@ -9,9 +9,9 @@ from secure_bloom.maintain.change import Plan, layout_of
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
-from secure_bloom.parquet.schema import filter_columns
+from secure_bloom.parquet.schema import filter_columns, filterable_paths
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 
 
 def attach(path, bloom_filters: BloomFilters, keys=None, *,
@@ -66,7 +66,7 @@ def attach(path, bloom_filters: BloomFilters, keys=None, *,
     wanted = filters_for_files(bloom_filters)
 
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-        asked = asked_filters(wanted, file.columns)
+        asked = normalize_options(wanted, filterable_paths(file.columns))
         columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
         chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
@@ -86,7 +86,7 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
     TypeError, ValueError
         If it has another form, or asks for nothing.
     """
-    wanted = bloom_filters is True or asked_filters(bloom_filters)
+    wanted = bloom_filters is True or normalize_options(bloom_filters)
     if not wanted:
         raise ValueError("bloom_filters names no column")
     return wanted

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, ModuleType, module_length
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, module_length
 from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, located
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header

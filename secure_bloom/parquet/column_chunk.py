@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher, ModuleType, module_aad
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
 from secure_bloom.errors import NO_KEY, FormatError, located
-from secure_bloom.parquet.schema import PHYSICAL_TYPES, LeafColumn
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.thrift import Struct
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 
 if TYPE_CHECKING:
     from secure_bloom.parquet.row_group import RowGroup, Shared

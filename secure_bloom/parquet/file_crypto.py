@@ -15,7 +15,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
 
 ALGORITHM_LAYOUT = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}

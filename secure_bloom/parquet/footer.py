@@ -16,20 +16,17 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from secure_bloom.crypto.modules import (
-    NONCE_SIZE,
-    TAG_SIZE,
-    ModuleType,
-    module_aad,
-    module_length,
-)
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.modules import module_length
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import AuthenticationError, FormatError
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
+from secure_bloom.storage.files import Source
 
 TAIL_SIZE = 8  #: footer length and magic
 MAGIC = b"PAR1"
@@ -295,3 +292,16 @@ def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
     length = int.from_bytes(data[-TAIL_SIZE:-4], "little")
     start = len(data) - TAIL_SIZE - length
     return data[:start], data[start:-TAIL_SIZE], data[-4:]
+
+
+def read_footer(source: Source) -> tuple[bytes, bytes]:
+    """The footer's bytes without the last 8, and the magic."""
+    tail = source.read_tail(TAIL_SIZE)
+    magic = bytes(tail[-4:])
+    if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
+        raise FormatError("this is no Parquet file, or it is truncated: it does not end with "
+                          "PAR1 or PARE")
+    length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
+    if length > source.size - TAIL_SIZE - 4:
+        raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
+    return split_tail(bytes(source.read_tail(length + TAIL_SIZE)))[1:]

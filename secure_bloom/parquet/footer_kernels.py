@@ -1,4 +1,4 @@
-"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift.tree` also does.
+"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift` also does.
 
 They answer -1 where they meet anything that is wrong, or too rare to be worth a line; then the
 walker in Python does the work, or says what is wrong. They never read beyond the bytes they are
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from secure_bloom.kernels.compiling import kernel, part_of_kernel
-from secure_bloom.parquet.thrift.tree import (
+from secure_bloom.parquet.thrift.protocol import (
     BINARY,
     BYTE,
     DOUBLE,
@@ -351,3 +351,11 @@ def with_bloom_filters(data, bounds, places, out, ends):
         ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0], places[i, 1],
                                      out, at, first, second, left)
         at = max(at, ends[i])
+
+
+def warm_up() -> None:
+    """Compile these kernels, or load them."""
+    ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
+    struct_ends(b"", 0, ends)
+    fields(b"", np.empty((0, 4), np.int64))
+    with_bloom_filters(b"", ends, places, np.empty(0, np.uint8), ends)

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from secure_bloom.errors import FormatError
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk, Decoded
 from secure_bloom.parquet.file_crypto import FileCrypto
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
 
 ROW_GROUP_LAYOUT = {1: [None]}
 COLUMN_ORDERS = 7  #: field id of FileMetaData in parquet.thrift

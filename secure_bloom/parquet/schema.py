@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from secure_bloom.display import MAX_NAME, Summarized, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
-from secure_bloom.parquet.thrift.tree import Struct
-
-PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
-                  "FIXED_LEN_BYTE_ARRAY")
+from secure_bloom.parquet.thrift import Struct
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
 #: what of SchemaElement has to be decoded: the LogicalType union with its parameters
 LOGICAL_TYPE_LAYOUT = {
@@ -35,36 +33,6 @@ _TIMES = 4
 _LEAF_SIZE = 170  # bytes of a LeafColumn without its path
 _LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and looks at
 _REPEATED = 2  # FieldRepetitionType
-
-
-@dataclass(frozen=True)
-class ColumnType:
-    """How the values of a leaf column are stored, and so hashed.
-
-    Attributes
-    ----------
-    physical_type : str
-        Parquet's name: INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY
-        or BOOLEAN.
-    length : int
-        Bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
-    arrow_type : pyarrow.DataType or None
-        The type of the values as Arrow has them; None where values cannot be hashed (BOOLEAN and
-        logical types without a unique or known encoding).
-    """
-
-    physical_type: str
-    length: int
-    arrow_type: pa.DataType | None
-
-    @property
-    def can_have_filter(self) -> bool:
-        """Whether a Bloom filter over this column can be built and asked."""
-        return self.arrow_type is not None
-
-    def __str__(self) -> str:
-        length = f"({self.length})" if self.length else ""
-        return f"{self.physical_type}{length}" + (f" {self.arrow_type}" if self.arrow_type else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -190,6 +158,11 @@ def _part_with_path(parts: tuple[str, ...], path: str) -> tuple[str, ...] | None
 def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
     kind = "column" if parts == leaf else "group"
     return f"the {kind} " + " in ".join(repr(part) for part in reversed(parts))
+
+
+def filterable_paths(leaves: Iterable[LeafColumn]) -> list[str]:
+    """The dotted paths of the columns that can have a filter and be named."""
+    return [path for path, column in clear_columns(leaves).items() if column.type.can_have_filter]
 
 
 def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafColumn]:

@@ -1,0 +1,1 @@
+"""Which row groups may hold rows for a filter: predicates, statistics, Bloom filters."""

@@ -13,8 +13,9 @@ from operator import ge, gt, le, lt
 import pyarrow as pa
 
 from secure_bloom.parquet.column_chunk import RawStatistics
-from secure_bloom.parquet.schema import ColumnType, LeafColumn
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import exact
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 

@@ -1,0 +1,4 @@
+"""Split-block Bloom filters: what they hash, how large they are, what they answer.
+
+This room knows no file and no key. Specification: parquet-format, ``BloomFilter.md``.
+"""

@@ -5,9 +5,9 @@ chooses the block, the lower half sets one bit in each of its words. On disk the
 other, little-endian.
 
 Hashes are what a filter holds; :meth:`SplitBlockBloomFilter.insert` and ``check`` take values and
-hash them as a Parquet column of their type does (:mod:`secure_bloom.sbbf.hashing`). A filter therefore
-remembers the type of its values: INT32 5 and INT64 5 hash differently, and a check with the wrong
-one would miss.
+hash them as a Parquet column of their type does (:mod:`secure_bloom.sbbf.hashing`). A filter
+therefore remembers the type of its values: INT32 5 and INT64 5 hash differently, and a check with
+the wrong one would miss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import column_type_of, insert_values, kernels_for
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 
 BULK = 200_000  #: after this many values, importing numba pays
 _worked = 0

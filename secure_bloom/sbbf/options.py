@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.parquet.schema import LeafColumn, clear_columns
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp
 
 
@@ -56,16 +55,17 @@ BloomFilters: TypeAlias = (
     | Mapping[str, bool | BloomFilterOptions | Mapping[str, float | None] | None] | None)
 
 
-def asked_filters(bloom_filters: BloomFilters,
-                  columns: list[LeafColumn] | None = None) -> dict[str, BloomFilterOptions]:
-    """The filters that are asked for, by dotted path of the column.
+def normalize_options(bloom_filters: BloomFilters,
+                      paths: Iterable[str] | None = None) -> dict[str, BloomFilterOptions]:
+    """The requested filters, by dotted path of the column.
 
     Parameters
     ----------
     bloom_filters : bool, iterable of str, mapping, or None
         See :class:`secure_bloom.ParquetWriter`.
-    columns : list of LeafColumn, optional
-        Those of the file; without them ``True`` cannot be told.
+    paths : iterable of str, optional
+        The columns that can have a filter, which is what ``True`` means; see
+        :func:`.parquet.schema.filterable_paths`.
 
     Raises
     ------
@@ -77,7 +77,10 @@ def asked_filters(bloom_filters: BloomFilters,
     if bloom_filters is None or bloom_filters is False:
         return {}
     if bloom_filters is True:
-        return {column.path: BloomFilterOptions() for column in _able(columns)}
+        if paths is None:
+            raise UnsupportedError("bloom_filters=True is not possible here, where the columns are "
+                                   "not known: name them")
+        return {path: BloomFilterOptions() for path in paths}
     if isinstance(bloom_filters, str | bytes) or not isinstance(bloom_filters, Iterable):
         hint = f": write [{bloom_filters!r}]" if isinstance(bloom_filters, str) else ""
         raise TypeError("bloom_filters must be True, a list of column paths, or a mapping of "
@@ -125,11 +128,3 @@ def filter_options(value, **default) -> BloomFilterOptions:
         if name not in _NAMES:
             raise TypeError(f"{name!r} is not allowed; allowed are {', '.join(_NAMES)}")
     return BloomFilterOptions(**default | dict(value))
-
-
-def _able(columns: list[LeafColumn] | None) -> list[LeafColumn]:
-    """The columns that can have a filter and be named."""
-    if columns is None:
-        raise UnsupportedError("bloom_filters=True is not possible here, where the columns are not "
-                               "known: name them")
-    return [column for column in clear_columns(columns).values() if column.type.can_have_filter]

@@ -6,8 +6,8 @@ several hashes, or none can answer for it:
 - 0.0 equals -0.0, which has other bytes: both are looked for;
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
-- a value without a certain counterpart in the column's type (:func:`secure_bloom.sbbf.hashing.exact`):
-  "perhaps".
+- a value without a certain counterpart in the column's type
+  (:func:`secure_bloom.sbbf.hashing.exact`): "perhaps".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import (
     UNIT_NANOS,
     column_type_of,

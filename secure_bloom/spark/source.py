@@ -18,7 +18,7 @@ from secure_bloom.spark.write.writer import SecureParquetWriter
 class SecureParquet(DataSource):
     """Parquet files, encrypted, with Bloom filters that are encrypted where their columns are."""
 
-    environment: str | None = None  # see :mod:`secure_bloom.spark.options.kms`; ``register`` sets it
+    environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
     @classmethod

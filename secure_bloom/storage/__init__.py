@@ -1,0 +1,1 @@
+"""Bytes at rest: files, atomic output, rewriting in place, and the commit protocol of folders."""

@@ -1,6 +1,6 @@
 """The commit protocol: the files of a job become visible together, when the job commits, or never.
 
-Markers in ``_staging/<job>`` tell our readers what to see; ``secure_bloom/storage/visibility.py`` says how. A
+Markers in ``_staging/<job>`` tell our readers what to see; ``storage/visibility.py`` says how. A
 job commits by writing one of them, ``committed``, which is the commit point: what fails before is
 taken back, what fails after is finished by the next job on the table.
 
@@ -50,7 +50,7 @@ from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.files import make_folder, write_file
 from secure_bloom.storage.job_folder import COMMITTING, JobFolder
-from secure_bloom.storage.summary import CommitSummary, StagedFile
+from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
     COMMITTED,
@@ -69,7 +69,6 @@ from secure_bloom.storage.visibility import (
     signature,
     visible_files,
 )
-from secure_bloom.writer import FilterTotals
 
 STALE_AFTER = timedelta(hours=24)  # a job writes something in this time, or has ended
 GRACE = timedelta(hours=1)  # from a job's last look at its markers to its commit point, at most

@@ -14,6 +14,15 @@ from secure_bloom.storage.visibility import SUCCESS
 
 
 @dataclass(frozen=True)
+class FilterTotals:
+    """How many filters were written, and how many bytes they take, headers included."""
+
+    encrypted: int = 0
+    plain: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
 class StagedFile:
     """A complete file that is not visible yet; its path is relative to the folder."""
 

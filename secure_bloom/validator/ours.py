@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.crypto.modules import ModuleCipher, ModuleType, module_aad
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.errors import (
     AuthenticationError,
     FileError,
@@ -21,8 +22,8 @@ from secure_bloom.keys import NO_KEYS, ExplicitKeys, InMemoryKms
 from secure_bloom.keys.material import KeyMaterial, is_key_material, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
-from secure_bloom.parquet.schema import ColumnType
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import exact, hash_values
 from secure_bloom.sbbf.probes import parse_value

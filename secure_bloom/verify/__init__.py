@@ -1,0 +1,1 @@
+"""Check the filters of a file against its data."""

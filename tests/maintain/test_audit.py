@@ -17,8 +17,8 @@ from secure_bloom import (
     seal,
     write_table,
 )
-from secure_bloom.audit.evidence import estimated_distinct, find_plain_filters
-from secure_bloom.audit.policy import Policy
+from secure_bloom.auditing.evidence import estimated_distinct, find_plain_filters
+from secure_bloom.auditing.policy import Policy
 from secure_bloom.errors import FormatError
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.parquet.bloom_filter import encode_filter

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from secure_bloom import ParquetFile, write_table
-from secure_bloom.audit.result import KINDS
+from secure_bloom.auditing.result import KINDS
 from secure_bloom.cli import main
 from secure_bloom.keys import Keyring
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, leaking

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from secure_bloom import ParquetFile
-from secure_bloom.audit.result import KINDS
+from secure_bloom.auditing.result import KINDS
 from secure_bloom.keys import Keyring
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "maintain.md").read_text()

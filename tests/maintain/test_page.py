@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from secure_bloom import audit, seal
-from secure_bloom.audit.page import render_page
-from secure_bloom.audit.policy import Policy
-from secure_bloom.audit.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
+from secure_bloom.auditing.page import render_page
+from secure_bloom.auditing.policy import Policy
+from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.cli.report import render_audit
 from tests.maintain.helpers import KMS, leaking
 

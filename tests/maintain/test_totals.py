@@ -10,16 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from secure_bloom import attach, audit, write_table
-from secure_bloom.audit.page import render_page
-from secure_bloom.audit.policy import Policy
-from secure_bloom.audit.result import (
+from secure_bloom.auditing.page import render_page
+from secure_bloom.auditing.policy import Policy
+from secure_bloom.auditing.result import (
     AuditFinding,
     AuditResult,
     ColumnAudit,
     ColumnTotals,
     FileAudit,
 )
-from secure_bloom.audit.sarif import to_sarif
+from secure_bloom.auditing.sarif import to_sarif
 from secure_bloom.cli import main
 from secure_bloom.cli.report import render_audit
 from secure_bloom.maintain.threads import in_threads

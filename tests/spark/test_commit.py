@@ -17,8 +17,9 @@ from secure_bloom.storage import files, job_folder, local_files
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
+from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files
-from secure_bloom.writer import FilterTotals, ParquetWriter
+from secure_bloom.writer import ParquetWriter
 from tests.spark.stores import Died, Faults, everything_is_stale, later_jobs
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.schema.conform import conform
 from secure_bloom.spark.schema.values import same_values
 

@@ -9,7 +9,8 @@ from pyspark.sql import types as T
 
 import secure_bloom
 from secure_bloom.keys import InMemoryKms, Keyring
-from secure_bloom.parquet.schema import ColumnType, LeafColumn
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import leaf_arrays
-from secure_bloom.parquet.schema import ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 
 LIMIT = 100  #: values are defined for the numbers below
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -13,12 +13,13 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
 from secure_bloom import BloomFilterOptions, ExplicitKeys, UniformKey
-from secure_bloom.crypto.modules import ModuleCipher, ModuleType, module_length
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.crypto.modules import ModuleCipher, module_length
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
 from vectors.builder import reference
 from vectors.builder.headers import header
 from vectors.builder.reseal import modules, open_footer, reseal, seeded_random

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from secure_bloom.crypto.modules import ModuleCipher, module_length
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift import tree as thrift
 from vectors.builder.faults import (
     SSN,
     Base,

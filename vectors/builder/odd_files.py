@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
 from vectors.builder import reference
 from vectors.builder.faults import (
     COLUMNS,

@@ -20,16 +20,13 @@ from unittest.mock import patch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secure_bloom.crypto import modules as gcm
-from secure_bloom.crypto.modules import (
-    LENGTH_SIZE,
-    NONCE_SIZE,
-    ModuleCipher,
-    ModuleType,
-    module_aad,
-)
+from secure_bloom.crypto.aad import ModuleType, module_aad
+from secure_bloom.crypto.aes_gcm import NONCE_SIZE
+from secure_bloom.crypto.modules import LENGTH_SIZE, ModuleCipher
 from secure_bloom.errors import FormatError
 from secure_bloom.keys import InMemoryKms, kms
 from secure_bloom.keys.retrieval import KeyRetriever
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
     TAIL_SIZE,
@@ -37,8 +34,7 @@ from secure_bloom.parquet.footer import (
     Footer,
     split_tail,
 )
-from secure_bloom.parquet.thrift import tree as thrift
-from secure_bloom.parquet.thrift.tree import Struct
+from secure_bloom.parquet.thrift import Struct
 from vectors.builder.vector import MASTER_KEYS, FileKeys, Seeded
 
 # Field ids of parquet.thrift.

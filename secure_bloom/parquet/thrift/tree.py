@@ -5,16 +5,6 @@ is decoded only where a layout asks for it; every other value stays the raw byte
 is written back as it is. (In the compact protocol the bytes of a value do not depend on where it
 stands; only field headers do, and those are made anew.)
 
-Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-protocol.md"):
-
-    field header   1 byte: id delta (4 bits) and type (4 bits); delta 0: a zigzag varint id follows
-    booleans       the type says the value (1 true, 2 false); one byte each inside a list
-    integers       zigzag varints; BYTE is one byte; DOUBLE is 8 bytes; UUID 16
-    binary         varint length, bytes
-    list, set      1 byte: size (4 bits) and type (4 bits); size 15: a varint size follows
-    map            varint size; if not 0, 1 byte: key type and value type
-    struct         fields, then a zero byte
-
 A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
 [None] for a list whose structures are to be told apart and not decoded. [layout, function] keeps
 of each structure what the function returns for it, its start and its end.
@@ -34,15 +24,32 @@ from contextlib import contextmanager
 import numpy as np
 
 from secure_bloom.errors import FormatError
+from secure_bloom.parquet.thrift.protocol import (
+    BINARY,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    binary_bounds,
+    decode_binary,
+    decode_int,
+    encode_int,
+    encode_list_header,
+    encode_varint,
+    read_list_header,
+    read_varint,
+    skip,
+    skip_struct,
+)
 
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 _RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
 
-MAX_DEPTH = 64  #: of a value that is not decoded
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
 _MANY = 100  # fields of a structure, and field ids: more than the format has
 _LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
-_FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 Layout = dict
 
@@ -105,12 +112,12 @@ class Struct:
         raw = self._raw(field_id, (LIST,))
         if raw is None:
             return None
-        size, element, position = _list_header(raw, 0)
+        size, element, position = read_list_header(raw, 0)
         if element != BINARY and size:
             raise FormatError(f"Thrift field {field_id}: expected a list of binary values")
         values = []
         for _ in range(size):
-            start, position = _binary_bounds(raw, position)
+            start, position = binary_bounds(raw, position)
             values.append(bytes(raw[start:position]))
         return values
 
@@ -243,7 +250,7 @@ def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
     try:
         if not isinstance(raw, bytes) or raw[0] & 0x0F != STRUCT:
             raise FormatError(f"Thrift field {field_id} is not a list of structures")
-        size, _, position = _list_header(raw, 0)
+        size, _, position = read_list_header(raw, 0)
         for _ in range(size):
             found, position = _decode_struct(raw, position, layout)
             yield found
@@ -254,88 +261,6 @@ def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
 def _is_no_list(value) -> bool:
     """Whether a field is absent, or an empty list of any type."""
     return value is None or (isinstance(value, bytes) and value[:1] < b"\x10")
-
-
-def end_of_struct(data: bytes) -> int:
-    """Where the structure ends with which the data begins; nothing is decoded.
-
-    Raises
-    ------
-    FormatError
-        As for :func:`decode`.
-    """
-    try:
-        return _skip_struct(data, 0, 1)
-    except IndexError:
-        raise FormatError("a Thrift structure is cut off") from None
-
-
-def decode_int(raw: bytes) -> int:
-    """The value of a zigzag varint."""
-    try:
-        value, _ = _varint(raw, 0)
-    except IndexError:
-        raise FormatError("a Thrift integer is cut off") from None
-    return (value >> 1) ^ -(value & 1)
-
-
-def encode_int(value: int) -> bytes:
-    """An integer as a zigzag varint."""
-    return encode_varint((value << 1) ^ (value >> 63))
-
-
-def decode_binary(raw: bytes) -> bytes:
-    """The value of a length-prefixed binary."""
-    try:
-        start, end = _binary_bounds(raw, 0)
-    except IndexError:
-        raise FormatError("a Thrift binary is cut off") from None
-    return bytes(raw[start:end])
-
-
-def encode_varint(value: int) -> bytes:
-    """An unsigned varint."""
-    out = bytearray()
-    value &= 0xFFFFFFFFFFFFFFFF
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return byte, position
-    value = byte & 0x7F
-    for shift in range(7, 70, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, position
-    raise FormatError("a Thrift varint is longer than 10 bytes")
-
-
-def _binary_bounds(data: bytes, position: int) -> tuple[int, int]:
-    size, start = _varint(data, position)
-    end = start + size
-    if end > len(data):
-        raise FormatError(f"a Thrift binary claims {size} bytes, {len(data) - start} are left")
-    return start, end
-
-
-def _list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    header = data[position]
-    size, position = header >> 4, position + 1
-    if size == 15:
-        size, position = _varint(data, position)
-    if size > len(data) - position:  # every element takes at least one byte
-        raise FormatError(f"a Thrift list claims {size} elements, "
-                          f"{len(data) - position} bytes are left")
-    return size, header & 0x0F, position
 
 
 def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, int]:
@@ -353,7 +278,7 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
         if delta:
             field_id += delta
         else:
-            raw, position = _varint(data, position)
+            raw, position = read_varint(data, position)
             field_id = (raw >> 1) ^ -(raw & 1)
         wanted = layout.get(field_id)
         if type_ == STRUCT and isinstance(wanted, dict):
@@ -362,12 +287,12 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
             value, position = _decode_list(data, position, *wanted)
         else:
             start = position
-            if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
+            if I16 <= type_ <= I64:  # as skip does; so most calls are spared
                 while data[position] >= 0x80:
                     position += 1
                 position += 1
             else:
-                position = _skip(data, position, type_, 0)
+                position = skip(data, position, type_, 0)
             value = data[start:position]
         fields.append([field_id, type_, value])
 
@@ -384,7 +309,7 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
         type_, position = header & 0x0F, position + 1
         field_id += header >> 4
         if header < 0x10:
-            raw, position = _varint(data, position)
+            raw, position = read_varint(data, position)
             field_id = (raw >> 1) ^ -(raw & 1)
         start = position
         wanted = layout.get(field_id) if field_id not in known else None
@@ -393,7 +318,7 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
         elif type_ == LIST and isinstance(wanted, list):
             value, position = _decode_list(data, position, *wanted)
         else:
-            position = _skip(data, position, type_, 0)
+            position = skip(data, position, type_, 0)
             value = data[start:position]
         if 0 < field_id < _MANY and field_id not in known:
             known.add(field_id)
@@ -407,9 +332,9 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
 
 def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
     start = position
-    size, element, position = _list_header(data, position)
+    size, element, position = read_list_header(data, position)
     if element != STRUCT:
-        end = _skip(data, start, LIST, 0)
+        end = skip(data, start, LIST, 0)
         return data[start:end], end
     if size > _MAX_STRUCTS:
         raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
@@ -434,81 +359,9 @@ def _struct_bounds(data: bytes, position: int, size: int) -> array:
             bounds.frombytes(ends.tobytes())
             return bounds
     for _ in range(size):
-        position = _skip_struct(data, position, 1)
+        position = skip_struct(data, position, 1)
         bounds.append(position)
     return bounds
-
-
-def _skip(data: bytes, position: int, type_: int, depth: int) -> int:
-    """The position after a value; raises where the value reaches beyond the data."""
-    if I16 <= type_ <= I64:
-        return _skip_integers(data, position, 1)
-    if type_ == BINARY:
-        return _binary_bounds(data, position)[1]
-    if type_ in (TRUE, FALSE):
-        return position
-    if depth > MAX_DEPTH:
-        raise FormatError(f"a Thrift structure is nested deeper than {MAX_DEPTH}")
-    if type_ == STRUCT:
-        return _skip_struct(data, position, depth + 1)
-    if type_ in (LIST, SET):
-        size, element, position = _list_header(data, position)
-        if I16 <= element <= I64:
-            return _skip_integers(data, position, size)
-        return _skip_elements(data, position, size, (element,), depth + 1)
-    if type_ == MAP:
-        size, position = _varint(data, position)
-        if size == 0:
-            return position
-        if size > len(data) - position:
-            raise FormatError(f"a Thrift map claims {size} entries")
-        kinds = data[position]
-        return _skip_elements(data, position + 1, size, (kinds >> 4, kinds & 0x0F), depth + 1)
-    if type_ in _FIXED_SIZE:
-        end = position + _FIXED_SIZE[type_]
-        if end > len(data):
-            raise FormatError("a Thrift value is cut off")
-        return end
-    raise FormatError(f"unknown Thrift type {type_}")
-
-
-def _skip_integers(data: bytes, position: int, size: int) -> int:
-    for _ in range(size):
-        while data[position] >= 0x80:
-            position += 1
-        position += 1
-    return position
-
-
-def _skip_elements(data, position, size, types, depth) -> int:
-    types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
-    for _ in range(size):
-        for type_ in types:
-            position = _skip(data, position, type_, depth)
-    return position
-
-
-def _skip_struct(data: bytes, position: int, depth: int) -> int:
-    """As :func:`_skip`, with the commonest types spelled out: large footers spend their time here.
-
-    A short binary that reaches beyond the data shows when the next field is looked for.
-    """
-    while True:
-        header = data[position]
-        position += 1
-        if header == 0:
-            return position
-        if header < 0x10:
-            _, position = _varint(data, position)
-        type_ = header & 0x0F
-        if I16 <= type_ <= I64:
-            while data[position] >= 0x80:
-                position += 1
-            position += 1
-        elif type_ == BINARY and data[position] < 0x80:
-            position += 1 + data[position]
-        else:
-            position = _skip(data, position, type_, depth)
 
 
 def _encode_struct(struct: Struct, out: bytearray) -> None:
@@ -526,7 +379,7 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
         if isinstance(value, Struct):
             _encode_struct(value, out)
         elif isinstance(value, list | Slices):
-            out += _encode_list_header(len(value))
+            out += encode_list_header(len(value))
             for element in value:
                 if isinstance(element, Struct):
                     _encode_struct(element, out)
@@ -537,7 +390,3 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
     out.append(0)
 
 
-def _encode_list_header(size: int) -> bytes:
-    if size < 15:
-        return bytes([size << 4 | STRUCT])
-    return bytes([0xF0 | STRUCT]) + encode_varint(size)

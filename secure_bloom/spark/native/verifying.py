@@ -23,7 +23,7 @@ from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
@@ -86,7 +86,7 @@ def verify(path, *, encryption, bloom_filters: BloomFilters = None, kms,
         If there is no file.
     """
     encryption = checked_encryption(encryption)
-    filters = asked_filters(bloom_filters)
+    filters = normalize_options(bloom_filters)
     filesystem, path = resolve(without_file_scheme(str(path)), filesystem)
     files, findings = [path], []
     if filesystem.get_file_info(path).type != pa_fs.FileType.File:

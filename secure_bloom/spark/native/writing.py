@@ -12,7 +12,7 @@ from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_py
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, asked_filters
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spark.native.application import (
     FACTORY,
@@ -56,7 +56,7 @@ def write_options(*, encryption, bloom_filters: BloomFilters = None,
         If a master key cannot be used.
     """
     encryption = checked_encryption(encryption)
-    filters = asked_filters(bloom_filters)
+    filters = normalize_options(bloom_filters)
     options = _filter_options(filters)
     application = Application.active()
     return {FACTORY_OPTION: FACTORY,

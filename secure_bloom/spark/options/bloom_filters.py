@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.sbbf.options import BloomFilterOptions, asked_filters, filter_options
+from secure_bloom.parquet.schema import LeafColumn, filterable_paths
+from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
 from secure_bloom.spark.options.columns import BLOOM_FILTER, Columns
 from secure_bloom.spark.options.options import (
     BLOOM_FILTERS,
@@ -42,7 +42,7 @@ def parse_bloom_filters(options: Mapping[str, str],
     filters: dict[str, BloomFilterOptions | None] = {}
     if boolean(options, ENABLED):
         filters = {path: filter_options(True, **default)
-                   for path in asked_filters(True, columns.leaves)}
+                   for path in filterable_paths(columns.leaves)}
     for path, wanted in _from_schema(columns).items():
         filters[path] = BloomFilterOptions(**default) if wanted else None
     for path, (wanted, own) in named.items():

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.names import same_names
 from secure_bloom.spark.options.options import OptionError
-from secure_bloom.writer import parquet_leaves
 
 OUR_METADATA = "secure_bloom."
 KEY = OUR_METADATA + "key"

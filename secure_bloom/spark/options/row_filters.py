@@ -52,8 +52,9 @@ def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
     has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
-    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the column's follow
-    Spark's own rules: it compares a BIGINT with a float as doubles, and reads '5' as a number.
+    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the
+    column's follow Spark's own rules: it compares a BIGINT with a float as doubles, and
+    reads '5' as a number.
 
     Parameters
     ----------

@@ -1,0 +1,1 @@
+"""Spark schemas and Arrow schemas: types, names, sensitive columns, partitions."""

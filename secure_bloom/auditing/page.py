@@ -8,7 +8,7 @@ from html import escape
 from itertools import islice
 
 from secure_bloom import __version__
-from secure_bloom.audit.result import (
+from secure_bloom.auditing.result import (
     KINDS,
     LEAKING,
     NONE,

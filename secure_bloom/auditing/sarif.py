@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from secure_bloom import __version__
-from secure_bloom.audit.result import KINDS, AuditFinding, AuditResult
+from secure_bloom.auditing.result import KINDS, AuditFinding, AuditResult
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -10,10 +10,10 @@ from hashlib import sha256
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.audit.evidence import Traces
-from secure_bloom.audit.file import OpenFileAudit
-from secure_bloom.audit.policy import Policy
-from secure_bloom.audit.result import (
+from secure_bloom.auditing.evidence import Traces
+from secure_bloom.auditing.file import OpenFileAudit
+from secure_bloom.auditing.policy import Policy
+from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     UNREADABLE,
     AuditFinding,
@@ -31,8 +31,13 @@ from secure_bloom.errors import (
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.maintain.threads import in_threads
-from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, TAIL_SIZE, encryption_algorithm
-from secure_bloom.reader import ParquetFile, read_footer
+from secure_bloom.parquet.footer import (
+    MAGIC_ENCRYPTED,
+    TAIL_SIZE,
+    encryption_algorithm,
+    read_footer,
+)
+from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source, resolve
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
-from secure_bloom.parquet.schema import ColumnType, LeafColumn
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value

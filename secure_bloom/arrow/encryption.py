@@ -1,0 +1,199 @@
+"""What the encryption of a file means for pyarrow, which encrypts the pages.
+
+secure_bloom needs the same keys for filters and footers, and decides how they are wrapped and where
+the key material goes.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
+from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.keys import external
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import KEYRING, KMS, or_environment
+from secure_bloom.keys.material import KeyMaterial, refer_to
+from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
+from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
+from secure_bloom.parquet.footer import Footer
+
+
+class FileEncryption:
+    """The encryption of one file that is written. Here: none, or keys given outright.
+
+    Must never serve two files: they would share key and file id, and modules could be swapped
+    between them unseen.
+
+    Attributes
+    ----------
+    properties : pyarrow.parquet.encryption.FileEncryptionProperties or None
+        For pyarrow, which encrypts the pages.
+    keys : KeyRetriever or None
+        For the footer as pyarrow writes it.
+    external_material : dict of str to str, or None
+        Key material that belongs into a file beside this one, by name; complete once the key
+        metadata is written. None where it all goes into the file.
+    """
+
+    def __init__(self, properties: pe.FileEncryptionProperties | None = None,
+                 keys: KeyRetriever | None = None):
+        self.properties = properties
+        self.keys = keys
+        self.external_material: dict[str, str] | None = None
+
+    def write_key_metadata(self, footer: Footer) -> None:
+        """Put the key metadata into the footer, after everything that needs its keys."""
+
+
+def file_encryption(encryption, kms) -> FileEncryption:
+    """New encryption for one file.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration or UniformKey or None
+    kms : KmsClient or KeyEncryptionKeys or None
+    """
+    if isinstance(encryption, EncryptionConfiguration):
+        return _KmsEncryption(encryption, _writing_kms(kms, encryption))
+    if encryption is not None and not isinstance(encryption, UniformKey):
+        raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
+                        f"not {type(encryption).__name__}")
+    if kms is not None:
+        raise TypeError("kms is for an EncryptionConfiguration, which was not given; the file "
+                        "would not be encrypted with its keys")
+    if encryption is None:
+        return FileEncryption()
+    properties = pe.create_encryption_properties(
+        encryption.footer_key, aad_prefix=encryption.aad_prefix,
+        store_aad_prefix=encryption.store_aad_prefix,
+        encryption_algorithm=encryption.algorithm, plaintext_footer=encryption.plaintext_footer)
+    return FileEncryption(properties,
+                          ExplicitKeys(encryption.footer_key, aad_prefix=encryption.aad_prefix))
+
+
+class _KmsEncryption(FileEncryption):
+    """Encryption with keys that a KMS wraps.
+
+    pyarrow makes keys and asks for them to be wrapped; it gets numbers in return, and
+    :meth:`write_key_metadata` puts the real key material in their place. So key-encryption keys may
+    come from elsewhere, and names of master keys may have any form. The KMS is asked when this is
+    made, before anything is written.
+
+    Parameters
+    ----------
+    encryption : EncryptionConfiguration
+    kms : CachedKms or KeyEncryptionKeys
+    """
+
+    aad_prefix: bytes | None = None
+    has_footer_key = True
+
+    def __init__(self, encryption: EncryptionConfiguration, kms):
+        super().__init__(keys=self)
+        if not encryption.internal_key_material:
+            self.external_material = {}
+        self._encryption, self._kms = encryption, kms
+        configuration, self._master_keys = _under_aliases(encryption)
+        self._numbers = KeysByNumber()
+        self._wrapped: dict[str, str] = {}  # by number, with single wrapping
+        self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
+        self.properties = crypto_factory(self).file_encryption_properties(
+            pe.KmsConnectionConfig(), configuration)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """What pyarrow calls with each key that it has made."""
+        number = self._numbers.add(key_bytes)
+        name = self._master_keys[master_key_identifier]
+        if not self._encryption.double_wrapping:
+            self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
+        elif name not in self._keks:
+            self._keks[name] = self._kms.key_encryption_key(
+                name, self._encryption.data_key_length_bits // 8, self._lifetime())
+        return number
+
+    def footer_key(self, key_metadata: bytes | None) -> bytes:
+        """See :class:`KeyRetriever`."""
+        return self._numbers.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
+
+    def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
+        """See :class:`KeyRetriever`."""
+        return self.footer_key(key_metadata)
+
+    def master_key(self, key_metadata: bytes | None) -> str | None:
+        """See :class:`KeyRetriever`."""
+        return None if key_metadata is None \
+            else self._name(KeyMaterial.parse(key_metadata).master_key_id)
+
+    def write_key_metadata(self, footer: Footer) -> None:
+        """See :class:`FileEncryption`."""
+        final: dict[bytes, bytes] = {}  # the chunks of a column have the same
+
+        def finish(key_metadata: bytes) -> bytes:
+            if key_metadata not in final:
+                final[key_metadata] = self._store(self._material(KeyMaterial.parse(key_metadata)))
+            return final[key_metadata]
+
+        footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
+        for chunks in footer.row_groups:
+            for chunk in chunks:
+                if chunk.encryption == "column key":
+                    chunk.set_key_metadata(finish(chunk.key_metadata))
+
+    def _material(self, told: KeyMaterial) -> KeyMaterial:
+        """The real key material for what pyarrow was told."""
+        name, instance = self._master_keys[told.master_key_id], {}
+        if told.is_footer_key:
+            instance = {"kms_instance_id": self._kms.kms_instance_id,
+                        "kms_instance_url": self._kms.kms_instance_url}
+        if not self._encryption.double_wrapping:
+            return KeyMaterial(name, self._wrapped[told.wrapped_dek],
+                               is_footer_key=told.is_footer_key, **instance)
+        kek = self._keks[name]
+        data_key = self._numbers.unwrap_key(told.wrapped_dek)
+        return KeyMaterial(name, kek.wrap(data_key), kek.kek_id, kek.wrapped_kek,
+                           told.is_footer_key, **instance)
+
+    def _store(self, material: KeyMaterial) -> bytes:
+        """Key metadata with the material, or with a reference to it."""
+        if self.external_material is None:
+            return material.serialize()
+        columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
+        name = external.FOOTER_KEY if material.is_footer_key else external.column_key_name(columns)
+        self.external_material[name] = material.serialize(external=True).decode()
+        return refer_to(name)
+
+    def _lifetime(self) -> float:
+        lifetime = self._encryption.cache_lifetime
+        return lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime
+
+
+def _under_aliases(encryption: EncryptionConfiguration) \
+        -> tuple[pe.EncryptionConfiguration, dict[str, str]]:
+    """What pyarrow is told, which confuses names with ``:`` or spaces, and the real names."""
+    names = {name: str(number) for number, name
+             in enumerate([encryption.footer_key, *(encryption.column_keys or {})])}
+    columns = {names[name]: list(paths) for name, paths in (encryption.column_keys or {}).items()}
+    configuration = pe.EncryptionConfiguration(
+        names[encryption.footer_key], column_keys=columns or None,
+        uniform_encryption=encryption.uniform_encryption,
+        plaintext_footer=encryption.plaintext_footer, double_wrapping=False,
+        encryption_algorithm=encryption.encryption_algorithm,
+        data_key_length_bits=encryption.data_key_length_bits)
+    return configuration, {alias: name for name, alias in names.items()}
+
+
+def _writing_kms(kms, encryption):
+    """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
+    kms = or_environment(kms)
+    if isinstance(kms, KeyEncryptionKeys):
+        if not encryption.double_wrapping:
+            raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
+                            "client itself")
+        return kms
+    if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
+        raise TypeError("an EncryptionConfiguration names master keys: pass kms=, a KmsClient "
+                        f"such as secure_bloom.keys.Keyring, or set {KEYRING} or {KMS}")
+    return cached(kms)

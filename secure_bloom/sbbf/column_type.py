@@ -1,0 +1,40 @@
+"""How the values of a leaf column are stored, which decides what a filter hashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
+                  "FIXED_LEN_BYTE_ARRAY")
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """How the values of a leaf column are stored, and so hashed.
+
+    Attributes
+    ----------
+    physical_type : str
+        Parquet's name: INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY
+        or BOOLEAN.
+    length : int
+        Bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
+    arrow_type : pyarrow.DataType or None
+        The type of the values as Arrow has them; None where values cannot be hashed (BOOLEAN and
+        logical types without a unique or known encoding).
+    """
+
+    physical_type: str
+    length: int
+    arrow_type: pa.DataType | None
+
+    @property
+    def can_have_filter(self) -> bool:
+        """Whether a Bloom filter over this column can be built and asked."""
+        return self.arrow_type is not None
+
+    def __str__(self) -> str:
+        length = f"({self.length})" if self.length else ""
+        return f"{self.physical_type}{length}" + (f" {self.arrow_type}" if self.arrow_type else "")
