@@ -18,6 +18,7 @@ import secure_bloom
 from secure_bloom.kernels import bulk as kernels
 from secure_bloom.kernels import scalar as plain
 from secure_bloom.kernels.compiling import KERNELS
+from secure_bloom.parquet import footer_kernels
 from tests.support import examples
 
 BOTH = pytest.mark.parametrize("module", [plain, kernels], ids=["plain", "numba"])
@@ -244,7 +245,7 @@ def test_threads_can_be_switched_off(monkeypatch, threads):
 
 
 def test_kernels_release_the_gil():
-    assert len(KERNELS) == 8
+    assert len(KERNELS) == 8 and footer_kernels.struct_ends in KERNELS
     assert all(kernel.targetoptions["nogil"] for kernel in KERNELS)
 
 
