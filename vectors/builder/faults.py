@@ -177,14 +177,14 @@ def raw_aad(file_aad: bytes, module_type: int, *ordinals: int, order: str = "<")
 
 def algorithm_of(footer: Footer) -> Struct:
     """The union EncryptionAlgorithm of a footer."""
-    return footer._crypto.get(1) if footer.has_encrypted_footer else footer._file_meta.get(8)
+    return footer._crypto_meta.get(1) if footer.has_encrypted_footer else footer._file_meta.get(8)
 
 
 def set_file_unique(footer: Footer, unique: bytes) -> None:
     """Give a footer another aad_file_unique, with which it will be sealed."""
     prefix = footer.file_aad[:-len(footer.algorithm.aad_file_unique)]
     algorithm_of(footer).fields[0][2].set_binary(2, unique)
-    footer.file_aad = prefix + unique
+    footer.crypto.file_aad = prefix + unique
 
 
 # --- what is wrong -------------------------------------------------------------------------------

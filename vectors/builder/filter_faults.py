@@ -90,8 +90,9 @@ def _plaintext() -> Iterator[Fault]:
 
     def sealed(good: Base) -> bytes:
         footer = good.footer()
+        cipher, city = footer.crypto.footer_cipher, chunk_of(footer, _CITY)
         return good.with_filter(_CITY, b"".join(
-            footer.footer_cipher.encrypt(plaintext, chunk_of(footer, _CITY).aad(MODULE_TYPES[part]))
+            cipher.encrypt(plaintext, city.aad(MODULE_TYPES[part]))
             for part, plaintext in (("header", HEADER), ("bitset", good.bitset(_CITY)))))
 
     yield Fault("encrypted-filter-of-plain-column",
@@ -105,7 +106,7 @@ def _sealed_otherwise() -> Iterator[Fault]:
             return good.with_part(SSN, part, _without_tag(good, part))
 
         def footer_key(good: Base, part=part) -> bytes:
-            cipher = good.footer().footer_cipher
+            cipher = good.footer().crypto.footer_cipher
             return good.with_part(SSN, part, good.sealed(SSN, part, cipher=cipher))
 
         yield Fault(f"{part}-ctr", f"the {part} module is sealed with AES-CTR: it has no tag",

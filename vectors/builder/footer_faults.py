@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from secure_bloom.crypto.modules import ModuleCipher, module_length
+from secure_bloom.crypto.modules import module_length
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
 from vectors.builder.faults import (
@@ -191,7 +191,7 @@ def _footer_modules() -> Iterator[Fault]:
 def _footers() -> Iterator[Fault]:
     def with_wrong_key(good: Base) -> bytes:
         def change(footer: Footer) -> None:
-            footer.footer_cipher = ModuleCipher(_WRONG_KEY)
+            footer.crypto.use_footer_key(_WRONG_KEY)
         return good.with_footer(change)
 
     def of_other_file(good: Base) -> bytes:

@@ -257,7 +257,7 @@ class _Renewed:
         if old is not None:
             footer_key = self._renew_key(footer_key)
             footer.set_footer_key_metadata(self._material(old, footer_key, masters))
-        footer.footer_cipher = ModuleCipher(footer_key)
+        footer.crypto.use_footer_key(footer_key)
         self._renew_file_unique(footer)
         for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
             if chunk.encryption == "column key":
@@ -266,7 +266,7 @@ class _Renewed:
                 chunk.set_key_metadata(self._material(old, key, masters))
                 chunk._decoded.cipher = ModuleCipher(key)
             elif chunk.encryption:
-                chunk._decoded.cipher = footer.footer_cipher
+                chunk._decoded.cipher = footer.crypto.footer_cipher
         prefix = self._keys.aad_prefix if footer.algorithm.supply_aad_prefix else None
         return FileKeys(footer_key, column_keys,
                         {name: MASTER_KEYS[name] for name in MASTER_KEYS if name in masters},
@@ -278,13 +278,13 @@ class _Renewed:
         return self._data_keys[key]
 
     def _renew_file_unique(self, footer: Footer) -> None:
-        union = footer._crypto.get(_CRYPTO_ALGORITHM) if footer.has_encrypted_footer \
+        union = footer._crypto_meta.get(_CRYPTO_ALGORITHM) if footer.has_encrypted_footer \
             else footer._file_meta.get(_ALGORITHM)
         fields = union.fields[0][2]
         fields.set_binary(_AAD_FILE_UNIQUE,
                           self.source.bytes(len(fields.get_binary(_AAD_FILE_UNIQUE))))
-        footer.algorithm = EncryptionAlgorithm.of(union)
-        del footer.file_aad  # cached
+        footer.crypto.algorithm = EncryptionAlgorithm.of(union)
+        del footer.crypto.file_aad  # cached
 
     def _material(self, old: bytes, key: bytes, masters: set[str]) -> bytes:
         """Key material for another data key, with the fields and lengths that it had."""
