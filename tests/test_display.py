@@ -24,7 +24,7 @@ from secure_bloom.storage.summary import CommitSummary
 from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
 from tests.counting import CountingHandler
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE
-from tests.test_schema import element, root
+from tests.parquet.test_schema import element, root
 
 HOSTILE = "<script>alert('x')</script>&\"\x1b[31m\u202e\n"
 LONG = "n" * 100_000

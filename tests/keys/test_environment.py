@@ -31,7 +31,7 @@ from secure_bloom.keys import (
 )
 from secure_bloom.keys.environment import EnvironmentKms, environment_kms
 from secure_bloom.keys.uri import absolute_uri
-from tests.test_cli import on_terminal
+from tests.cli.test_cli import on_terminal
 
 TABLE = pa.table({"ssn": ["012", "034"], "city": ["Rome", "Oslo"]})
 FILTERS = {"ssn": True, "city": True}

@@ -8,7 +8,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.storage.files import write_file
 from tests.maintain.helpers import ENCRYPTED, KMS, TABLE, leaking
-from tests.spark.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET, S3Server
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 
 from secure_bloom.keys import Keyring
 from tests.spark.helpers import QUICK_JVM
-from tests.spark.s3 import S3Server
-from tests.spark.stores import coarse_store, local_store, s3_store
+from tests.storage.s3 import S3Server
+from tests.storage.stores import coarse_store, local_store, s3_store
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
 from secure_bloom.storage.files import write_file
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
-from tests.spark.s3 import BUCKET
+from tests.storage.s3 import BUCKET
 
 pytestmark = uses_spark
 

@@ -13,7 +13,7 @@ from secure_bloom import ParquetFile, read_table
 from secure_bloom.spark import last_commit
 from secure_bloom.storage.visibility import data_files
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, write
-from tests.spark.s3 import BUCKET
+from tests.storage.s3 import BUCKET
 
 pytestmark = uses_spark
 

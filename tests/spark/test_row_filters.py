@@ -15,8 +15,8 @@ import secure_bloom
 import secure_bloom.spark
 from secure_bloom.spark.options.row_filters import _checked, _to_json
 from secure_bloom.spark.source import SecureParquet
+from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
-from tests.row_domains import domains
 from tests.spark.helpers import read, uses_spark
 
 pytestmark = uses_spark

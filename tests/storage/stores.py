@@ -11,7 +11,7 @@ from secure_bloom.storage import commit
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files
-from tests.spark.s3 import BUCKET
+from tests.storage.s3 import BUCKET
 
 _OPERATIONS = ("move", "delete_file", "delete_dir", "create_dir", "get_file_info",
                "open_input_stream")

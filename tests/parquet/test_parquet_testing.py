@@ -13,7 +13,7 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.header import decode_header
 from tests.modes import AAD_PREFIX, MASTER_KEYS
 
-FOLDER = Path(__file__).parents[2] / "shared" / "parquet-testing"
+FOLDER = Path(__file__).parents[3] / "shared" / "parquet-testing"
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir(),
     reason="put the files of apache/parquet-testing into ../shared/parquet-testing")

@@ -367,7 +367,7 @@ def test_a_column_of_a_type_that_has_no_hash():
 
 # --- the test vectors ----------------------------------------------------------------------------
 
-VECTORS = Path(__file__).parent.parent / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 
 
 def test_faulty_test_vectors_are_found_and_good_ones_pass():

@@ -20,7 +20,7 @@ from secure_bloom.storage.files import write_file
 from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files
 from secure_bloom.writer import ParquetWriter
-from tests.spark.stores import Died, Faults, everything_is_stale, later_jobs
+from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
 
 
 def test_nothing_is_visible_before_the_commit(store):

@@ -28,7 +28,7 @@ from vectors.builder.writers_java import by_java
 from vectors.builder.writers_ours import ours
 from vectors.builder.writers_plain import plain
 
-VECTORS = Path(__file__).parents[1] / "vectors"
+VECTORS = Path(__file__).parents[2] / "vectors"
 CASES = load_cases(VECTORS)
 ONE_OF_EACH = {(case.layer, case.operation, case.outcome): case for case in reversed(CASES)}
 

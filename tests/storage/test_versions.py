@@ -37,7 +37,7 @@ from secure_bloom.storage import files, versions
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from tests.counting import CountingHandler
-from tests.spark.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET, S3Server
 
 KMS = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16})
 COLUMN_KEYS = EncryptionConfiguration("footer", {"pii": ["ssn"]})

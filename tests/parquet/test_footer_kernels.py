@@ -11,8 +11,8 @@ from thrift.Thrift import TType
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import footer_kernels, thrift
 from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode
+from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
 from tests.support import examples
-from tests.test_thrift import LAYOUTS, LEAVES, TREES, written
 
 META, CRYPTO, ENCRYPTED_META = 3, 8, 9  # fields of a ColumnChunk
 

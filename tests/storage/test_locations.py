@@ -12,7 +12,7 @@ from secure_bloom.spark.options.kms import kms_uri
 from secure_bloom.spark.options.options import OptionError, locate
 from secure_bloom.storage import locations
 from secure_bloom.storage.files import resolve
-from tests.spark.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET, S3Server
 
 TABLE = pa.table({"id": [1, 2]})
 

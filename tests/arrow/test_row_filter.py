@@ -11,8 +11,8 @@ import pytest
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, normalize
+from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
-from tests.row_domains import domains
 from tests.support import encryptions
 
 #: set the variable to repeat a failure

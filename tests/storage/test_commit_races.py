@@ -13,7 +13,7 @@ from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files
-from tests.spark.stores import Acts, Faults, later_jobs
+from tests.storage.stores import Acts, Faults, later_jobs
 
 
 class Scene:

@@ -19,7 +19,7 @@ from secure_bloom.cli.report import inspect_file, render_inspection
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.parquet.footer import Footer, _schema_columns
 from tests.counting import CountingHandler
-from tests.hostile_footers import (
+from tests.parquet.hostile_footers import (
     JUNK,
     PLACES,
     THINGS,

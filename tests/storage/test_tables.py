@@ -14,7 +14,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import write_file
 from tests.counting import CountingHandler
-from tests.spark.s3 import BUCKET, S3Server
+from tests.storage.s3 import BUCKET, S3Server
 
 #: a file of the log, by kind of table
 LOGS = {"Delta Lake": "_delta_log/00000000000000000000.json",
