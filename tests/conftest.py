@@ -1,10 +1,11 @@
-"""Fixtures for all tests: the peers. Keys that the environment names are for none of them."""
+"""Fixtures for all tests: peers and stores. Keys that the environment names are not used."""
 
 import os
 
 from tests.peers.fixtures import arrow_cpp, parquet_java
+from tests.storage.fixtures import local, s3, store
 
-__all__ = ["arrow_cpp", "parquet_java"]
+__all__ = ["arrow_cpp", "local", "parquet_java", "s3", "store"]
 
 for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS"):
     os.environ.pop(_name, None)

@@ -50,7 +50,7 @@ def register(spark) -> None:
         from secure_bloom.spark.source import SecureParquet as Source
         from secure_bloom.spark.worker_python import fitting_python
         if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
-            from secure_bloom.spark.load import SecureParquetPushdown as Source
+            from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
@@ -62,8 +62,8 @@ def register(spark) -> None:
 
 
 def attach(spark, path, bloom_filters, **options):
-    """See :func:`secure_bloom.spark.attach.attach`."""
-    from secure_bloom.spark.attach import attach
+    """See :func:`secure_bloom.spark.maintain.attach`."""
+    from secure_bloom.spark.maintain import attach
     return attach(spark, path, bloom_filters, **options)
 
 
@@ -94,7 +94,7 @@ def enable_pushdown(spark) -> None:
         If PySpark is not installed, or older than 4.1, which has no such setting.
     """
     try:
-        import secure_bloom.spark.load  # noqa: F401
+        import secure_bloom.spark.pushdown  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"skipping by conditions needs PySpark 4.1 or newer ({error}): "
                                 'pip install "pyspark>=4.1"') from error

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import EqualTo, In, IsNotNull, Not, StringStartsWith
 
 import secure_bloom.spark
 from secure_bloom.keys import Keyring
-from secure_bloom.spark.load import SecureParquetPushdown, column_predicates
+from secure_bloom.spark.pushdown import SecureParquetPushdown, column_predicates
 from tests.spark.helpers import read, uses_spark
 
 pytestmark = uses_spark

@@ -1,0 +1,30 @@
+"""Fixtures: an S3 server, and folders on several filesystems."""
+
+import uuid
+
+import pytest
+
+from tests.storage.s3 import S3Server
+from tests.storage.stores import coarse_store, local_store, s3_store
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """An S3 server, which must be there before Spark starts its workers."""
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["local", "coarse", "s3"])
+def store(request, tmp_path, monkeypatch):
+    if request.param == "local":
+        return local_store(tmp_path, monkeypatch)
+    if request.param == "coarse":
+        return coarse_store(tmp_path)
+    return s3_store(request.getfixturevalue("s3"), uuid.uuid4().hex)
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    return local_store(tmp_path, monkeypatch)
