@@ -12,11 +12,12 @@ import pytest
 
 from secure_bloom import read_table
 from secure_bloom.errors import FormatError
+from secure_bloom.spark import last_commit
 from secure_bloom.storage import files, job_folder, local_files
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.summary import FilterTotals, last_commit
+from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files
 from secure_bloom.writer import ParquetWriter
 from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
