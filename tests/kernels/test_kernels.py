@@ -260,7 +260,8 @@ def test_kernels_of_a_package_that_is_read_only(tmp_path, environment, kept):
     (tmp_path / "file").touch()
     package = Path(shutil.copytree(Path(secure_bloom.__file__).parent, tmp_path / "secure_bloom",
                                    ignore=shutil.ignore_patterns("__pycache__")))
-    (package / "__pycache__").touch()
+    for folder in (package, package / "kernels"):
+        (folder / "__pycache__").touch()
     code = ("import numpy as np; from secure_bloom.kernels import bulk as kernels, compiling\n"
             "kernels.hash_words(np.array([7], np.uint64), out := np.zeros(1, np.uint64))\n"
             "print(out[0], compiling.KERNELS[0].stats.cache_path)")

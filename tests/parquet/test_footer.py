@@ -21,7 +21,7 @@ from secure_bloom.keys import ExplicitKeys
 from secure_bloom.keys.retrieval import key_retriever
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct
+from secure_bloom.parquet.thrift import BINARY, I32, I64, STRUCT, Struct, tree
 from tests.support import (
     FOOTER_KEY,
     MODES,
@@ -41,8 +41,8 @@ PATHS = ["a", "s.x", "s.y", "l.list.element"]
 def _how(request, monkeypatch):
     """Footers are read in Python, and those that are large by numba kernels."""
     if request.param == "kernels":
-        monkeypatch.setattr(thrift, "_LARGE", 0)
-        monkeypatch.setattr(thrift, "_VERY_LARGE", 0)
+        monkeypatch.setattr(tree, "_LARGE", 0)
+        monkeypatch.setattr(tree, "_VERY_LARGE", 0)
 
 
 def file_of(mode: str, column="a", table=TABLE) -> tuple[bytes, object]:

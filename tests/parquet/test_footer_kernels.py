@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from thrift.Thrift import TType
 
 from secure_bloom.errors import FormatError
-from secure_bloom.parquet import footer_kernels, thrift
-from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode
+from secure_bloom.parquet import footer_kernels
+from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode, tree
 from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
 from tests.support import examples
 
@@ -64,7 +64,7 @@ def test_pieces_of_structures_are_decoded_or_refused_alike(data, layout):
     several = b"\x19\x5c" + data
     with pytest.MonkeyPatch.context() as patch:
         by_walker = outcome(several, in_a_list)
-        patch.setattr(thrift, "_VERY_LARGE", 0)
+        patch.setattr(tree, "_VERY_LARGE", 0)
         assert outcome(several, in_a_list) == by_walker
 
 
