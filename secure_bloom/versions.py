@@ -8,7 +8,7 @@ version. How versions are told apart depends on the filesystem:
 - S3, Google Cloud Storage, Azure: ETag or generation, size and time, as they come with the opening.
 - fsspec: what it says of a file, without its caches.
 - others: size and time.
-"""""
+"""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     ------
     FileNotFoundError
     """
-    filesystem, path = _without_subtree(filesystem, path)
+    filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
         file = pa.OSFile(path)  # unlike the filesystem's, it has a descriptor
         version = _descriptor_version(file.fileno())
@@ -176,7 +176,7 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
     ------
     FileNotFoundError
     """
-    filesystem, path = _without_subtree(filesystem, path)
+    filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
         return _stat_version(os.stat(path))
     if filesystem.type_name in _STORES:
@@ -210,9 +210,10 @@ def until_unchanged(read: Callable[[], _Result],
     return read()
 
 
-def _without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+    """The filesystem below any that show a folder of it as their root, and the path there."""
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
-        path = posixpath.join(filesystem.base_path, path)
+        path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
     return filesystem, path
 
