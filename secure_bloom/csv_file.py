@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.fs as pa_fs
 
 from secure_bloom.csv_types import ColumnType
+from secure_bloom.display import listed
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     ColumnError,
@@ -99,7 +100,7 @@ class CsvFile:
             except UnicodeDecodeError:
                 raise ColumnError("the header line is not UTF-8", file=self._path) from None
             for name in text_columns.difference(names):
-                raise ColumnError(f"there is no such column; there are: {', '.join(names)}",
+                raise ColumnError(f"there is no such column; there are: {listed(names)}",
                                   file=self._path, column=name)
             # By name, as pyarrow sets types: columns of the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}

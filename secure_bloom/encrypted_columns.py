@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
 
+from secure_bloom.display import listed
 from secure_bloom.encryption import (
     EncryptionConfiguration,
     confuses_pyarrow,
@@ -79,7 +80,7 @@ def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
     found = named_columns(columns, path)
     if not found:
         raise ColumnError("it has a key, but does not exist; there are: "
-                          f"{', '.join(column.path for column in columns)}", column=path)
+                          f"{listed(column.path for column in columns)}", column=path)
     return found
 
 

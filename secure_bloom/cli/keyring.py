@@ -1,4 +1,4 @@
-"""The commands ``keyring``: what is in it, and its passphrase."""
+"""The commands ``keyring ...``: master keys in a local file, and its passphrase."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMAT = click.option("--format", "form", required=True,
 _MAX_INPUT = 4096  # bytes; no key is as long
 
 
-@click.group()
+@click.group(short_help="Manage a local file of master keys.")
 def keyring() -> None:
     """Manage a local keyring: a file of named master keys that only you can read.
 
@@ -99,7 +99,7 @@ def keyring_rename(file: str, old: str, new: str) -> None:
          "name", err=True)
 
 
-@keyring.command("subset")
+@keyring.command("subset", short_help="Create a keyring with some of the keys.")
 @_FILE
 @click.argument("new_file", metavar="NEWFILE", type=click.Path(dir_okay=False))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
