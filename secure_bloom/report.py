@@ -185,7 +185,7 @@ def render_probe(result: dict) -> str:
     lines = [f"{place}: may be in {len(candidates):,} of {len(groups):,} row groups: "
              + ", ".join(map(str, candidates))]
     if without:
-        lines.append(f"  {count(without, 'row group')} without a Bloom filter on this column")
+        lines.append(f"  no Bloom filter on this column in {count(without, 'row group')}")
     return "\n".join(lines)
 
 
