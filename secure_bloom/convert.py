@@ -38,7 +38,7 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     text_columns, delimiter
         For a CSV file, see :class:`secure_bloom.csv_file.CsvFile`.
     allow_plaintext : bool
-        Whether an encrypted source may become a target without encryption.
+        Whether the target of an encrypted source may be unencrypted.
     advance : callable
         Is called with the fraction that is done, 0 to 1.
     kms : KmsClient, optional

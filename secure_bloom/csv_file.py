@@ -36,7 +36,7 @@ class CsvFile:
     Parameters
     ----------
     path : str
-        Of a regular file; gzip, bzip2, zstd and lz4 are told by its first bytes.
+        Of a regular file; gzip, bzip2, zstd and lz4 are recognized by its first bytes.
     delimiter : str
         One ASCII character.
     text_columns : iterable of str

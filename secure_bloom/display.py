@@ -47,7 +47,7 @@ def listed(known: Iterable[str]) -> str:
 
 
 class Summarized:
-    """Gives a class a short ``repr``, and a small table in notebooks."""
+    """Base of results that have a short ``repr``, and a small table in notebooks."""
 
     __slots__ = ()
 

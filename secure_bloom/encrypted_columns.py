@@ -1,7 +1,7 @@
 """Which columns of a file an EncryptionConfiguration encrypts.
 
 pyarrow looks a key up by the dotted path of a column, then by the first name in it. Where that is
-not what a path means, it is told the paths of leaf columns instead.
+not what a path means, pyarrow gets the paths of leaf columns instead.
 """
 
 from __future__ import annotations

@@ -156,10 +156,10 @@ class EncryptionMismatchError(SecureBloomError):
 
 
 class ChangedMeanwhileError(SecureBloomError):
-    """Somebody else has replaced, changed or removed a file that is being worked on.
+    """A file was replaced, changed or removed by another process while it was worked on.
 
-    Nothing was returned that mixes two versions, and the file is as they have left it. Trying again
-    may succeed.
+    Nothing was returned that mixes two versions, and the file is as the other process left it.
+    Trying again may succeed.
     """
 
 

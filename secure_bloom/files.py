@@ -161,7 +161,7 @@ class Output:
         ----------
         check : callable, optional
             Called at the last moment; if it raises, the file does not become visible. In a local
-            folder nobody else who gives a check publishes between this and the renaming.
+            folder, other commits with a check wait until this one is done.
         """
         self.check_own()
         if self._finish is not None:

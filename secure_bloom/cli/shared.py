@@ -89,7 +89,7 @@ def _client(keyring: str | None, uri: str | None):
 
 
 def _asked_once() -> Callable[[str], str]:
-    """Asks for a passphrase when a key is needed first, by one of several threads."""
+    """Asks for a passphrase when a key is first needed, in one of several threads."""
     lock, ask = Lock(), functools.cache(ask_passphrase)
 
     def ask_once(path: str) -> str:
