@@ -156,10 +156,10 @@ class EncryptionMismatchError(SecureBloomError):
 
 
 class ChangedMeanwhileError(SecureBloomError):
-    """A file was replaced, changed or removed by another process while it was worked on.
+    """A file was replaced, changed or removed while it was worked on.
 
-    Nothing was returned that mixes two versions, and the file is as the other process left it.
-    Trying again may succeed.
+    Nothing was returned that mixes two versions, and that change was not overwritten. Trying again
+    may succeed.
     """
 
 

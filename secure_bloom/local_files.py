@@ -130,7 +130,7 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
         file = _open_new(temporary_name(path), mode)
         try:
             fcntl.flock(file, fcntl.LOCK_SH)
-        except OSError:  # not on this filesystem; another name keeps it from being a leftover
+        except OSError:  # not on this filesystem; with another name it is no leftover
             file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)

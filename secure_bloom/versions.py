@@ -214,7 +214,7 @@ def until_unchanged(read: Callable[[], _Result],
 
 
 def _open_local(path: str) -> pa.OSFile:
-    """Unlike a file that pyarrow's filesystem opens, this one has a descriptor."""
+    """A file with a descriptor, unlike those that pyarrow's filesystem opens."""
     try:
         return pa.OSFile(path)
     except FileNotFoundError:

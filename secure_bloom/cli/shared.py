@@ -162,9 +162,9 @@ def names(text: str | None) -> list[str]:
 
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """The passphrase of a keyring, from the terminal."""
-    if not sys.stdin.isatty() and new:
-        raise KeyringError("a new passphrase is only asked for on a terminal, and there is none",
-                           file=keyring)
+    if new and not sys.stdin.isatty():
+        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, "
+                           "Keyring.create and set_passphrase take one", file=keyring)
     if not sys.stdin.isatty():
         raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
                            "--kms, where there is one, takes it from a file: "

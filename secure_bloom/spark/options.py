@@ -148,7 +148,7 @@ def without_properties(options: Mapping[str, str]) -> Mapping[str, str]:
 
     At CREATE TABLE, Spark hands over all properties of the table; those from OPTIONS and LOCATION
     are among them. The schema that it gets then is that of the table from there on. So by default
-    all files are merged: a column that is sensitive in the second file only would never be marked.
+    all files are merged: else a column that only the second file says is sensitive has no mark.
     """
     if options.get("provider", "").lower() != FORMAT:
         return options
