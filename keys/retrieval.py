@@ -43,8 +43,8 @@ class ExplicitKeys:
     aad_prefix : bytes, optional
         The AAD prefix, for files that do not store it. Where a file stores one, it must be equal.
     plaintext_files_allowed : bool
-        Whether files without encryption may be read. By default they are refused, since somebody
-        may have put them in the place of encrypted ones.
+        Whether files without encryption may be read. By default they are refused, since an
+        attacker may have put them in the place of encrypted ones.
     """
 
     def __init__(self, footer_key: bytes | None = None,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Protocol
 
+from secure_bloom.display import listed
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
@@ -128,7 +129,7 @@ class EncryptionRequirement:
             found = self._at_or_below(name, columns)
             if not found and not self.columns_may_be_missing:
                 raise ColumnError("it must be encrypted, and the file has no such column; there "
-                                  f"are: {_listed(columns)}", column=name)
+                                  f"are: {listed(leaf.path for leaf in columns)}", column=name)
             for leaf in found or self._instead(name, columns):
                 demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
         return demanded
@@ -218,10 +219,11 @@ def encryption_requirement(required: RequireEncryption, *,
     columns = dict(required) if isinstance(required, Mapping) else dict.fromkeys(required)
     for text in (*columns, *(key for key in columns.values() if key is not None)):
         if not isinstance(text, str) or not text:
-            raise ValueError("require_encryption names columns and master keys: text that is not "
-                             "empty")
+            raise ValueError("the columns and master keys in require_encryption must be strings "
+                             "that are not empty")
     if not columns:
-        raise ValueError("require_encryption names no column; to require encryption of all, True")
+        raise ValueError("require_encryption names no column; give True to require that every "
+                         "column is encrypted")
     requirement = EncryptionRequirement(columns=columns, ignore_case=ignore_case)
     requirement.check_no_conflict()
     return requirement
@@ -297,7 +299,3 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
 
 def _is_at_or_below(path: str, group: str) -> bool:
     return path == group or path.startswith(f"{group}.")
-
-
-def _listed(columns: list[LeafColumn]) -> str:
-    return ", ".join(leaf.path for leaf in columns[:20]) + (", ..." if columns[20:] else "")

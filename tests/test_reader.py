@@ -246,6 +246,25 @@ def test_sources_of_every_kind(tmp_path):
     assert ParquetFile("x.parquet", filesystem=folder).read().equals(TABLE)
 
 
+def test_a_missing_file_and_a_folder_are_reported_in_plain_words(tmp_path):
+    with pytest.raises(FileNotFoundError) as missing:
+        ParquetFile(tmp_path / "x.parquet")
+    assert str(missing.value) == f"there is no file {tmp_path}/x.parquet"
+    with pytest.raises(IsADirectoryError) as folder:
+        ParquetFile(tmp_path)
+    assert str(folder.value) == f"{tmp_path} is a folder; give one of its files"
+
+
+def test_a_slash_at_the_start_of_a_path_means_the_root_of_a_subtree(tmp_path):
+    (tmp_path / "inner").mkdir()
+    outer = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    root = pa_fs.SubTreeFileSystem("/inner", outer)
+    write_table(TABLE, "/x.parquet", filesystem=root)
+    assert (tmp_path / "inner/x.parquet").exists()
+    assert read_table("/x.parquet", filesystem=root).equals(TABLE)
+    assert read_table("/", filesystem=root).equals(TABLE)
+
+
 def test_relative_paths(tmp_path, monkeypatch):
     (tmp_path / "x").write_bytes(PLAIN)
     monkeypatch.chdir(tmp_path)
