@@ -97,7 +97,7 @@ def whole(internal: bool, double: bool, folder: Path) -> tuple[bytes, dict[str, 
 def with_metadata(data: bytes, beside: dict[str, str], place: str, change: Change) -> bytes:
     """A file with other key metadata, as somebody with its keys can make it."""
     footer = open_footer(data, KmsKeys(KMS, lambda: beside))
-    _ = footer.footer_cipher
+    _ = footer.crypto.footer_cipher
     if place == OF_FOOTER:
         footer.set_footer_key_metadata(change(footer.footer_key_metadata))
     else:
