@@ -79,6 +79,14 @@ def under_another_name(data: bytes, keys, column: str, master_key: str, claimed:
     return data[:footer.start] + footer.to_bytes()
 
 
+def with_footer_key_metadata(data: bytes, keys, key_metadata: bytes) -> bytes:
+    """A file that says something else about its footer key. Needs that key."""
+    footer = open_footer(data, key_retriever(keys))
+    _ = footer.crypto.footer_cipher
+    footer.set_footer_key_metadata(key_metadata)
+    return data[:footer.start] + footer.to_bytes()
+
+
 def _chunks(footer, column: str, row_groups):
     return [chunk for number in row_groups for chunk in footer.row_groups[number]
             if chunk.column.path == column]
