@@ -258,6 +258,11 @@ def _checked(passphrase: str) -> str:
         raise TypeError(f"the passphrase must be text, not {type(passphrase).__name__}")
     if not passphrase:
         raise ValueError("the passphrase is empty")
+    try:
+        passphrase.encode()
+    except UnicodeEncodeError:  # which holds the passphrase, and quotes it
+        raise ValueError("the passphrase is not valid Unicode text; is the terminal set to "
+                         "UTF-8?") from None
     return passphrase
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet.encryption as pe
 from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
 from secure_bloom.errors import KeyRetrievalError, located
 from secure_bloom.files import Source
-from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, is_standard
+from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
@@ -63,11 +63,24 @@ def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> b
            for number in row_groups for chunk in footer.row_groups[number]}
     columns = [metadata for encryption, metadata in own if encryption == "column key"]
     try:
-        return None not in columns \
-            and is_standard(footer.footer_key_metadata, keys.entries, is_footer_key=True) \
-            and all(is_standard(one, keys.entries, is_footer_key=False) for one in columns)
+        if None in columns:
+            return False
+        materials = [standard_material(footer.footer_key_metadata, keys.entries, True),
+                     *(standard_material(one, keys.entries, False) for one in columns)]
     except KeyRetrievalError:
         return False
+    return None not in materials and _name_keks_once(materials)
+
+
+def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
+    """Whether each id stands for one key-encryption key, under one master key.
+
+    pyarrow takes a second one with the same id from memory, without asking for its master key.
+    """
+    keks: dict[bytes, tuple[str, str | None]] = {}
+    return all(keks.setdefault(one.kek_id, (one.master_key_id, one.wrapped_kek))
+               == (one.master_key_id, one.wrapped_kek)
+               for one in materials if one.kek_id is not None)
 
 
 def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:

@@ -289,9 +289,9 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
         else footer.footer_key_metadata
     found = footer.crypto.master_key(key_metadata)
     if found is None:
-        raise AuthenticationError(f"master key {master_key!r} is required, and the file does not "
-                                  "say which one the column has; files with explicit keys name "
-                                  "none: require the column without a master key")
+        raise AuthenticationError(f"master key {master_key!r} is required, but only a KMS can tell "
+                                  "under which one the column is; with explicit keys, require the "
+                                  "column without a master key")
     if found != master_key:
         raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
                                   f"{master_key!r} is required")

@@ -233,6 +233,14 @@ def test_write_says_how_to_encrypt_and_how_to_do_without(tmp_path, csv, keyring)
     assert pq.read_table(target).num_rows == 3
 
 
+def test_write_names_the_compressions_there_are(tmp_path, csv):
+    result = run("write", csv, tmp_path / "out", "--plaintext", "--compression", "zip")
+    assert result.exit_code == 2 and "'zstd'" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert run("write", csv, tmp_path / "out", "--plaintext", "--compression", "NONE") \
+        .exit_code == 0
+
+
 def test_write_refuses_what_exists_before_it_reads(tmp_path, csv, keyring, monkeypatch):
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "folder").mkdir()

@@ -28,10 +28,18 @@ from secure_bloom.errors import (
     ColumnError,
     KeyAccessError,
     KeyNotFoundError,
+    KeyUnwrapError,
 )
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.external import material_path
-from tests.forging import plaintext_file, stripped, with_open_metadata
+from secure_bloom.keys.material import KeyMaterial
+from tests.forging import (
+    plaintext_file,
+    stripped,
+    under_another_name,
+    with_footer_key_metadata,
+    with_open_metadata,
+)
 from tests.peers.keys import Keys, KeyTools
 from tests.support import ArrowKms
 
@@ -165,6 +173,30 @@ def test_explicit_keys_for_a_file_of_parquet_java(tmp_path, parquet_java):
 
 
 # --- attacks -------------------------------------------------------------------------------------
+
+@both_footers
+def test_a_column_that_only_claims_its_master_key(options):
+    """By somebody with the footer's master key: the column's key is under that one, too."""
+    insider = InMemoryKms({"footer": KEYS["footer"]})
+    data = written(key="footer", columns=["ssn"], kms=insider, **options)
+    forged = under_another_name(data, insider, "ssn", "footer", "pii")
+    for columns, filters in product((None, ["ssn"]), (None, [("city", "==", "x")], KNOWN)):
+        with pytest.raises(KeyUnwrapError) as raised:
+            read_table(forged, keys=KMS, columns=columns, filters=filters,
+                       require_encryption={"ssn": "pii"})
+        assert raised.value.column == "ssn"
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_explicit_keys_confirm_no_master_key(plaintext_footer):
+    """By somebody with the footer's key, which is that of all columns."""
+    keys = ExplicitKeys(b"k" * 16)
+    forged = with_footer_key_metadata(
+        uniform_file(UniformKey(b"k" * 16, plaintext_footer=plaintext_footer), None), keys,
+        KeyMaterial("pii", "AAAA", is_footer_key=True).serialize())
+    refused(forged, {"ssn": "pii"}, keys=ExplicitKeys(b"k" * 16, {"ssn": b"s" * 16}),
+            column="ssn", row_group=0)
+
 
 EVERY_DEMAND = [True, ["ssn"], ["home"], {"ssn": "pii"}]  # and a column of each is in a folder
 

@@ -493,6 +493,15 @@ def test_what_is_no_passphrase(sealed, path, passphrase, error):
     assert not path.with_name("new").exists()
 
 
+def test_an_error_about_bytes_that_are_not_text_does_not_hold_the_passphrase(sealed, path):
+    """As Python reads them from a terminal."""
+    for ask in (lambda: Keyring(path, "SECRET\udcff"), lambda: sealed.set_passphrase("S\udcff")):
+        with pytest.raises(ValueError, match="not valid Unicode") as caught:
+            ask()
+        assert type(caught.value) is ValueError and caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+
 def test_faults_of_asking_for_the_passphrase_are_not_those_of_the_file(sealed, path):
     def ask():
         raise KeyError("no such setting")

@@ -55,7 +55,8 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--row-group-size", type=click.IntRange(min=1), metavar="ROWS",
               help="Rows in a row group. Default: 1,048,576, or as in a Parquet input.")
 @click.option("--compression", default="snappy", show_default=True,
-              type=click.Choice(_COMPRESSIONS, case_sensitive=False))
+              type=click.Choice(_COMPRESSIONS, case_sensitive=False),
+              help="How pages are compressed.")
 @click.option("--delimiter", default=",", show_default=True, metavar="CHARACTER",
               callback=_delimiter, help=r"What separates the values of a CSV file; \t is a tab.")
 @click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes that "
