@@ -107,14 +107,10 @@ def _read_folder(filesystem, folder: str, keys, columns, filters,
             kept.append(file)
             if alternatives is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are looked at.
-                guess = _unified(schemas[:1], partition_schema)
+                guess = _common(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
-        try:
-            schema = _unified(schemas, partition_schema)
-        except (pa.ArrowTypeError, pa.ArrowInvalid):
-            _check_each(paths, schemas, partition_schema)
-            raise
+        schema = _common(paths, schemas, partition_schema)
         wait(first)  # no file is read twice at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
@@ -141,15 +137,19 @@ def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema
     return pa.unify_schemas([*own, partition_schema])
 
 
-def _check_each(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> None:
-    """Raise UnsupportedError for the first file whose schema does not go with those before it."""
-    merged = schemas[0]
-    for path, schema in zip(paths, schemas, strict=True):
-        try:
-            merged = _unified([merged, schema], partition_schema)
-        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-            raise UnsupportedError("it cannot be read as one table with the other files of the "
-                                   f"folder: {error}", file=path) from error
+def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
+    """The schema of the table; UnsupportedError names the first file that does not go with it."""
+    try:
+        return _unified(schemas, partition_schema)
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        merged = schemas[0]
+        for path, schema in zip(paths, schemas, strict=True):
+            try:
+                merged = _unified([merged, schema], partition_schema)
+            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+                raise UnsupportedError("it cannot be read as one table with the other files of the "
+                                       f"folder: {error}", file=path) from error
+        raise
 
 
 def _threads(filesystem: pa_fs.FileSystem) -> int:

@@ -354,6 +354,8 @@ class ParquetFile(Summarized):
         ------
         PredicateError
             If a value cannot be compared with its column; before any row is read.
+        UnsupportedError
+            If all columns are asked for, and two of them have the same name.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with self._source.one_version(), self._page_errors(columns, alternatives):
@@ -403,6 +405,7 @@ class ParquetFile(Summarized):
         ends = accumulate(map(self._footer.row_group_num_rows, groups))
         rows = rows_read = 0
         with self._source.one_version(), self._page_errors(columns):
+            _ = self.schema  # here it shows if pyarrow cannot read it
             try:
                 file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
                 for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
