@@ -14,7 +14,7 @@ from secure_bloom.arrow_keys import KeysByNumber, crypto_factory
 from secure_bloom.errors import KeyRetrievalError, located
 from secure_bloom.files import Source
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
-from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
+from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 
@@ -40,20 +40,16 @@ class ArrowAccess(NamedTuple):
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
-def decryption_properties(kms, path: str | None = None, filesystem=None) \
-        -> pe.FileDecryptionProperties:
-    """What pyarrow needs to read the pages of a file whose keys come from a KMS.
-
-    Path and filesystem are for files whose key material stands beside them.
-    """
+def decryption_properties(kms) -> pe.FileDecryptionProperties:
+    """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
     # The instance is given, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
                                         kms_instance_url=DEFAULT_INSTANCE)
     return crypto_factory(kms).file_decryption_properties(
-        connection, pe.DecryptionConfiguration(), path, filesystem)
+        connection, pe.DecryptionConfiguration())
 
 
-def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> bool:
+def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
     """Whether pyarrow finds the same keys in the key material of some row groups as we do.
 
     If not, :func:`with_key_material` gives it our keys. Material is not always authenticated; it
@@ -65,8 +61,8 @@ def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> b
     try:
         if None in columns:
             return False
-        materials = [standard_material(footer.footer_key_metadata, keys.entries, True),
-                     *(standard_material(one, keys.entries, False) for one in columns)]
+        materials = [standard_material(footer.footer_key_metadata, True),
+                     *(standard_material(one, False) for one in columns)]
     except KeyRetrievalError:
         return False
     return None not in materials and _name_keks_once(materials)

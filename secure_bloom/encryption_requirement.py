@@ -69,6 +69,12 @@ class EncryptionRequirement:
         if not footer.has_encrypted_footer and not footer.signature_verified:
             raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
                                    "verified; give the footer key")
+        if footer.has_encrypted_footer and not footer.algorithm.authenticates_pages:
+            raise AuthenticationError(
+                f"its algorithm is {footer.algorithm.name}, which does not authenticate pages, and "
+                "nothing authenticates which algorithm a file with an encrypted footer has; "
+                "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
+                "which is signed")
         demanded = self._demanded(footer.columns)
         for chunks in footer.row_groups:
             for ordinal, master_key in demanded.items():

@@ -514,13 +514,11 @@ class ParquetFile(Summarized):
 
     def arrow_access(self, row_groups: Iterable[int] | None = None) -> ArrowAccess:
         """How pyarrow reads the pages of some row groups of this version, or of all (None)."""
-        source = self._source
         if not self._footer.is_encrypted or self._keys is None:
             return ArrowAccess()
         groups = range(self.num_row_groups) if row_groups is None else row_groups
-        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, self._keys, groups):
-            return ArrowAccess(decryption_properties(self._keys.kms, source.path,
-                                                     source.filesystem))
+        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, groups):
+            return ArrowAccess(decryption_properties(self._keys.kms))
         return self._with_key_material
 
     def read_key_material(self) -> Mapping[str, str]:

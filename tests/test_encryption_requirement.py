@@ -542,3 +542,29 @@ def test_the_source_of_a_copy_must_be_encrypted(tmp_path, keyring):
     ("pii: ssn; pii: ssn", {"ssn": "pii"})])
 def test_demands_as_text(text, required):
     assert parse_required(text) == required
+
+
+# --- the algorithm -------------------------------------------------------------------------------
+
+def as_if_ctr(data: bytes) -> bytes:
+    """A file of AES_GCM_V1 whose encrypted footer claims AES_GCM_CTR_V1; this takes no key."""
+    changed = bytearray(data)
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert changed[start:start + 2] == b"\x1c\x1c"  # FileCryptoMetaData, the union in its field 1
+    changed[start + 1] = 0x2c
+    return bytes(changed)
+
+
+def test_an_algorithm_that_authenticates_no_pages_does_not_pass():
+    """pyarrow reads other numbers from such pages, and no error is raised."""
+    numbers = pa.table([pa.array(range(1000, 1040))],
+                       schema=pa.schema([pa.field("i", pa.int64(), nullable=False)]))
+    sink = io.BytesIO()
+    write_table(numbers, sink, encryption=uniform, kms=KMS, compression="none",
+                use_dictionary=False)
+    forged = as_if_ctr(sink.getvalue())
+    assert read_table(forged, keys=KMS) != numbers
+    for required in (True, ["i"], {"i": "footer"}):
+        refused(forged, required)
+    signed = written(plaintext_footer=True, encryption_algorithm="AES_GCM_CTR_V1")
+    assert read_table(signed, keys=KMS, require_encryption=["ssn"]).equals(TABLE)
