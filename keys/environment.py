@@ -3,7 +3,7 @@
     SECURE_BLOOM_KEYRING    path of a keyring
     SECURE_BLOOM_KMS        URI of a KMS, see :mod:`secure_bloom.keys.uri`
 
-It is opened when a key is needed first, so what needs no key does not depend on it.
+It is opened when a key is first needed, so what needs no key does not depend on it.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
 
 
 def or_environment(keys):
-    """The keys that are given; where none are, those of the environment, None without any."""
+    """The keys that are given, else those of the environment; None if there are none."""
     return environment_kms() if keys is None else keys
 
 
 class EnvironmentKms(KmsClient):
-    """A KMS client that is opened when it is called first. Pickled as the settings alone.
+    """A KMS client that is opened when it is first called. Only the settings are pickled.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class EnvironmentKms(KmsClient):
     @staticmethod
     @lru_cache(maxsize=16)
     def of(keyring: str | None, uri: str | None) -> EnvironmentKms:
-        """The one for these settings in this process, so that all who use it share a cache."""
+        """The client for these settings in this process, so that all its users share a cache."""
         return EnvironmentKms(keyring, uri)
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import posixpath
 from collections.abc import Mapping
 
@@ -119,8 +118,6 @@ def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
     """Raise FileExistsError, which says what to do, where there is something at the path."""
     try:
         check_absent(filesystem, path)
-        if filesystem.type_name == "local" and os.path.islink(path):  # which leads nowhere
-            raise FileExistsError
     except FileExistsError:
         raise _exists(path) from None
 

@@ -126,7 +126,7 @@ class Keyring(InMemoryKms):
 
     def subset(self, path: str | os.PathLike, names: Iterable[str], *,
                passphrase: str | Callable[[], str] | None) -> Keyring:
-        """Create another keyring with some of the keys, as for somebody who may read some columns.
+        """Create another keyring with some of the keys, for a reader who may see some columns only.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Keyring(InMemoryKms):
             An existing file is never overwritten.
         names : iterable of str
             Of the keys, one or more.
-        passphrase : str, callable that gives one, or None
+        passphrase : str, callable that returns one, or None
             For the new keyring; None leaves it without one.
 
         Raises
@@ -152,7 +152,7 @@ class Keyring(InMemoryKms):
         return self._create(path, {name: keys[name] for name in names}, passphrase)
 
     def export(self, name: str) -> bytes:
-        """A master key itself, for another keyring or KMS. Whoever has it can read the data.
+        """A master key itself, for another keyring or KMS. Anyone who has it can read the data.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class Keyring(InMemoryKms):
         return keyring_file.read(self.path, self._passphrase, known), stamp
 
     def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
-        """Replace the keys in the file by what becomes of them."""
+        """Replace the keys in the file by what a function makes of them."""
         with keyring_file.locked(self.path):
             content, _ = self._read(self._seen[0].sealing)
             self._replace(Content(change(content.keys), content.sealing))
@@ -258,6 +258,11 @@ def _checked(passphrase: str) -> str:
         raise TypeError(f"the passphrase must be text, not {type(passphrase).__name__}")
     if not passphrase:
         raise ValueError("the passphrase is empty")
+    try:
+        passphrase.encode()
+    except UnicodeEncodeError:  # which holds the passphrase, and quotes it
+        raise ValueError("the passphrase is not valid Unicode text; is the terminal set to "
+                         "UTF-8?") from None
     return passphrase
 
 

@@ -150,17 +150,15 @@ def find_material(key_metadata: bytes,
     return KeyMaterial.parse(key_metadata if name is None else _entry(name, read_external()))
 
 
-def is_standard(key_metadata: bytes, read_external: Callable[[], Mapping[str, str]],
-                is_footer_key: bool) -> bool:
-    """Whether key material has all fields that other implementations write, and no others.
+def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial | None:
+    """Key material that has all fields that other implementations write, and no others.
 
-    Then pyarrow's parser finds in it what this one does.
+    pyarrow's parser finds in it what this one does. None if it has other fields, and for material
+    beside the file: that could be replaced before pyarrow reads it again.
 
     Parameters
     ----------
     key_metadata : bytes
-    read_external : callable
-        As for :func:`find_material`.
     is_footer_key : bool
         Whether it is for a footer.
 
@@ -169,12 +167,12 @@ def is_standard(key_metadata: bytes, read_external: Callable[[], Mapping[str, st
     KeyRetrievalError
         If there is no key material, or it is malformed.
     """
-    name = key_reference(key_metadata)
-    text = key_metadata if name is None else _entry(name, read_external())
-    material = KeyMaterial.parse(text)
-    return material.is_footer_key == is_footer_key \
-        and _load(text) == _load(material.serialize(external=name is not None)) \
-        and (name is None or _load(key_metadata) == _load(refer_to(name)))
+    if key_reference(key_metadata) is not None:
+        return None
+    material = KeyMaterial.parse(key_metadata)
+    is_standard = material.is_footer_key == is_footer_key \
+        and _load(key_metadata) == _load(material.serialize())
+    return material if is_standard else None
 
 
 def _entry(name: str, entries: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Which passphrases are weak: those that a list of likely ones would soon find.
 
-Whoever has the file of a keyring can try passphrases as fast as scrypt lets them. These few rules
-find what is easily guessed; a passphrase that they do not find may be weak all the same.
+Anyone who has the file of a keyring can try passphrases, as fast as scrypt allows. These few rules
+find what is easily guessed; a passphrase that passes them may still be weak.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WeakPassphraseWarning(UserWarning):
 
 
 def weakness(passphrase: str) -> str | None:
-    """Why a passphrase is weak; None if nothing speaks against it."""
+    """Why a passphrase is weak; None if these rules find no reason."""
     if len(passphrase) < MIN_LENGTH:
         return f"it has fewer than {MIN_LENGTH} characters"
     if len(set(passphrase.lower())) < _MIN_DISTINCT:

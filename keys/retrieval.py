@@ -26,7 +26,10 @@ class KeyRetriever(Protocol):
         """The key of the column with this dotted path."""
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
-        """The name of the master key that the key metadata names; None where it names none."""
+        """The name of the master key that the key metadata names; None where it names none.
+
+        A name that is returned must be confirmed whenever the key is used.
+        """
 
 
 class ExplicitKeys:
@@ -44,8 +47,8 @@ class ExplicitKeys:
     aad_prefix : bytes, optional
         The AAD prefix, for files that do not store it. Where a file stores one, it must be equal.
     plaintext_files_allowed : bool
-        Whether files without encryption may be read. By default they are refused, since somebody
-        may have put them in the place of encrypted ones.
+        Whether files without encryption may be read. By default they are refused, since an
+        attacker may have put them in the place of encrypted ones.
     """
 
     def __init__(self, footer_key: bytes | None = None,
@@ -83,11 +86,8 @@ class ExplicitKeys:
         return key
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
-        """See :class:`KeyRetriever`."""
-        try:
-            return None if key_metadata is None else KeyMaterial.parse(key_metadata).master_key_id
-        except KeyRetrievalError:
-            return None
+        """None: no KMS confirms the name in a file, so it may be made up."""
+        return None
 
     def _by_id(self, key_metadata: bytes | None) -> bytes | None:
         if key_metadata is None:

@@ -20,7 +20,7 @@ from secure_bloom.encryption_requirement import (
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import located
+from secure_bloom.errors import UnsupportedError, located
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
 from secure_bloom.pruning import predicates
@@ -61,7 +61,8 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
     Raises
     ------
     UnsupportedError
-        If the folder belongs to such a table, or contains one.
+        If the folder belongs to such a table, or contains one; or if a column has different types
+        in two files.
     ChangedMeanwhileError
         If a file changes while it is read, or the files of a folder do, each of ten times. The
         rows of a file are always of one version of it.
@@ -106,10 +107,10 @@ def _read_folder(filesystem, folder: str, keys, columns, filters,
             kept.append(file)
             if alternatives is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are looked at.
-                guess = _unified(schemas[:1], partition_schema)
+                guess = _common(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
-        schema = _unified(schemas, partition_schema)
+        schema = _common(paths, schemas, partition_schema)
         wait(first)  # no file is read twice at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
@@ -134,6 +135,21 @@ def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema
                      schema.metadata)
            for schema in {id(schema): schema for schema in schemas}.values()]  # mostly one
     return pa.unify_schemas([*own, partition_schema])
+
+
+def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
+    """The schema of the table; UnsupportedError names the first file that does not go with it."""
+    try:
+        return _unified(schemas, partition_schema)
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        merged = schemas[0]
+        for path, schema in zip(paths, schemas, strict=True):
+            try:
+                merged = _unified([merged, schema], partition_schema)
+            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+                raise UnsupportedError("it cannot be read as one table with the other files of the "
+                                       f"folder: {error}", file=path) from error
+        raise
 
 
 def _threads(filesystem: pa_fs.FileSystem) -> int:

@@ -41,8 +41,13 @@ def names(found: Iterable[str], limit: int = 3) -> str:
     return listed + (f" and {len(found) - limit:,} more" if len(found) > limit else "")
 
 
+def listed(known: Iterable[str]) -> str:
+    """The names that there are, for a message about one that is not among them."""
+    return names(known, 20)
+
+
 class Summarized:
-    """Gives a class a short ``repr``, and a small table in notebooks."""
+    """Base of results that have a short ``repr``, and a small table in notebooks."""
 
     __slots__ = ()
 

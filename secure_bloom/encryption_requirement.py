@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Protocol
 
+from secure_bloom.display import listed
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
@@ -68,6 +69,12 @@ class EncryptionRequirement:
         if not footer.has_encrypted_footer and not footer.signature_verified:
             raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
                                    "verified; give the footer key")
+        if footer.has_encrypted_footer and not footer.algorithm.authenticates_pages:
+            raise AuthenticationError(
+                f"its algorithm is {footer.algorithm.name}, which does not authenticate pages, and "
+                "nothing authenticates which algorithm a file with an encrypted footer has; "
+                "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
+                "which is signed")
         demanded = self._demanded(footer.columns)
         for chunks in footer.row_groups:
             for ordinal, master_key in demanded.items():
@@ -128,7 +135,7 @@ class EncryptionRequirement:
             found = self._at_or_below(name, columns)
             if not found and not self.columns_may_be_missing:
                 raise ColumnError("it must be encrypted, and the file has no such column; there "
-                                  f"are: {_listed(columns)}", column=name)
+                                  f"are: {listed(leaf.path for leaf in columns)}", column=name)
             for leaf in found or self._instead(name, columns):
                 demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
         return demanded
@@ -218,10 +225,11 @@ def encryption_requirement(required: RequireEncryption, *,
     columns = dict(required) if isinstance(required, Mapping) else dict.fromkeys(required)
     for text in (*columns, *(key for key in columns.values() if key is not None)):
         if not isinstance(text, str) or not text:
-            raise ValueError("require_encryption names columns and master keys: text that is not "
-                             "empty")
+            raise ValueError("the columns and master keys in require_encryption must be strings "
+                             "that are not empty")
     if not columns:
-        raise ValueError("require_encryption names no column; to require encryption of all, True")
+        raise ValueError("require_encryption names no column; give True to require that every "
+                         "column is encrypted")
     requirement = EncryptionRequirement(columns=columns, ignore_case=ignore_case)
     requirement.check_no_conflict()
     return requirement
@@ -287,9 +295,9 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
         else footer.footer_key_metadata
     found = footer.crypto.master_key(key_metadata)
     if found is None:
-        raise AuthenticationError(f"master key {master_key!r} is required, and the file does not "
-                                  "say which one the column has; files with explicit keys name "
-                                  "none: require the column without a master key")
+        raise AuthenticationError(f"master key {master_key!r} is required, but only a KMS can tell "
+                                  "under which one the column is; with explicit keys, require the "
+                                  "column without a master key")
     if found != master_key:
         raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
                                   f"{master_key!r} is required")
@@ -297,7 +305,3 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
 
 def _is_at_or_below(path: str, group: str) -> bool:
     return path == group or path.startswith(f"{group}.")
-
-
-def _listed(columns: list[LeafColumn]) -> str:
-    return ", ".join(leaf.path for leaf in columns[:20]) + (", ..." if columns[20:] else "")

@@ -156,9 +156,9 @@ class EncryptionMismatchError(SecureBloomError):
 
 
 class ChangedMeanwhileError(SecureBloomError):
-    """Somebody else has replaced, changed or removed a file that is being worked on.
+    """A file was replaced, changed or removed while it was worked on.
 
-    Nothing was returned that mixes two versions, and the file is as they have left it. Trying again
+    Nothing was returned that mixes two versions, and that change was not overwritten. Trying again
     may succeed.
     """
 

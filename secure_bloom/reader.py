@@ -353,6 +353,8 @@ class ParquetFile(Summarized):
         ------
         PredicateError
             If a value cannot be compared with its column; before any row is read.
+        UnsupportedError
+            If all columns are asked for, and two of them have the same name.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with self._source.one_version(), self._page_errors(columns, alternatives):
@@ -402,6 +404,7 @@ class ParquetFile(Summarized):
         ends = accumulate(map(self._footer.row_group_num_rows, groups))
         rows = rows_read = 0
         with self._source.one_version(), self._page_errors(columns):
+            _ = self.schema  # here it shows if pyarrow cannot read it
             try:
                 file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
                 for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
@@ -510,13 +513,11 @@ class ParquetFile(Summarized):
 
     def arrow_access(self, row_groups: Iterable[int] | None = None) -> ArrowAccess:
         """How pyarrow reads the pages of some row groups of this version, or of all (None)."""
-        source = self._source
         if not self._footer.is_encrypted or self._keys is None:
             return ArrowAccess()
         groups = range(self.num_row_groups) if row_groups is None else row_groups
-        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, self._keys, groups):
-            return ArrowAccess(decryption_properties(self._keys.kms, source.path,
-                                                     source.filesystem))
+        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, groups):
+            return ArrowAccess(decryption_properties(self._keys.kms))
         return self._with_key_material
 
     def read_key_material(self) -> Mapping[str, str]:

@@ -65,6 +65,28 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
     return data[:footer.start] + footer.to_bytes()
 
 
+def under_another_name(data: bytes, keys, column: str, master_key: str, claimed: str) -> bytes:
+    """A file in which a column under a master key claims to be under another one.
+
+    Needs the keys of the footer and of the column, and not the one that is claimed.
+    """
+    footer = open_footer(data, key_retriever(keys))
+    for chunk in _chunks(footer, column, range(len(footer.row_groups))):
+        old, new = (f'"masterKeyID":"{name}"'.encode() for name in (master_key, claimed))
+        assert old in chunk.key_metadata
+        _ = chunk.cipher
+        chunk.set_key_metadata(chunk.key_metadata.replace(old, new))
+    return data[:footer.start] + footer.to_bytes()
+
+
+def with_footer_key_metadata(data: bytes, keys, key_metadata: bytes) -> bytes:
+    """A file that says something else about its footer key. Needs that key."""
+    footer = open_footer(data, key_retriever(keys))
+    _ = footer.crypto.footer_cipher
+    footer.set_footer_key_metadata(key_metadata)
+    return data[:footer.start] + footer.to_bytes()
+
+
 def _chunks(footer, column: str, row_groups):
     return [chunk for number in row_groups for chunk in footer.row_groups[number]
             if chunk.column.path == column]

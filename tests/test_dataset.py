@@ -8,7 +8,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom import dataset
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.visibility import data_files
 
 
@@ -70,6 +70,16 @@ def test_rows_are_read_with_the_schema_of_all_files(tmp_path):
                                    columns=["more"]).to_pydict() == {"more": [None, "x"]}
     found = secure_bloom.read_table(tmp_path, filters=[("more", "=", "x"), ("id", "<", 2)])
     assert found.to_pydict() == {"id": [0, 1], "more": ["x", "x"]}
+
+
+@pytest.mark.parametrize("filters", [None, [("id", "=", 5)]])
+def test_a_file_with_another_type_in_a_column_is_named(tmp_path, filters):
+    for number in range(dataset._AHEAD + 2):
+        people(tmp_path, f"{number}.parquet")
+    secure_bloom.write_table(pa.table({"id": ["text"]}), tmp_path / "4a.parquet")
+    with pytest.raises(UnsupportedError, match=r"Field id .*int64 vs string") as caught:
+        secure_bloom.read_table(tmp_path, filters=filters)
+    assert caught.value.file == str(tmp_path / "4a.parquet")
 
 
 def test_a_file_whose_rows_cannot_be_read_is_named(tmp_path):

@@ -28,10 +28,18 @@ from secure_bloom.errors import (
     ColumnError,
     KeyAccessError,
     KeyNotFoundError,
+    KeyUnwrapError,
 )
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.keys.external import material_path
-from tests.forging import plaintext_file, stripped, with_open_metadata
+from secure_bloom.keys.material import KeyMaterial
+from tests.forging import (
+    plaintext_file,
+    stripped,
+    under_another_name,
+    with_footer_key_metadata,
+    with_open_metadata,
+)
 from tests.peers.keys import Keys, KeyTools
 from tests.support import ArrowKms
 
@@ -165,6 +173,30 @@ def test_explicit_keys_for_a_file_of_parquet_java(tmp_path, parquet_java):
 
 
 # --- attacks -------------------------------------------------------------------------------------
+
+@both_footers
+def test_a_column_that_only_claims_its_master_key(options):
+    """By somebody with the footer's master key: the column's key is under that one, too."""
+    insider = InMemoryKms({"footer": KEYS["footer"]})
+    data = written(key="footer", columns=["ssn"], kms=insider, **options)
+    forged = under_another_name(data, insider, "ssn", "footer", "pii")
+    for columns, filters in product((None, ["ssn"]), (None, [("city", "==", "x")], KNOWN)):
+        with pytest.raises(KeyUnwrapError) as raised:
+            read_table(forged, keys=KMS, columns=columns, filters=filters,
+                       require_encryption={"ssn": "pii"})
+        assert raised.value.column == "ssn"
+
+
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_explicit_keys_confirm_no_master_key(plaintext_footer):
+    """By somebody with the footer's key, which is that of all columns."""
+    keys = ExplicitKeys(b"k" * 16)
+    forged = with_footer_key_metadata(
+        uniform_file(UniformKey(b"k" * 16, plaintext_footer=plaintext_footer), None), keys,
+        KeyMaterial("pii", "AAAA", is_footer_key=True).serialize())
+    refused(forged, {"ssn": "pii"}, keys=ExplicitKeys(b"k" * 16, {"ssn": b"s" * 16}),
+            column="ssn", row_group=0)
+
 
 EVERY_DEMAND = [True, ["ssn"], ["home"], {"ssn": "pii"}]  # and a column of each is in a folder
 
@@ -510,3 +542,29 @@ def test_the_source_of_a_copy_must_be_encrypted(tmp_path, keyring):
     ("pii: ssn; pii: ssn", {"ssn": "pii"})])
 def test_demands_as_text(text, required):
     assert parse_required(text) == required
+
+
+# --- the algorithm -------------------------------------------------------------------------------
+
+def as_if_ctr(data: bytes) -> bytes:
+    """A file of AES_GCM_V1 whose encrypted footer claims AES_GCM_CTR_V1; this takes no key."""
+    changed = bytearray(data)
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert changed[start:start + 2] == b"\x1c\x1c"  # FileCryptoMetaData, the union in its field 1
+    changed[start + 1] = 0x2c
+    return bytes(changed)
+
+
+def test_an_algorithm_that_authenticates_no_pages_does_not_pass():
+    """pyarrow reads other numbers from such pages, and no error is raised."""
+    numbers = pa.table([pa.array(range(1000, 1040))],
+                       schema=pa.schema([pa.field("i", pa.int64(), nullable=False)]))
+    sink = io.BytesIO()
+    write_table(numbers, sink, encryption=uniform, kms=KMS, compression="none",
+                use_dictionary=False)
+    forged = as_if_ctr(sink.getvalue())
+    assert read_table(forged, keys=KMS) != numbers
+    for required in (True, ["i"], {"i": "footer"}):
+        refused(forged, required)
+    signed = written(plaintext_footer=True, encryption_algorithm="AES_GCM_CTR_V1")
+    assert read_table(signed, keys=KMS, require_encryption=["ssn"]).equals(TABLE)

@@ -4,6 +4,7 @@ import datetime
 import io
 import os
 import uuid
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -244,6 +245,25 @@ def test_sources_of_every_kind(tmp_path):
         assert not file.closed
     folder = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
     assert ParquetFile("x.parquet", filesystem=folder).read().equals(TABLE)
+
+
+def test_a_missing_file_and_a_folder_are_reported_in_plain_words(tmp_path):
+    with pytest.raises(FileNotFoundError) as missing:
+        ParquetFile(tmp_path / "x.parquet")
+    assert str(missing.value) == f"there is no file {tmp_path}/x.parquet"
+    with pytest.raises(IsADirectoryError) as folder:
+        ParquetFile(tmp_path)
+    assert str(folder.value) == f"{tmp_path} is a folder; give one of its files"
+
+
+def test_a_slash_at_the_start_of_a_path_means_the_root_of_a_subtree(tmp_path):
+    (tmp_path / "inner").mkdir()
+    outer = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    root = pa_fs.SubTreeFileSystem("/inner", outer)
+    write_table(TABLE, "/x.parquet", filesystem=root)
+    assert (tmp_path / "inner/x.parquet").exists()
+    assert read_table("/x.parquet", filesystem=root).equals(TABLE)
+    assert read_table("/", filesystem=root).equals(TABLE)
 
 
 def test_relative_paths(tmp_path, monkeypatch):
@@ -599,3 +619,26 @@ def test_nothing_of_pyarrows_footer_is_lost():
             chunk.get(3).remove(14)
             chunk.get(3).remove(15)
     assert thrift.encode(ours) == thrift.encode(theirs)
+
+
+def test_names_that_are_not_utf8_are_an_error_of_the_file_in_every_way_to_read():
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"qqqq": [1]}), sink, store_schema=False)
+    file = ParquetFile(sink.getvalue().replace(b"qqqq", b"\xff" * 4))
+    for read in (file.read, lambda: list(file.iter_batches()), lambda: list(file.iter_tables())):
+        with pytest.raises(FormatError) as caught:
+            read()
+        assert caught.value.file == "<buffer>"
+
+
+def test_columns_of_the_same_name_are_told_and_do_not_hinder_others(tmp_path):
+    table = pa.table([[1, 2], [3, 4], [5, 6]], names=["same", "same", "other"])
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    for filters in (None, [("other", "==", 5)], [("other", "==", 0)]):
+        for read in (ParquetFile(path).read, partial(read_table, path),
+                     partial(read_table, tmp_path)):
+            with pytest.raises(UnsupportedError, match=r"same name|duplicate field") as caught:
+                read(filters=filters)
+            assert caught.value.file == str(path)
+    assert read_table(path, columns=["other"], filters=[("other", "==", 5)]).num_rows == 1

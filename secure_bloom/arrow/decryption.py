@@ -12,8 +12,8 @@ import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
 from secure_bloom.errors import KeyRetrievalError, located
-from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, is_standard
-from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
+from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
+from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.storage.files import Source
@@ -40,20 +40,16 @@ class ArrowAccess(NamedTuple):
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
-def decryption_properties(kms, path: str | None = None, filesystem=None) \
-        -> pe.FileDecryptionProperties:
-    """What pyarrow needs to read the pages of a file whose keys come from a KMS.
-
-    Path and filesystem are for files whose key material stands beside them.
-    """
+def decryption_properties(kms) -> pe.FileDecryptionProperties:
+    """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
     # The instance is given, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
                                         kms_instance_url=DEFAULT_INSTANCE)
     return crypto_factory(kms).file_decryption_properties(
-        connection, pe.DecryptionConfiguration(), path, filesystem)
+        connection, pe.DecryptionConfiguration())
 
 
-def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> bool:
+def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
     """Whether pyarrow finds the same keys in the key material of some row groups as we do.
 
     If not, :func:`with_key_material` gives it our keys. Material is not always authenticated; it
@@ -63,11 +59,24 @@ def is_read_alike(footer: Footer, keys: KmsKeys, row_groups: Iterable[int]) -> b
            for number in row_groups for chunk in footer.row_groups[number]}
     columns = [metadata for encryption, metadata in own if encryption == "column key"]
     try:
-        return None not in columns \
-            and is_standard(footer.footer_key_metadata, keys.entries, is_footer_key=True) \
-            and all(is_standard(one, keys.entries, is_footer_key=False) for one in columns)
+        if None in columns:
+            return False
+        materials = [standard_material(footer.footer_key_metadata, True),
+                     *(standard_material(one, False) for one in columns)]
     except KeyRetrievalError:
         return False
+    return None not in materials and _name_keks_once(materials)
+
+
+def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
+    """Whether each id stands for one key-encryption key, under one master key.
+
+    pyarrow takes a second one with the same id from memory, without asking for its master key.
+    """
+    keks: dict[bytes, tuple[str, str | None]] = {}
+    return all(keks.setdefault(one.kek_id, (one.master_key_id, one.wrapped_kek))
+               == (one.master_key_id, one.wrapped_kek)
+               for one in materials if one.kek_id is not None)
 
 
 def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:

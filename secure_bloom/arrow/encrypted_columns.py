@@ -1,7 +1,7 @@
 """Which columns of a file an EncryptionConfiguration encrypts.
 
 pyarrow looks a key up by the dotted path of a column, then by the first name in it. Where that is
-not what a path means, it is told the paths of leaf columns instead.
+not what a path means, pyarrow gets the paths of leaf columns instead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
 
+from secure_bloom.display import listed
 from secure_bloom.encryption import (
     EncryptionConfiguration,
     confuses_pyarrow,
@@ -79,7 +80,7 @@ def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
     found = named_columns(columns, path)
     if not found:
         raise ColumnError("it has a key, but does not exist; there are: "
-                          f"{', '.join(column.path for column in columns)}", column=path)
+                          f"{listed(column.path for column in columns)}", column=path)
     return found
 
 

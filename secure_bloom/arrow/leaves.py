@@ -49,6 +49,13 @@ def is_list(t: pa.DataType) -> bool:
             or pa.types.is_list_view(t) or pa.types.is_large_list_view(t))
 
 
+def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with other leaf types; an extension type counts as a leaf."""
+    if not _is_nested(t):
+        return replace(t)
+    return _with_children(t, [with_leaf_types(child, replace) for child in _children(t)])
+
+
 def _is_nested(t: pa.DataType) -> bool:
     return pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)
 

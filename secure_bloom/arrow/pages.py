@@ -20,6 +20,7 @@ from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
     KeyNotFoundError,
+    UnsupportedError,
     located,
 )
 from secure_bloom.keys.environment import NO_KEYS
@@ -72,7 +73,13 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
     from secure_bloom.arrow.row_filter import RowFilter
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
-    scanner = dataset.scanner(columns)  # here the caller's faults show
+    try:
+        scanner = dataset.scanner(columns)  # here the caller's faults show
+    except pa.ArrowInvalid as error:
+        if columns is not None:
+            raise
+        raise UnsupportedError("pyarrow cannot read several columns of the same name; give the "
+                               "names of other columns to read") from error
     if alternatives is None:
         with _page_errors():
             return scanner.to_table()

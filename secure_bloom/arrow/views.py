@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.arrow.leaves import with_leaf_types
+
 
 def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
     """The rows of a batch for which a mask without nulls is true; the schema stays."""
@@ -31,23 +33,10 @@ def _runs(batch: pa.RecordBatch, rows: pa.BooleanArray) -> list[pa.RecordBatch]:
 
 def without_views(t: pa.DataType) -> pa.DataType:
     """The type with large strings and binaries in place of views, at every depth."""
+    return with_leaf_types(t, _without_view)
+
+
+def _without_view(t: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(t):
         return pa.large_string()
-    if pa.types.is_binary_view(t):
-        return pa.large_binary()
-    if pa.types.is_struct(t):
-        return pa.struct([_field(field) for field in t])
-    if pa.types.is_map(t):
-        return pa.map_(_field(t.key_field), _field(t.item_field), t.keys_sorted)
-    if pa.types.is_fixed_size_list(t):
-        return pa.list_(_field(t.value_field), t.list_size)
-    for is_kind, make in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list),
-                          (pa.types.is_list_view, pa.list_view),
-                          (pa.types.is_large_list_view, pa.large_list_view)):
-        if is_kind(t):
-            return make(_field(t.value_field))
-    return t
-
-
-def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(without_views(field.type))
+    return pa.large_binary() if pa.types.is_binary_view(t) else t

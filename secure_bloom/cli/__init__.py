@@ -7,7 +7,7 @@ one.
 
 Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
 cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;
-3 a file cannot be read, is no valid Parquet, or changed while it was read; 4 a key is missing or
+3 a file cannot be read, is not valid Parquet, or changed while it was read; 4 a key is missing or
 refused; 5 something encrypted does not authenticate: a wrong key, or a changed file; 70 a fault of
 this program; 130 aborted.
 """

@@ -20,7 +20,7 @@ from secure_bloom.cli.shared import (
 )
 
 
-@click.command()
+@click.command(short_help="Find what filters and metadata give away.")
 @click.argument("path", type=click.Path())
 @click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="TOML file with the columns that must be encrypted: sensitive = [\"ssn\"].")

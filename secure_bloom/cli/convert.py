@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.encryption_requirement import RequireEncryption
@@ -39,7 +38,7 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     text_columns, delimiter
         For a CSV file, see :class:`secure_bloom.cli.csv_file.CsvFile`.
     allow_plaintext : bool
-        Whether an encrypted source may become a target without encryption.
+        Whether the target of an encrypted source may be unencrypted.
     advance : callable
         Is called with the fraction that is done, 0 to 1.
     kms : KmsClient, optional
@@ -54,7 +53,7 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     FileExistsError
         If the target exists, or comes to exist meanwhile, and is not to be overwritten.
     """
-    check_target = None if overwrite else lambda: check_new(target)
+    check_target = None if overwrite else lambda: check_absent(*resolve(target))
     if check_target is not None:
         check_target()
     writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
@@ -72,14 +71,6 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, advance=advance)
     tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
     _write(target, csv.schema, tables, None, writer, check_target)
-
-
-def check_new(target: str) -> None:
-    """Raise FileExistsError where there is something at a path, even a link that leads nowhere."""
-    filesystem, path = resolve(target)
-    if isinstance(filesystem, pa_fs.LocalFileSystem) and os.path.lexists(path):
-        raise FileExistsError(f"{path} exists")
-    check_absent(filesystem, path)
 
 
 def _is_parquet(path: str) -> bool:

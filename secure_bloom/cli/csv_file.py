@@ -6,17 +6,23 @@ read the rows. Memory stays bounded, whatever its size. Errors never quote a val
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.csv_types import ColumnType
-from secure_bloom.errors import ColumnError, FormatError, UnsupportedError
-from secure_bloom.storage.rewrite import ChangedMeanwhileError
+from secure_bloom.display import listed
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    FormatError,
+    UnsupportedError,
+)
+from secure_bloom.storage.versions import FileVersion, current_version
 
 _BLOCK = 1024 * 1024  # bytes that are parsed at a time, and 32 are read ahead; no row is longer
 _COMPRESSIONS = {  # by the first bytes; none can begin a CSV file
@@ -30,7 +36,7 @@ class CsvFile:
     Parameters
     ----------
     path : str
-        Of a regular file; gzip, bzip2, zstd and lz4 are told by its first bytes.
+        Of a regular file; gzip, bzip2, zstd and lz4 are recognized by its first bytes.
     delimiter : str
         One ASCII character.
     text_columns : iterable of str
@@ -59,7 +65,7 @@ class CsvFile:
         check_delimiter(delimiter)
         self._path, self._advance = path, advance
         self._parsing = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        self._before = os.stat(path)
+        self._version = self._current_version()
         with open(path, "rb") as file:
             self._compression = _compression(file.read(16))
         self._num_rows = 0
@@ -94,7 +100,7 @@ class CsvFile:
             except UnicodeDecodeError:
                 raise ColumnError("the header line is not UTF-8", file=self._path) from None
             for name in text_columns.difference(names):
-                raise ColumnError(f"there is no such column; there are: {', '.join(names)}",
+                raise ColumnError(f"there is no such column; there are: {listed(names)}",
                                   file=self._path, column=name)
             # By name, as pyarrow sets types: columns of the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}
@@ -122,7 +128,7 @@ class CsvFile:
 
     def _position(self, source: pa.NativeFile) -> float:
         """The fraction that is read."""
-        return 1 if source.closed else source.tell() / self._before.st_size
+        return 1 if source.closed else source.tell() / self._version.size
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -137,10 +143,11 @@ class CsvFile:
             raise FormatError(f"its {self._compression} data is damaged, or ends too early",
                               file=self._path) from None
 
+    def _current_version(self) -> FileVersion:
+        return current_version(pa_fs.LocalFileSystem(), self._path)
+
     def _check_unchanged(self) -> None:
-        now = os.stat(self._path)
-        if any(getattr(now, name) != getattr(self._before, name)
-               for name in ("st_dev", "st_ino", "st_size", "st_mtime_ns")):
+        if self._current_version() != self._version:
             raise ChangedMeanwhileError("the CSV file was changed while it was read; try again",
                                         file=self._path)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.command()
+@click.command(short_help="Write, inspect and search real data.")
 @click.option("--output", type=click.Path(file_okay=False), default="demo-output",
               show_default=True, help="Folder for the files that the demo writes.")
 @click.option("--spark/--no-spark", default=True, help="Also run the Spark part.")

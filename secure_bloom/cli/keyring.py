@@ -1,4 +1,4 @@
-"""The commands ``keyring``: what is in it, and its passphrase."""
+"""The commands ``keyring ...``: master keys in a local file, and its passphrase."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FILE = click.argument("file", type=click.Path(dir_okay=False))
 _NAME = click.argument("name")
 _FORMAT = click.option("--format", "form", required=True,
                        type=click.Choice(["hex", "base64", "raw"]),
-                       help="How the key is written; it cannot be told from the text.")
+                       help="Encoding of the key; it cannot be detected.")
 _MAX_INPUT = 4096  # bytes; no key is as long
 
 
-@click.group()
+@click.group(short_help="Manage a local file of master keys.")
 def keyring() -> None:
     """Manage a local keyring: a file of named master keys that only you can read.
 
@@ -67,7 +67,7 @@ def keyring_list(file: str, as_json: bool) -> None:
 @keyring.command("remove")
 @_FILE
 @_NAME
-@click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def keyring_remove(file: str, name: str, yes: bool) -> None:
     """Remove a master key. Without a copy of it, what is encrypted with it is lost.
 
@@ -77,7 +77,7 @@ def keyring_remove(file: str, name: str, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError("data is lost without its key, and there is no terminal to ask "
-                                   "whether that is meant: give --yes")
+                                   "for confirmation: give --yes")
         click.confirm(f"Data that is encrypted with {name!r} is lost unless there is a copy of "
                       "the key. Remove it?", abort=True, err=True)
     opened.remove(name)
@@ -99,7 +99,7 @@ def keyring_rename(file: str, old: str, new: str) -> None:
          "name", err=True)
 
 
-@keyring.command("subset")
+@keyring.command("subset", short_help="Create a keyring with some of the keys.")
 @_FILE
 @click.argument("new_file", metavar="NEWFILE", type=click.Path(dir_okay=False))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
@@ -137,7 +137,7 @@ def keyring_import(file: str, name: str, form: str, source: str) -> None:
               type=click.Path(dir_okay=False, allow_dash=True),
               help="A new file that only you can read; - for standard output.")
 def keyring_export(file: str, name: str, form: str, target: str) -> None:
-    """Write a master key itself. Whoever has it can read what is encrypted with it."""
+    """Write a master key itself. Anyone who has it can read what is encrypted with it."""
     from secure_bloom.keys.keyring_file import create_private
     text = _encoded(open_keyring(file).export(name), form)
     if target == "-":

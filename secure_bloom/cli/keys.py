@@ -44,7 +44,7 @@ def keys_list(ctx, path: str, kms, as_json: bool) -> None:
     ctx.exit(UNREADABLE if inventory.failed else 0)
 
 
-@keys.command("rotate")
+@keys.command("rotate", short_help="Wrap keys with another master key.")
 @click.argument("path", type=click.Path())
 @click.option("--from", "old", required=True, metavar="NAME", help="The old master key.")
 @click.option("--to", "new", required=True, metavar="NAME", help="The new master key.")

@@ -65,10 +65,11 @@ def strip(ctx, path: str, columns: tuple[str, ...], kms, **options) -> None:
 
 @_changes_files
 def seal(ctx, path: str, kms, **options) -> None:
-    """Encrypt the plaintext filters of encrypted columns, in a file or a folder.
+    """Encrypt the plaintext filters of encrypted columns.
 
-    They are built again from the pages of their columns, for anyone may have changed them; no byte
-    of the plaintext ones is left in the file. Its copies and backups leak as before."""
+    PATH is a file or a folder. The filters are built again from the pages of their columns, since
+    anyone may have changed them; no byte of the plaintext ones is left in the file. Its copies and
+    backups leak as before."""
     from secure_bloom.maintain.seal import seal
     _run(ctx, path, "sealing", seal, kms, **options)
 

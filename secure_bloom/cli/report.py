@@ -130,7 +130,7 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
 def render_inspection(result: dict) -> str:
     """The result of :func:`inspect_file` as text."""
     lines = [result["file"],
-             f"  {result['rows']:,} rows in {result['row_groups']:,} row groups, "
+             f"  {count(result['rows'], 'row')} in {count(result['row_groups'], 'row group')}, "
              f"by {shown(result['created_by'] or 'an unknown writer')}"]
     encryption = result["encryption"]
     if encryption is None:
@@ -181,11 +181,11 @@ def render_probe(result: dict) -> str:
     without = sum(not group["has_filter"] for group in groups)
     place = f"{result['file']}, column {shown(result['column'])}"
     if not candidates:
-        return f"{place}: certainly absent (all {len(groups)} row groups are ruled out)"
-    lines = [f"{place}: may be in {len(candidates)} of {len(groups)} row groups: "
+        return f"{place}: certainly absent ({count(len(groups), 'row group')} ruled out)"
+    lines = [f"{place}: may be in {len(candidates):,} of {len(groups):,} row groups: "
              + ", ".join(map(str, candidates))]
     if without:
-        lines.append(f"  {without} row groups have no Bloom filter on this column")
+        lines.append(f"  no Bloom filter on this column in {count(without, 'row group')}")
     return "\n".join(lines)
 
 
@@ -204,7 +204,7 @@ def render_verification(result: VerifyResult) -> str:
     elif not result.findings:
         lines.append("  no Bloom filters")
     errors = sum(finding.severity == "error" for finding in result.findings)
-    lines.append(f"  {errors} errors, {len(result.findings) - errors} warnings")
+    lines.append(f"  {count(errors, 'error')}, {count(len(result.findings) - errors, 'warning')}")
     lines += [f"  {finding.text}" for finding in result.findings[:_SHOWN_FINDINGS]]
     if len(result.findings) > _SHOWN_FINDINGS:
         lines.append(f"  ... and {len(result.findings) - _SHOWN_FINDINGS} more: see --json")
@@ -301,7 +301,7 @@ def _files(files: list[str]) -> str:
         return files[0]
     more = len(files) - _NAMED
     return f"{count(len(files), 'file')} ({', '.join(files[:_NAMED])}" \
-        + (f" and {more:,} more files: see --json)" if more > 0 else ")")
+        + (f" and {count(more, 'more file')}: see --json)" if more > 0 else ")")
 
 
 def _and_more(number: int, what: str) -> list[str]:

@@ -89,7 +89,7 @@ def _client(keyring: str | None, uri: str | None):
 
 
 def _asked_once() -> Callable[[str], str]:
-    """Asks for a passphrase when a key is needed first, by one of several threads."""
+    """Asks for a passphrase when a key is first needed, in one of several threads."""
     lock, ask = Lock(), functools.cache(ask_passphrase)
 
     def ask_once(path: str) -> str:
@@ -162,6 +162,9 @@ def names(text: str | None) -> list[str]:
 
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """The passphrase of a keyring, from the terminal."""
+    if new and not sys.stdin.isatty():
+        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, "
+                           "Keyring.create and set_passphrase take one", file=keyring)
     if not sys.stdin.isatty():
         raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
                            "--kms, where there is one, takes it from a file: "

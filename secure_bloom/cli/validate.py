@@ -16,7 +16,7 @@ from secure_bloom.cli.shared import (
 )
 
 
-@click.command()
+@click.command(short_help="Run test vectors for implementations.")
 @click.argument("folder", required=False, metavar="[DIR]",
                 type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--layer", "layers", multiple=True, metavar="L",

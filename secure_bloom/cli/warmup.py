@@ -7,7 +7,7 @@ import click
 from secure_bloom.cli import shared
 
 
-@click.command()
+@click.command(short_help="Compile the kernels for bulk work.")
 def warmup() -> None:
     """Compile the kernels for bulk work, so that later processes only load them."""
     from secure_bloom.kernels import bulk

@@ -16,6 +16,8 @@ from secure_bloom.cli.shared import (
     requirement_option,
 )
 
+_COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4", "lz4_raw")
+
 
 def _delimiter(_ctx, _option, text: str) -> str:
     from secure_bloom.cli.csv_file import check_delimiter
@@ -37,7 +39,7 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
     return keys
 
 
-@click.command()
+@click.command(short_help="Write a Parquet file from Parquet or CSV.")
 @click.argument("source", metavar="IN", type=click.Path(exists=True, dir_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @kms_options
@@ -46,12 +48,15 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
               help="Master key of sensitive columns; may be repeated.")
 @click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, but signed.")
-@click.option("--bloom", metavar="col,col", help="Columns that get Bloom filters.")
+@click.option("--bloom", metavar="col,col",
+              help="Dotted paths of the leaf columns that get Bloom filters.")
 @click.option("--fpp", type=float, default=0.01, show_default=True,
               help="False-positive probability of the filters.")
 @click.option("--row-group-size", type=click.IntRange(min=1), metavar="ROWS",
               help="Rows in a row group. Default: 1,048,576, or as in a Parquet input.")
-@click.option("--compression", default="snappy", show_default=True)
+@click.option("--compression", default="snappy", show_default=True,
+              type=click.Choice(_COMPRESSIONS, case_sensitive=False),
+              help="How pages are compressed.")
 @click.option("--delimiter", default=",", show_default=True, metavar="CHARACTER",
               callback=_delimiter, help=r"What separates the values of a CSV file; \t is a tab.")
 @click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes that "

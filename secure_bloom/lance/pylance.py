@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, located
 from secure_bloom.storage.local_files import (
     keep_permissions,
@@ -221,8 +222,8 @@ def field_type(schema: pa.Schema, column: str) -> pa.DataType:
     parts = (column,) if column in schema.names else tuple(column.split("."))
     found = _type_at(schema, parts)
     if found is None:
-        names = ", ".join(schema.names[:20])
-        raise ColumnError(f"there is no such column; there are: {names}", column=column)
+        raise ColumnError(f"there is no such column; there are: {listed(schema.names)}",
+                          column=column)
     return found
 
 

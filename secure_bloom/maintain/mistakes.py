@@ -1,4 +1,4 @@
-"""Mistakes in the arguments, which every file of a folder has, so that they are said once."""
+"""Mistakes in the arguments that show in every file of a folder, to be reported once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from secure_bloom.errors import ColumnError, UnknownColumnError
 
 
 class Mistakes:
-    """The files of which a column was asked for that they do not have, or that cannot do it.
+    """Files that lack a column that was asked for, or in which it cannot do what was asked.
 
     Attributes
     ----------

@@ -15,10 +15,10 @@ Outcome = TypeVar("Outcome")
 
 def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
                threads: int) -> Iterator[Outcome]:
-    """What a function returns for each item, as they are done.
+    """What a function returns for each item, in the order in which they are done.
 
-    Not all items are taken at once: a million of tasks that wait would take more than a gigabyte.
-    The first error ends it; what runs then is waited for.
+    Not all items are taken at once: a million waiting tasks would take more than a gigabyte.
+    After the first error no more tasks begin; it is raised when those that run have ended.
     """
     items = iter(items)
     with ThreadPoolExecutor(threads) as pool:

@@ -41,6 +41,11 @@ class EncryptionAlgorithm:
     aad_file_unique: bytes
     supply_aad_prefix: bool
 
+    @property
+    def authenticates_pages(self) -> bool:
+        """Whether a change of a page is found out, and not of metadata and filters only."""
+        return self.name == "AES_GCM_V1"
+
     @classmethod
     def of(cls, union) -> EncryptionAlgorithm:
         """Read the union."""

@@ -22,6 +22,7 @@ from secure_bloom.sbbf.hashing import UNIT_NANOS, is_text_or_bytes, plain_type
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
+_MAX_EXPONENT = 400  # more than those of all decimals and floats, of both signs
 _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
 
 
@@ -186,9 +187,17 @@ def _is_uuid(arrow_type: pa.DataType) -> bool:
 
 
 def _number(value: int | float | Decimal | Fraction) -> int | float | Fraction:
-    """The same number, exactly; a float only if it is NaN or infinite."""
-    if isinstance(value, Decimal) and value.is_nan():
-        return math.nan
+    """The same number, exactly; a float only if it is NaN or infinite.
+
+    Of decimals whose exponent no type reaches, another one with the same place in every type.
+    """
+    if isinstance(value, Decimal):
+        if value.is_nan():
+            return math.nan
+        if value.is_finite() and value and abs(value.adjusted()) > _MAX_EXPONENT:
+            # All its digits would take memory and time without bounds.
+            exponent = math.copysign(_MAX_EXPONENT, value.adjusted())
+            value = Decimal((value.is_signed(), (1,), int(exponent)))
     if isinstance(value, float | Decimal):
         return Fraction(value) if math.isfinite(value) else float(value)
     return value

@@ -39,6 +39,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, located
 from secure_bloom.pruning.operands import operand
 from secure_bloom.sbbf.hashing import plain_type
@@ -113,9 +114,9 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     """
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
-        names = ", ".join(schema.names[:20]) + (", ..." if schema.names[20:] else "")
         raise ColumnError(f"{len(found)} columns have this path" if found else
-                          f"there is no such column; there are: {names}", column=path)
+                          f"there is no such column; there are: {listed(schema.names)}",
+                          column=path)
     if pa.types.is_nested(found[0].type):
         raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
                           "might_contain say where values of lists may be", column=path)

@@ -23,7 +23,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.local_files import Replacement, is_special, sync_folder, temporary_name
 from secure_bloom.storage.locations import is_uri, open_uri
-from secure_bloom.storage.versions import OpenFile, open_file
+from secure_bloom.storage.versions import OpenFile, open_file, without_subtree
 
 
 def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
@@ -161,7 +161,7 @@ class Output:
         ----------
         check : callable, optional
             Called at the last moment; if it raises, the file does not become visible. In a local
-            folder nobody else who gives a check publishes between this and the renaming.
+            folder, other commits with a check wait until this one is done.
         """
         self.check_own()
         if self._finish is not None:
@@ -196,9 +196,7 @@ def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
             raise TypeError("where must be a path or a writable binary file, "
                             f"not {type(where).__name__}")
         return Output(where)
-    filesystem, path = resolve(where, filesystem)
-    while isinstance(filesystem, pa_fs.SubTreeFileSystem):
-        filesystem, path = filesystem.base_fs, filesystem.base_path + path
+    filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
         return _open_local(path, mode)
     if filesystem.type_name in UPLOADS:
@@ -240,8 +238,9 @@ def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
 
 
 def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FileExistsError where there is something at a path."""
-    if filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+    """Raise FileExistsError where there is something at a path, even a link that leads nowhere."""
+    if filesystem.get_file_info(path).type != pa_fs.FileType.NotFound \
+            or (filesystem.type_name == "local" and os.path.islink(path)):
         raise FileExistsError(f"{path} exists")
 
 

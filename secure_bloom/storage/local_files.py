@@ -87,7 +87,7 @@ def path_to_replace(path: str) -> str:
 # --- temporary files -----------------------------------------------------------------------------
 
 def temporary_name(path: str, kind: str = "tmp") -> str:
-    """A hidden name in the same folder that nobody else uses."""
+    """A hidden name in the same folder that nothing else uses."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f".{temporary_stem(name)}.{secrets.token_hex(8)}.{kind}")
 
@@ -130,14 +130,14 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
         file = _open_new(temporary_name(path), mode)
         try:
             fcntl.flock(file, fcntl.LOCK_SH)
-        except OSError:  # not on this filesystem; under another name nobody takes it for a leftover
+        except OSError:  # not on this filesystem; with another name it is no leftover
             file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)
             return _open_new(temporary_name(path, "unlocked"), mode)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # somebody has removed it before it was locked
+        file.close()  # it was removed before it was locked
 
 
 def _open_new(name: str, mode: int) -> BinaryIO:
@@ -148,7 +148,7 @@ def _open_new(name: str, mode: int) -> BinaryIO:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Wait for others who publish with a check; some filesystems cannot lock, then do not wait."""
+    """Keep others that publish with a check waiting, if the filesystem has locks."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):

@@ -19,7 +19,6 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_leftovers, sync_folder
-from secure_bloom.storage.versions import current_version
 from secure_bloom.storage.visibility import is_replaced
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
@@ -114,11 +113,8 @@ class Rewrite:
             _remove_checksum(self._path)
 
     def _check_unchanged(self) -> None:
-        try:
-            is_same = current_version(self._filesystem, self._path) == self.source.version
-        except FileNotFoundError:
-            is_same = False
-        if not is_same or is_replaced(self._filesystem, self._path):  # would be visible again
+        if self.source.is_replaced() \
+                or is_replaced(self._filesystem, self._path):  # would be visible again
             raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
                                         file=self._path)
 

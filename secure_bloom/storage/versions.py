@@ -8,7 +8,7 @@ version. How versions are told apart depends on the filesystem:
 - S3, Google Cloud Storage, Azure: ETag or generation, size and time, as they come with the opening.
 - fsspec: what it says of a file, without its caches.
 - others: size and time.
-"""""
+"""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class OpenFile:
         if isinstance(self.file, pa.OSFile):
             is_same = _descriptor_version(self.file.fileno()) == self.version
         else:
-            is_same = not self._is_replaced()
+            is_same = not self.is_replaced()
         if not is_same:
             raise self.changed()
         self._last_checked = last_read
@@ -112,7 +112,7 @@ class OpenFile:
         ------
         ChangedMeanwhileError
         """
-        if self.version is not None and self._is_replaced():
+        if self.version is not None and self.is_replaced():
             raise self.changed()
 
     @contextlib.contextmanager
@@ -132,12 +132,13 @@ class OpenFile:
         except Exception as error:
             if self.version is not None and not self.file.closed:
                 with contextlib.suppress(OSError):  # then the first error says more
-                    if self._is_replaced():
+                    if self.is_replaced():
                         raise self.changed() from error
             raise
         self.check()
 
-    def _is_replaced(self) -> bool:
+    def is_replaced(self) -> bool:
+        """Whether this version is no longer the one under its name."""
         try:
             return current_version(self.filesystem, self.path) != self.version
         except FileNotFoundError:
@@ -155,10 +156,12 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     Raises
     ------
     FileNotFoundError
+    IsADirectoryError
+        If it is a local folder.
     """
-    filesystem, path = _without_subtree(filesystem, path)
+    filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
-        file = pa.OSFile(path)  # unlike the filesystem's, it has a descriptor
+        file = _open_local(path)
         version = _descriptor_version(file.fileno())
         _wait_for_the_clock(version)
         return file, version
@@ -176,7 +179,7 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
     ------
     FileNotFoundError
     """
-    filesystem, path = _without_subtree(filesystem, path)
+    filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
         return _stat_version(os.stat(path))
     if filesystem.type_name in _STORES:
@@ -187,7 +190,7 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
         return _fsspec_version(handler.fs, path)
     info = filesystem.get_file_info(path)
     if info.type == pa_fs.FileType.NotFound:
-        raise FileNotFoundError(f"there is no file {path}")
+        raise _missing(path)
     return FileVersion(info.size, info.mtime_ns)
 
 
@@ -210,9 +213,26 @@ def until_unchanged(read: Callable[[], _Result],
     return read()
 
 
-def _without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+def _open_local(path: str) -> pa.OSFile:
+    """A file with a descriptor, unlike those that pyarrow's filesystem opens."""
+    try:
+        return pa.OSFile(path)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError:
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{path} is a folder; give one of its files") from None
+        raise
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"there is no file {path}")
+
+
+def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
+    """The filesystem below any that show a folder of it as their root, and the path there."""
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
-        path = posixpath.join(filesystem.base_path, path)
+        path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
     return filesystem, path
 

@@ -233,6 +233,14 @@ def test_write_says_how_to_encrypt_and_how_to_do_without(tmp_path, csv, keyring)
     assert pq.read_table(target).num_rows == 3
 
 
+def test_write_names_the_compressions_there_are(tmp_path, csv):
+    result = run("write", csv, tmp_path / "out", "--plaintext", "--compression", "zip")
+    assert result.exit_code == 2 and "'zstd'" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert run("write", csv, tmp_path / "out", "--plaintext", "--compression", "NONE") \
+        .exit_code == 0
+
+
 def test_write_refuses_what_exists_before_it_reads(tmp_path, csv, keyring, monkeypatch):
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "folder").mkdir()
@@ -245,6 +253,20 @@ def test_write_refuses_what_exists_before_it_reads(tmp_path, csv, keyring, monke
     result = run("write", csv, tmp_path / "folder", "--plaintext", "--overwrite")
     assert result.exit_code == 2 and os.listdir(tmp_path / "folder") == []
     assert (tmp_path / "file").read_text() == "precious" and csv.read_text() == ROWS
+
+
+def test_a_new_passphrase_needs_a_terminal(tmp_path):
+    result = run("keyring", "create", tmp_path / "sealed.json", "--passphrase")
+    assert result.exit_code == 4 and not (tmp_path / "sealed.json").exists()
+    assert "no terminal to ask for a new passphrase" in result.stderr
+    assert "--kms" not in result.stderr
+
+
+@pytest.mark.parametrize(("codec", "code"), [("zstd", 0), ("NONE", 0), ("bz3", 2)])
+def test_write_takes_the_compressions_that_pyarrow_has(tmp_path, csv, codec, code):
+    result = run("write", csv, tmp_path / "x.parquet", "--plaintext", "--compression", codec)
+    assert result.exit_code == code
+    assert (tmp_path / "x.parquet").exists() == (code == 0)
 
 
 def test_write_replaces_what_exists_in_one_step(tmp_path, csv):

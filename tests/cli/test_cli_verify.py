@@ -58,7 +58,7 @@ def test_a_good_file(folder):
 def test_a_warning_is_no_failure(folder):
     result = run(folder / "full.parquet")
     assert result.exit_code == 0
-    assert "0 errors, 1 warnings" in result.stdout
+    assert "0 errors, 1 warning\n" in result.stdout
     assert "warning (over-full): row group 0, column ssn: " in result.stdout
 
 

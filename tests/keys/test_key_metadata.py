@@ -253,3 +253,13 @@ def test_pyarrow_and_we_use_the_same_key(tmp_path):
     assert own["masterKeyID"] == "pii"
     with pytest.raises(KeyRetrievalError, match=r"column ssn: .* twice"):
         read_table(twice, keys=KMS)
+
+
+def test_material_beside_the_file_is_read_once(tmp_path):
+    """What is checked is what pages are read with: it cannot be exchanged in between."""
+    table, path = pa.table({"a": [1, 2]}), tmp_path / "a.parquet"
+    write_table(table, path, kms=KMS, encryption=EncryptionConfiguration(
+        "footer", {"pii": ["a"]}, internal_key_material=False))
+    with ParquetFile(path, KMS, require_encryption={"a": "pii"}) as file:
+        Path(material_path(str(path))).unlink()
+        assert file.read().equals(table)

@@ -180,10 +180,8 @@ def test_a_failure_in_the_middle_leaves_the_old_file(ring, path, monkeypatch, br
     assert Keyring(path).names() == ["a", "b"]
 
 
-def test_processes_that_add_at_the_same_time_lose_nothing(ring, path):
-    code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
-            "print('ready', flush=True); sys.stdin.read()\n"
-            "for i in range(20): ring.add(f'{sys.argv[2]}-{i}')")
+def run_three_at_once(code, path):
+    """Run code in three processes, which begin together; it is given the path and a number."""
     processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
                  for number in range(3)]
@@ -194,6 +192,13 @@ def test_processes_that_add_at_the_same_time_lose_nothing(ring, path):
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     for process in processes:
         process.stdout.close()
+
+
+def test_processes_that_add_at_the_same_time_lose_nothing(ring, path):
+    code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
+            "print('ready', flush=True); sys.stdin.read()\n"
+            "for i in range(20): ring.add(f'{sys.argv[2]}-{i}')")
+    run_three_at_once(code, path)
     assert Keyring(path).names() == sorted(f"{n}-{i}" for n in range(3) for i in range(20))
     assert os.listdir(path.parent) == [path.name]
 
@@ -393,16 +398,7 @@ def test_changes_wait_for_each_other(ring, path):
             "for i in range(15):\n"
             "    ring.add(f'{me}-{i}'); ring.rename(f'{me}-{i}', f'{me}:{i}')\n"
             "    if i % 2: ring.remove(f'{me}:{i}')")
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                 for number in range(3)]
-    for process in processes:
-        process.stdout.readline()
-    for process in processes:
-        process.stdin.close()
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
-    for process in processes:
-        process.stdout.close()
+    run_three_at_once(code, path)
     assert Keyring(path).names() == sorted(f"{n}:{i}" for n in range(3) for i in range(0, 15, 2))
 
 
@@ -495,6 +491,15 @@ def test_what_is_no_passphrase(sealed, path, passphrase, error):
         with pytest.raises(error, match="passphrase"):
             open_it(path, passphrase)
     assert not path.with_name("new").exists()
+
+
+def test_an_error_about_bytes_that_are_not_text_does_not_hold_the_passphrase(sealed, path):
+    """As Python reads them from a terminal."""
+    for ask in (lambda: Keyring(path, "SECRET\udcff"), lambda: sealed.set_passphrase("S\udcff")):
+        with pytest.raises(ValueError, match="not valid Unicode") as caught:
+            ask()
+        assert type(caught.value) is ValueError and caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
 
 
 def test_faults_of_asking_for_the_passphrase_are_not_those_of_the_file(sealed, path):

@@ -3,6 +3,7 @@
 import datetime
 import io
 import math
+import tracemalloc
 import uuid
 from decimal import Decimal
 
@@ -286,6 +287,17 @@ def test_the_types_of_nested_columns_are_those_of_the_schema():
 ])
 def test_places_of_values(value, arrow_type, place):
     assert operand(value, arrow_type) == Operand(*place)
+
+
+@pytest.mark.parametrize("exponent", [-1_000_000, 1_000_000])
+@pytest.mark.parametrize("arrow_type", [pa.int64(), pa.float64(), pa.decimal128(9, 2)], ids=str)
+def test_exponents_that_no_type_reaches_take_no_memory(arrow_type, exponent):
+    tracemalloc.start()
+    for sign in (1, -1):
+        place = operand(Decimal(f"{sign}e{exponent}"), arrow_type)
+        assert place == operand(Decimal(f"{sign}e{exponent // 2500}"), arrow_type)
+    assert tracemalloc.get_traced_memory()[1] < 50_000
+    tracemalloc.stop()
 
 
 def test_the_error_crosses_process_borders():

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.names import same_names
@@ -59,9 +60,8 @@ class Columns:
         """
         found = same_names(name, self._paths, keeps_case=keeps_case)
         if not found:
-            known = ", ".join(leaf.path for leaf in self.leaves[:20])
-            raise OptionError(f"there is no column {name!r}; there are: {known}"
-                              + (", ..." if self.leaves[20:] else ""), option=option)
+            raise OptionError(f"there is no column {name!r}; there are: "
+                              f"{listed(leaf.path for leaf in self.leaves)}", option=option)
         _check_one(name, found, option, "write it as it is" if keeps_case else
                    "use option bloom_filters, whose value keeps case")
         try:
@@ -82,7 +82,7 @@ class Columns:
         found = same_names(name, self.schema.names)
         if not found:
             raise OptionError(f"there is no top-level column {name!r}; there are: "
-                              + ", ".join(self.schema.names), option=option)
+                              f"{listed(self.schema.names)}", option=option)
         _check_one(name, found, option, "write it as it is")
         return found[0]
 

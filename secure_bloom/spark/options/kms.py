@@ -1,7 +1,7 @@
 """The KMS that the options of a read or a write name. One client for each in a process.
 
 Where they name none, the driver puts that of its environment into option ``kms``, in a form that
-only this module knows, and that is opened when a key is needed first. The environments of workers
+only this module knows, and that is opened when a key is first needed. The environments of workers
 do not count.
 """
 

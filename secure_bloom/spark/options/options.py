@@ -146,9 +146,9 @@ _OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
 def without_properties(options: Mapping[str, str]) -> Mapping[str, str]:
     """The options of a table.
 
-    At CREATE TABLE, Spark hands over all properties of the table, and what it was given in OPTIONS
-    and LOCATION among them. What it is told then is the schema from there on, so by default it is
-    that of all files: nothing would find a column later that is sensitive in the second file only.
+    At CREATE TABLE, Spark hands over all properties of the table; those from OPTIONS and LOCATION
+    are among them. The schema that it gets then is that of the table from there on. So by default
+    all files are merged: else a column that only the second file says is sensitive has no mark.
     """
     if options.get("provider", "").lower() != FORMAT:
         return options

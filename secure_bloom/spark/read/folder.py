@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
+from secure_bloom.display import listed
 from secure_bloom.encryption_requirement import (
     EncryptionRequirement,
     FolderChecks,
@@ -213,9 +214,10 @@ def _check_names(requirement: EncryptionRequirement | None, schema: StructType) 
     """Raise OptionError for a column whose encryption is demanded and that is not there."""
     paths = leaf_paths(schema)
     for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
-        known = ", ".join(paths[:20]) + (", ..." if paths[20:] else "")
-        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: {known}",
-                          option=REQUIRE_ENCRYPTION)
+        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: "
+                          f"{listed(paths)}", option=REQUIRE_ENCRYPTION)
+
+
 def _changed(file: DataFile) -> ChangedMeanwhileError:
     return ChangedMeanwhileError("the file was replaced, changed or removed since the query was "
                                  "planned; run the query again", file=file.path)
