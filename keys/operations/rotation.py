@@ -24,7 +24,7 @@ from secure_bloom.errors import (
     KeyUnwrapError,
     MissingExtraError,
     SecureBloomError,
-    located,
+    error_location,
 )
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
@@ -211,7 +211,7 @@ class _Rotation:
         if self._is_stopped:
             return
         try:
-            with located(file=path):
+            with error_location(file=path):
                 self._outcomes[path] = self._file(path)
         except (SecureBloomError, OSError) as error:
             if isinstance(error, _NO_FAULT_OF_A_FILE):

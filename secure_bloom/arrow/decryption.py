@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
-from secure_bloom.errors import KeyRetrievalError, located
+from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
+from secure_bloom.errors import KeyRetrievalError, error_location
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -88,7 +88,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
     asks for the key of a column when the column is read.
     """
     footer = Footer(content, magic, keys)
-    by_number = KeysByNumber()
+    by_number = PlaceholderKeys()
 
     def material(key, is_footer_key=False) -> bytes:
         return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
@@ -109,7 +109,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
 
 
 def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         return keys.column_key(chunk.column.path, key_metadata)
 
 
