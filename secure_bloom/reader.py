@@ -219,7 +219,7 @@ class ParquetFile(Summarized):
 
         The :attr:`columns_without_key` are left out: whether they have filters cannot be known.
         """
-        return [info for chunks in self._footer.row_groups for chunk in chunks
+        return [info for chunk in self._footer.column_chunks()
                 if (info := self._info(chunk)) is not None]
 
     @property
@@ -234,7 +234,7 @@ class ParquetFile(Summarized):
     def key_errors(self) -> dict[str, KeyRetrievalError]:
         """Why the key of each of the :attr:`columns_without_key` is not available."""
         errors = {}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             try:
                 with error_location(file=self.name):
                     _ = chunk.bloom_filter
@@ -506,7 +506,7 @@ class ParquetFile(Summarized):
         """Raise the error of the first key that cannot be had, of columns that are read."""
         names = None if columns is None else {
             *columns, *(p.column for alternative in alternatives or () for p in alternative)}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             path = chunk.column.path
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
                 _ = chunk.cipher

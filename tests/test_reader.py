@@ -427,9 +427,8 @@ def test_filters_outside_the_data_are_refused(offset, length):
 
 def test_filters_elsewhere_and_without_length():
     def drop_lengths(footer):
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                chunk._metadata_copies()[0].remove(15)
+        for chunk in footer.column_chunks():
+            chunk._metadata_copies()[0].remove(15)
 
     file = changed(drop_lengths)
     assert {info.length for info in file.bloom_filters} == {None}

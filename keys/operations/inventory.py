@@ -209,8 +209,8 @@ class _Counting:
             return {FOOTER: encrypted_footer_key_metadata(content)}, True
         if not footer.is_encrypted:
             return {}, False
-        columns = {chunk.column.path: chunk.key_metadata for chunks in footer.row_groups
-                   for chunk in chunks if chunk.encryption == "column key"}
+        columns = {chunk.column.path: chunk.key_metadata for chunk in footer.column_chunks()
+                   if chunk.encryption == "column key"}
         return {FOOTER: footer.footer_key_metadata, **columns}, False
 
     def _opened(self, content: bytes, magic: bytes, beside) -> Footer | None:

@@ -99,10 +99,9 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         footer_key = os.urandom(16)
         footer.crypto.use_footer_key(footer_key)
     footer.set_footer_key_metadata(material(footer_key, True))
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            if chunk.encryption == "column key":
-                chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
+    for chunk in footer.column_chunks():
+        if chunk.encryption == "column key":
+            chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
     return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
                        size - len(content) - TAIL_SIZE)

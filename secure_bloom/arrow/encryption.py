@@ -137,10 +137,9 @@ class _KmsEncryption(FileEncryption):
             return final[key_metadata]
 
         footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                if chunk.encryption == "column key":
-                    chunk.set_key_metadata(finish(chunk.key_metadata))
+        for chunk in footer.column_chunks():
+            if chunk.encryption == "column key":
+                chunk.set_key_metadata(finish(chunk.key_metadata))
 
     def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
         """The real key material in place of the one that pyarrow has."""

@@ -87,7 +87,7 @@ class OpenFileAudit:
 
     def _find_traces(self) -> None:
         known = set()
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             try:
                 known.add((chunk.bloom_filter or (None,))[0])
             except (KeyRetrievalError, UnsupportedError, FileError):

@@ -59,7 +59,7 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     """By ordinal of the column, for several may have one path."""
     filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
     infos = deque(file.bloom_filters)
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         if not infos:
             break
         if (infos[0].row_group, infos[0].column) == (chunk.row_group, chunk.column.path) \

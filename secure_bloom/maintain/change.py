@@ -233,7 +233,7 @@ def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: P
 def _retained_ranges(removed: set[_Place], file: ParquetFile) \
         -> Iterator[tuple[int, int, str, ColumnChunk]]:
     """The ranges of bytes that are in use, as far as the keys at hand show them."""
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages

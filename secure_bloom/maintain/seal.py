@@ -47,7 +47,7 @@ def seal(path, keys, *, dry_run: bool = False, filesystem=None,
 
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
     plan, hidden, removed = Plan(), set(), {}
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
         except NO_KEY:

@@ -353,7 +353,7 @@ def _read_with(case: Case, keys) -> Answer:
     except SecureBloomError as error:
         return _refused(error, [])
     with file:
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             try:
                 filter_ = file.read_bloom_filter(chunk.row_group, chunk.column.path)
             except SecureBloomError as error:

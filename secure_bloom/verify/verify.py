@@ -160,7 +160,7 @@ class _Verification:
 
     def run(self) -> VerifyResult:
         """Find all filters, then check them one by one."""
-        chunks = [chunk for chunks in self._footer.row_groups for chunk in chunks]
+        chunks = list(self._footer.column_chunks())
         found = [where for chunk in chunks if (where := self._find(chunk)) is not None]
         self._check_overlaps(found, chunks)
         found = [where for where in found if self._is_wanted(where.chunk)]

@@ -153,7 +153,7 @@ class _FileCheck:
         for path in self._filters.keys() - set(paths):
             self.report("it is to have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             self._check_column(chunk)
             self._check_filter(file, chunk)
 
