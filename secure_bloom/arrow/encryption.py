@@ -15,9 +15,10 @@ from secure_bloom.encryption import EncryptionConfiguration, UniformKey
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import KEYRING, KMS, or_environment
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
-from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
+from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.parquet.footer import Footer
 
 
