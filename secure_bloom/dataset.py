@@ -20,7 +20,7 @@ from secure_bloom.encryption_requirement import (
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, located
+from secure_bloom.errors import UnsupportedError, error_location
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
 from secure_bloom.pruning import predicates
@@ -99,7 +99,7 @@ def _read_folder(filesystem, folder: str, keys, columns, filters,
     query = FolderQuery(folder, filesystem, keys, columns, alternatives, partition_schema, checks)
     schemas, kept, first = [], [], []
     with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
-            located(file=folder):
+            error_location(file=folder):
         for file in pool.map(partial(_look, query, count()), paths, partitions):
             schemas.append(file.schema)
             if file.row_groups == []:

@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import Protocol
 
 from secure_bloom.display import listed
-from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
+from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
@@ -78,7 +78,7 @@ class EncryptionRequirement:
         demanded = self._demanded(footer.columns)
         for chunks in footer.row_groups:
             for ordinal, master_key in demanded.items():
-                with located(**chunks[ordinal].place):
+                with error_location(**chunks[ordinal].place):
                     _check_chunk(footer, chunks[ordinal], master_key)
 
     def check_no_conflict(self) -> None:

@@ -35,7 +35,7 @@ from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_stored, occurring
+from secure_bloom.sbbf.hashing import hash_stored, used_dictionary_values
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.storage.files import Output, is_path, open_output, resolve
@@ -347,7 +347,7 @@ class ParquetWriter(Summarized):
 
 def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
     """The filter of one column chunk over the leaf arrays that it stores."""
-    arrays = [occurring(array) for array in arrays]
+    arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
     ndv = count if options.ndv is None else options.ndv
     max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK

@@ -27,8 +27,8 @@ class _PyarrowKms(pe.KmsClient):
         return self._kms.unwrap_key(wrapped_key, master_key_identifier)
 
 
-class KeysByNumber:
-    """The data keys of one file, for pyarrow: a wrapped key is a number."""
+class PlaceholderKeys:
+    """The data keys of one file, for pyarrow: each wrapped key is a number as a placeholder."""
 
     def __init__(self):
         self._keys: list[bytes | Callable[[], bytes]] = []

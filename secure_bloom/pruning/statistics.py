@@ -16,7 +16,7 @@ from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import exact
+from secure_bloom.sbbf.hashing import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 
 Ordered = int | float | bytes  #: a value in a form whose order is that of the column
@@ -34,8 +34,8 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
         return not value or (not only_nulls and None not in value)
     if only_nulls or (value is None and op != "is not null"):
         return False
-    if predicate.probes is not None:
-        return any(_may_equal(probe, statistics, column.type) for probe in predicate.probes)
+    if predicate.candidates is not None:
+        return any(_may_equal(probe, statistics, column.type) for probe in predicate.candidates)
     if op in _BELOW:
         return _may_compare(_BELOW[op], bound(statistics.minimum, column.type), value, column.type)
     if op in _ABOVE and not _is_float(column.type):
@@ -75,7 +75,7 @@ def ordered(value, column_type: ColumnType) -> Ordered | None:
     array = as_arrays([value])[0]
     if pa.types.is_null(array.type):
         return None
-    array = exact(array, column_type)
+    array = convert_exactly(array, column_type)
     if array.null_count:
         return None
     if pa.types.is_temporal(t):

@@ -8,9 +8,10 @@ What is hashed (seed 0):
     BYTE_ARRAY               the bytes alone, without their length
     FIXED_LEN_BYTE_ARRAY     the bytes; decimals big-endian two's complement
 
-Two ways lead into :func:`hash_values`. :func:`stored` mirrors what Arrow's Parquet writer makes of
-a value while it is written; :func:`exact` converts values given by a caller and turns whatever has
-no certain counterpart in the column into a null, so that nobody concludes anything from it.
+Two ways lead into :func:`hash_values`. :func:`as_written` mirrors what Arrow's Parquet writer makes
+of a value while it is written; :func:`convert_exactly` converts values given by a caller and turns
+whatever has no certain counterpart in the column into a null, so that nobody concludes anything
+from it.
 """
 
 from __future__ import annotations
@@ -161,15 +162,15 @@ def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     ColumnError
         If a value cannot be converted, so that no filter would be complete.
     """
-    array = occurring(array)
+    array = used_dictionary_values(array)
     array = array.drop_null() if array.null_count else array
-    converted = exact(stored(array, column_type), column_type)
+    converted = convert_exactly(as_written(array, column_type), column_type)
     if converted.null_count:
         raise ColumnError(f"values of type {array.type} cannot be hashed as {column_type}")
     return hash_values(converted, column_type)
 
 
-def occurring(array: pa.Array) -> pa.Array:
+def used_dictionary_values(array: pa.Array) -> pa.Array:
     """The array; of a dictionary array each value that occurs, once."""
     array = storage_array(array)
     while pa.types.is_dictionary(array.type):
@@ -244,7 +245,7 @@ def _binary_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 # --- what Arrow's Parquet writer stores ----------------------------------------------------------
 
-def stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
+def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Mirror the lossy or unchecked conversions of Arrow's Parquet writer.
 
     Timestamps and date64 are cut off towards zero; durations are stored as bare integers; a
@@ -291,7 +292,7 @@ def _rescale(ints: np.ndarray, source: int, target: int) -> tuple[np.ndarray, np
 
 # --- exact conversion of probe values ------------------------------------------------------------
 
-def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
+def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Values as the column has them; null where a value has no certain counterpart there.
 
     A null thus means "nothing is known": the value may compare equal to one in the column in some
@@ -304,7 +305,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
     target = column_type.arrow_type
     array = storage_array(array)
     if pa.types.is_dictionary(array.type):
-        return exact(array.dictionary, column_type).take(array.indices)
+        return convert_exactly(array.dictionary, column_type).take(array.indices)
     source = array.type
     if source == target or _same_bytes(source, target):
         return array

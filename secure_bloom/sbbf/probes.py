@@ -7,7 +7,7 @@ several hashes, or none can answer for it:
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
 - a value without a certain counterpart in the column's type
-  (:func:`secure_bloom.sbbf.hashing.exact`): "perhaps".
+  (:func:`secure_bloom.sbbf.hashing.convert_exactly`): "perhaps".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import (
     UNIT_NANOS,
     column_type_of,
-    exact,
+    convert_exactly,
     hash_values,
     plain_type,
     storage_array,
@@ -52,7 +52,7 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
         if pa.types.is_dictionary(array.type):
             array = storage_array(array.dictionary_decode())
         array = array.drop_null()
-        converted = exact(array, column_type) if column_type.can_have_filter else None
+        converted = convert_exactly(array, column_type) if column_type.can_have_filter else None
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
                               f"{column_type}")
@@ -112,7 +112,7 @@ def _check(filter_, array: pa.Array) -> np.ndarray:
     answers = np.ones(len(array), dtype=bool)
     if column_type is None or not column_type.can_have_filter:
         return answers
-    converted = exact(array, column_type)
+    converted = convert_exactly(array, column_type)
     known = _known(converted)
     if known is None:
         return _check_any(filter_, converted, column_type)

@@ -25,7 +25,7 @@ from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values
+from secure_bloom.sbbf.hashing import convert_exactly, hash_values
 from secure_bloom.sbbf.probes import parse_value
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
@@ -102,7 +102,7 @@ def _hash_value(value: str, column_type: ColumnType) -> int:
     array = pa.array([parse_value(value, column_type).as_py()], column_type.arrow_type) \
         if column_type.arrow_type == pa.float16() \
         else pa.array([parse_value(value, column_type)], column_type.arrow_type)
-    return int(hash_values(exact(array, column_type), column_type)[0])
+    return int(hash_values(convert_exactly(array, column_type), column_type)[0])
 
 
 _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
@@ -353,7 +353,7 @@ def _read_with(case: Case, keys) -> Answer:
     except SecureBloomError as error:
         return _refused(error, [])
     with file:
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             try:
                 filter_ = file.read_bloom_filter(chunk.row_group, chunk.column.path)
             except SecureBloomError as error:
@@ -394,7 +394,7 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict) -> bool | str:
     hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
     try:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
-        in_words = hash_values(exact(value, column_type), column_type)
+        in_words = hash_values(convert_exactly(value, column_type), column_type)
     except (ValueError, SecureBloomError):
         return "the value in words is none"
     if in_words != hashes:

@@ -421,7 +421,7 @@ def test_a_late_attempt_removes_its_file_while_a_reader_lists_the_folder(store, 
     pytest.fail("the listing never ended")
 
 
-# --- Hive folders --------------------------------------------------------------------------------
+# --- Hive partitions -----------------------------------------------------------------------------
 
 def day(store, number):
     return store.below(f"day={number}")

@@ -21,7 +21,7 @@ from secure_bloom.errors import (
     ColumnError,
     KeyNotFoundError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
@@ -184,7 +184,7 @@ class Folder:
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
-        with located(file=file.path), self.open(file, checks) as opened:
+        with error_location(file=file.path), self.open(file, checks) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
@@ -192,7 +192,7 @@ class Folder:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             schemas = pool.map(partial(self._file_schema, checks=checks), files)
             for file, schema in zip(files, schemas, strict=True):
-                with located(file=file.path):
+                with error_location(file=file.path):
                     merged = merge(merged, schema)
         return merged
 
