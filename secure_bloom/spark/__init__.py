@@ -121,5 +121,5 @@ def last_commit(path, filesystem=None) -> CommitSummary:
         If another program made the last write.
     """
     if filesystem is None:
-        filesystem, path = locate({"path": str(path)})
+        filesystem, path = locate(str(path))
     return read_summary(filesystem, str(path))

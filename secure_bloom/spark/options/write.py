@@ -22,10 +22,7 @@ from secure_bloom.spark.options.options import (
     ROW_GROUP_SIZE,
     UNIFORM_KEY,
     OptionError,
-    check_names,
-    names,
-    number,
-    with_one_name,
+    Options,
 )
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 
@@ -77,14 +74,13 @@ class WriteOptions:
         return arguments
 
 
-def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
+def parse_write_options(options: Options, schema: pa.Schema,
                         metadata: Mapping[Path, Mapping] | None = None) -> WriteOptions:
     """The meaning of a write's options.
 
     Parameters
     ----------
-    options : mapping of str to str
-        Names in lower case.
+    options : Options
     schema : pyarrow.Schema
         Of the rows to be written.
     metadata : mapping of path to mapping, optional
@@ -95,8 +91,7 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
     OptionError
         With the name of the option and what to do.
     """
-    check_names(options)
-    options = with_one_name(options)
+    options = options.for_writing()
     columns = Columns(schema, metadata)
     encryption = parse_encryption(options, columns)
     partition_by = _partition_by(options, columns, encryption)
@@ -107,23 +102,20 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files),
-        row_group_size=number(options, ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
-                              lambda rows: 1 <= rows <= MAX_ROW_GROUP_ROWS,
-                              f"1 to {MAX_ROW_GROUP_ROWS}"),
-        max_rows_per_file=number(options, MAX_ROWS_PER_FILE, None, lambda rows: rows > 0,
-                                 "at least 1"),
-        max_bytes_per_file=number(options, MAX_BYTES_PER_FILE, None, lambda size: size > 0,
-                                  "at least 1"),
+        row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
+                                      most=MAX_ROW_GROUP_ROWS),
+        max_rows_per_file=options.number(MAX_ROWS_PER_FILE, None),
+        max_bytes_per_file=options.number(MAX_BYTES_PER_FILE, None),
         writer=parse_writer_options(options, in_files))
 
 
-def _partition_by(options: Mapping[str, str], columns: Columns,
+def _partition_by(options: Options, columns: Columns,
                   encryption: dict | None) -> tuple[str, ...]:
     """The partition columns. Their values stand in paths, so none may be sensitive."""
     if PARTITION_BY not in options:
         return ()
     partition_by = [columns.find_field(name, PARTITION_BY)
-                    for name in names(options, PARTITION_BY)]
+                    for name in options.names(PARTITION_BY)]
     if len(set(partition_by)) < len(partition_by):
         raise OptionError("a column is named twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
