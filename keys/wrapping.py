@@ -7,13 +7,17 @@ as many files as wanted, without the KMS.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
 from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
-from secure_bloom.keys.kms import wrap_locally
+from secure_bloom.keys.kms import KeyWrapper, wrap_locally
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.cache import CachedKms  # which needs this module
 
 _KEK_ID_SIZE = 16
 
@@ -38,7 +42,7 @@ class KeyEncryptionKey:
     _invocations: int = field(default=0, repr=False)
 
     @classmethod
-    def make(cls, kms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
+    def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
         """A new random one, wrapped by a KMS client."""
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
@@ -69,6 +73,19 @@ os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release,
                     after_in_child=_counting.release)
 
 
+class _NamesMasterKeys(Protocol):
+    """What an EncryptionConfiguration says of master keys."""
+
+    @property
+    def footer_key(self) -> str: ...
+
+    @property
+    def column_keys(self) -> Mapping[str, Sequence[str]] | None: ...
+
+    @property
+    def data_key_length_bits(self) -> int: ...
+
+
 class KeyEncryptionKeys:
     """Key-encryption keys for many files, in one process or many. Pickled with its keys.
 
@@ -89,7 +106,8 @@ class KeyEncryptionKeys:
         If a master key cannot be used.
     """
 
-    def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
+    def __init__(self, kms: KeyWrapper, master_keys: Iterable[str], *,
+                 data_key_length_bits: int = 128):
         from secure_bloom.keys.cache import cached  # which needs the class above
         client = cached(kms)
         self.kms_instance_id = client.kms_instance_id
@@ -99,7 +117,7 @@ class KeyEncryptionKeys:
                       for name in sorted(set(master_keys))}
 
     @classmethod
-    def for_encryption(cls, encryption, kms) -> KeyEncryptionKeys:
+    def for_encryption(cls, encryption: _NamesMasterKeys, kms: KeyWrapper) -> KeyEncryptionKeys:
         """Those that an EncryptionConfiguration needs."""
         return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
                    data_key_length_bits=encryption.data_key_length_bits)
@@ -141,3 +159,7 @@ class KeyEncryptionKeys:
 
     def __repr__(self) -> str:
         return f"<KeyEncryptionKeys under {list(self._keys)}>"
+
+
+#: what wraps the data keys of a file that is written; None: the KMS of the environment
+WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from secure_bloom.spark.options.columns import Columns
 from secure_bloom.spark.options.options import (
@@ -27,7 +28,7 @@ _MAX_SIZE = 2 ** 31 - 1
 AS_SPARK = {"store_decimal_as_integer": True}
 
 
-def parse_writer_options(options: Mapping[str, str], columns: Columns) -> dict:
+def parse_writer_options(options: Mapping[str, str], columns: Columns) -> dict[str, Any]:
     """Keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
 
     Whether they fit each other and the types of the columns, pyarrow says.

@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -241,7 +242,7 @@ def names(options: Mapping[str, str], name: str) -> list[str]:
     return found
 
 
-def json_object(options: Mapping[str, str], name: str, form: str) -> dict:
+def json_object(options: Mapping[str, str], name: str, form: str) -> dict[str, Any]:
     """A JSON object without a name given twice; ``form`` is an example of it."""
     def unique(pairs):
         if len({key for key, _ in pairs}) < len(pairs):
