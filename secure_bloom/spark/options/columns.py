@@ -16,7 +16,7 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
-from secure_bloom.spark.names import same_names
+from secure_bloom.spark.options.names import same_names
 from secure_bloom.spark.options.options import OptionError
 
 OUR_METADATA = "secure_bloom."

@@ -26,8 +26,8 @@ from secure_bloom.errors import (
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.names import find_name
 from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, check_names, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
 from secure_bloom.spark.read.splits import DataFile
