@@ -30,8 +30,9 @@ bench: setup check-tools  ## measure the speed; brings docs/performance.md up to
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
 	$(BIN)/python -m benchmarks --docs --json build/benchmarks.json $(BENCH_ARGS)
 
-lint: setup  ## check style
+lint: setup  ## check style and types
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 setup: $(VENV)/.ready  ## create the virtual environment
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -175,7 +176,7 @@ class BloomFilterIndex(Summarized):
         """
         return self._ask([value])
 
-    def is_in(self, values: Iterable) -> list[Zone]:
+    def is_in(self, values: Iterable[Any]) -> list[Zone]:
         """The zones that may hold one of some values; as :meth:`equals`.
 
         Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from secure_bloom.encryption import ALGORITHMS
 from secure_bloom.spark.options.columns import KEY, Columns
@@ -27,7 +28,7 @@ _MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
                 'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
 
 
-def parse_encryption(options: Options, columns: Columns) -> dict | None:
+def parse_encryption(options: Options, columns: Columns) -> dict[str, Any] | None:
     """Arguments of EncryptionConfiguration; None only where plaintext was asked for.
 
     Raises
@@ -62,13 +63,13 @@ def parse_encryption(options: Options, columns: Columns) -> dict | None:
     return encryption
 
 
-def keys_by_column(encryption: dict | None) -> dict[str, str]:
+def keys_by_column(encryption: dict[str, Any] | None) -> dict[str, str]:
     """The master key of each leaf column that has one of its own, by dotted path."""
     return {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
             for path in paths}
 
 
-def _keys(options: Options, columns: Columns) -> dict:
+def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     for name in (UNIFORM_KEY, FOOTER_KEY):
         if name in options and not options.text(name):
             raise OptionError("it is empty: give the name of a master key", option=name)
