@@ -66,6 +66,7 @@ def with_footer(file: bytes, footer: Footer) -> bytes:
 
 # --- what a footer says --------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_footers_say_what_pyarrow_wrote(mode):
     file, keys = file_of(mode)
