@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 #: folders of the sources -> where the wheel has them
 PACKAGES = {"secure_bloom": "secure_bloom", "keys": "secure_bloom/keys"}

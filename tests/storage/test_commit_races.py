@@ -489,9 +489,9 @@ def test_a_folder_above_a_table_is_refused_while_a_job_runs_there(store):
 
 # --- interruptions -------------------------------------------------------------------------------
 
+@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, after, caplog):
-    few_on_s3(store, False)
     outcomes = set()
     for at in range(1, 200):
         scene = Scene(store.below(f"{at}"))
@@ -509,9 +509,9 @@ def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, 
     assert outcomes == {True, False}
 
 
+@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_a_filesystem_that_never_answers_again(store, monkeypatch, after):
-    few_on_s3(store, False)
     outcomes = set()
     for at in range(1, 200):
         scene = Scene(store.below(f"{at}"))
