@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from hashlib import sha256
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -45,7 +46,7 @@ from secure_bloom.storage.visibility import parquet_files
 _MAX_SHARED = 10_000
 
 
-def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
+def audit(path, keys=None, *, policy: Policy | str | os.PathLike[str] | None = None,
           guesses: Iterable[str] = (), scan: bool = False, filesystem=None,
           files_at_once: int | None = None,
           advance: Callable[[float], None] | None = None) -> AuditResult:
@@ -106,7 +107,7 @@ class _Shared:
     """What the records of many files have in common, so that a million of them fit in memory."""
 
     def __init__(self):
-        self._columns: dict[tuple, list[ColumnAudit]] = {}
+        self._columns: dict[tuple[Any, ...], list[ColumnAudit]] = {}
         self._texts: dict[str, str] = {}
 
     def file(self, file: FileAudit) -> FileAudit:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from html import escape
 from itertools import islice
+from typing import Any
 
 from secure_bloom import __version__
 from secure_bloom.auditing.result import (
@@ -115,7 +116,7 @@ def _cards(result: AuditResult) -> str:
 
 def _findings(result: AuditResult) -> str:
     """Those of several files with the same remedy are shown as one."""
-    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in result.findings:
         groups[finding.kind, finding.column, finding.remedy].append(finding)
     ordered = sorted(groups.values(), key=lambda group: group[0].severity != "error")
@@ -250,7 +251,7 @@ def _pictures(columns: dict[str, _Filters]) -> str:
             + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
 
 
-def _bars(title: str, rows: list[tuple], text, top: float | None = None) -> str:
+def _bars(title: str, rows: list[tuple[Any, ...]], text, top: float | None = None) -> str:
     """Horizontal bars; rows are name, state and value (None: not known)."""
     top = top or max((value or 0 for *_, value in rows), default=0) or 1
     height, left, width = 26, 220, 520

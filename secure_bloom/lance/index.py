@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
-from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, error_location
 from secure_bloom.kernels.scalar import block_index, block_masks
 from secure_bloom.lance.layout import (
     MAX_ROWS,
@@ -24,7 +25,7 @@ from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values, storage_array
+from secure_bloom.sbbf.hashing import convert_exactly, hash_values, storage_array
 from secure_bloom.sbbf.probes import as_arrays
 
 _MAX_ZONES = 2**24
@@ -78,7 +79,7 @@ class BloomFilterIndex(Summarized):
 
     def __init__(self, path, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
-        with located(file=self.path):
+        with error_location(file=self.path):
             indexed = find_indexed(self.path)
             self.column = indexed.column if indexed else None
             self.column_type = _column_type(indexed, value_type)
@@ -175,7 +176,7 @@ class BloomFilterIndex(Summarized):
         """
         return self._ask([value])
 
-    def is_in(self, values: Iterable) -> list[Zone]:
+    def is_in(self, values: Iterable[Any]) -> list[Zone]:
         """The zones that may hold one of some values; as :meth:`equals`.
 
         Parameters
@@ -188,7 +189,7 @@ class BloomFilterIndex(Summarized):
         return self._ask(values)
 
     def _ask(self, values) -> list[Zone]:
-        with located(file=self.path, column=self.column):
+        with error_location(file=self.path, column=self.column):
             if self.column_type is None:
                 raise ColumnError("which type the column has is not known, as the index lies in no "
                                   "data set: give value_type")
@@ -330,7 +331,7 @@ def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool
     for array in as_arrays(values, strict=True):
         array = storage_array(array)
         or_null = or_null or array.null_count > 0
-        converted = exact(array.drop_null(), column_type)
+        converted = convert_exactly(array.drop_null(), column_type)
         if converted.null_count:
             return None, or_null
         hashes.append(hash_values(converted, column_type))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -21,7 +22,7 @@ from secure_bloom.errors import (
     ColumnError,
     MissingExtraError,
     SecureBloomError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
@@ -62,13 +63,13 @@ class MaintainResult(Summarized):
         return (f"{count(len(self.changed), 'file')} {'to change' if self.dry_run else 'changed'}, "
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         changed = ((change.file, names(change.columns), change.built, change.removed)
                    for change in self.changed)
         failed = ((file, message, 0, 0) for file, message in self.failed.items())
         return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
@@ -171,7 +172,7 @@ class _Job:
 
     def _try(self, path: str) -> None:
         try:
-            with located(file=path):
+            with error_location(file=path):
                 self._outcomes[path] = self._change(path)
         except _NO_FAULT_OF_A_FILE:
             raise

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from secure_bloom.errors import FormatError
 
@@ -127,13 +128,13 @@ class Case:
     layer: str
     name: str
     operation: str
-    input: dict
+    input: dict[str, Any]
     outcome: str
     origin: str = ""
     checked_by: list[str] = field(default_factory=list)
     comment: str | None = None
     fault: str | None = None
-    output: dict = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
     folder: Path = Path()
 
     @property
@@ -191,7 +192,7 @@ def _load(path: Path, layer: str) -> list[Case]:
             for item in ([content] if layer == "files" else content["cases"])]
 
 
-def _once(pairs: list) -> dict:
+def _once(pairs: list[Any]) -> dict[str, Any]:
     """A JSON object in which no name stands twice."""
     result = dict(pairs)
     if len(result) != len(pairs):

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from secure_bloom.validator.cases import Case
 from secure_bloom.validator.external import BadReply, Skipped
@@ -19,7 +19,7 @@ class Implementation(Protocol):
 
     name: str
 
-    def answer(self, case: Case) -> tuple[str, dict]:
+    def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
         """Outcome and output for the input of a case."""
 
 
@@ -44,11 +44,11 @@ class CaseResult:
     case: Case
     result: str
     outcome: str | None
-    output: dict
+    output: dict[str, Any]
     message: str
     seconds: float
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
         return {"name": self.case.name, "layer": self.case.layer, "result": self.result,
                 "expected": self.case.outcome, "answered": self.outcome, "message": self.message}
@@ -88,7 +88,7 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
 
 
-def _difference(case: Case, outcome: str, output: dict) -> str:
+def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
     """What is not as expected; empty where nothing is."""
     if outcome != case.outcome:
         return f"expected {case.outcome}, got {outcome}"

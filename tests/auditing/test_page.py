@@ -23,7 +23,7 @@ def browser():
         try:
             running = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
         except playwright.Error as error:
-            pytest.skip(f"no Chromium: {error}")
+            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
         yield running
         running.close()
 

@@ -83,7 +83,7 @@ def test_footers_say_what_pyarrow_wrote(mode):
     expected = {True: ["column key", None, None, None],
                 False: [None if mode == "plain" else "footer key"] * 4}[own]
     assert encrypted == [expected] * 3
-    assert [chunk.bloom_filter for chunks in footer.row_groups for chunk in chunks] == [None] * 12
+    assert [chunk.bloom_filter for chunk in footer.column_chunks()] == [None] * 12
     if footer.is_encrypted:
         assert footer.algorithm.name == ("AES_GCM_CTR_V1" if mode == "ctr" else "AES_GCM_V1")
         assert len(footer.algorithm.aad_file_unique) == 8
@@ -120,12 +120,12 @@ def test_a_file_without_row_groups_or_columns():
 def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
     file, keys = file_of(mode)
     footer = open_footer(file, keys)
-    for number, chunk in enumerate(chunk for chunks in footer.row_groups for chunk in chunks):
+    for number, chunk in enumerate(footer.column_chunks()):
         chunk.set_bloom_filter(1000 + number, 47 + number)
     patched = with_footer(file, footer)
     assert patched != file
     again = open_footer(patched, keys)
-    places = [chunk.bloom_filter for chunks in again.row_groups for chunk in chunks]
+    places = [chunk.bloom_filter for chunk in again.column_chunks()]
     assert places == [(1000 + i, 47 + i) for i in range(12)]
     assert pq.read_table(io.BytesIO(patched),
                          decryption_properties=properties_for(keys)).equals(TABLE)
@@ -251,9 +251,8 @@ def test_unknown_fields_survive_a_patch(signed):
     content = thrift.encode(file_metadata)
     footer_aad = module_aad(b"12345678", ModuleType.FOOTER)
     footer = Footer(content + (cipher.sign(content, footer_aad) if signed else b""), magic, keys)
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            chunk.set_bloom_filter(100, 50)
+    for chunk in footer.column_chunks():
+        chunk.set_bloom_filter(100, 50)
     patched, _ = thrift.decode(footer_parts(footer.to_bytes())[0], LAYOUT)
     assert all(has_unknown(struct) for struct in structures(patched))
     for number, group in enumerate(patched.get(4)):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, ParquetWriter
-from secure_bloom.spark.options.options import OptionError, check_names, locate
+from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
 SCHEMA = pa.schema([
@@ -29,7 +29,7 @@ KEYS = {"keyring": "/k.json", FOOTER: "f"}
 
 
 def parse(schema=SCHEMA, **options):
-    return parse_write_options(options, schema)
+    return parse_write_options(Options(options), schema)
 
 
 def plain(schema=SCHEMA, **options):
@@ -256,7 +256,7 @@ def test_names_that_spark_has_for_them():
 def test_a_partition_column_whose_folders_would_be_hidden():
     columns = pa.schema([("id", pa.int64()), (".day", pa.string())])
     with pytest.raises(OptionError, match=r"column \.day: all readers take folders"):
-        parse_write_options({"path": "/t", "plaintext": "true", "partition_by": ".day"}, columns)
+        plain(columns, path="/t", partition_by=".day")
 
 
 def test_partition_by():
@@ -272,7 +272,7 @@ KEY, FILTER = "secure_bloom.key", "secure_bloom.bloom_filter"
 
 
 def parse_marked(metadata, schema=SCHEMA, **options):
-    return parse_write_options(options, schema, metadata)
+    return parse_write_options(Options(options), schema, metadata)
 
 
 def test_keys_from_the_schema():
@@ -401,7 +401,7 @@ def test_options_go_to_tasks_without_keys(keyring):
 
 @pytest.mark.parametrize("path", ["/a/b c", "file:/a/b c", "file:///a/b c", "FILE:/a/b c"])
 def test_paths(path):
-    filesystem, found = locate({"path": path})
+    filesystem, found = locate(path)
     assert filesystem.type_name == "local"
     assert found == "/a/b c"
 
@@ -409,10 +409,35 @@ def test_paths(path):
 @pytest.mark.parametrize("path", [None, "", "nope://x/y"])
 def test_bad_paths(path):
     with pytest.raises(OptionError, match="option path: "):
-        locate({"path": path} if path is not None else {})
+        locate(path)
 
 
 def test_names_of_a_read():
-    check_names(["path", "keyring", f"{ENABLED}#x"])
+    Options({"path": "p", "keyring": "k", f"{ENABLED}#x": "true"}).check_names()
     with pytest.raises(OptionError, match="did you mean keyring"):
-        check_names(["keyrin"])
+        Options({"keyrin": "k"}).check_names()
+
+
+def test_names_of_options_have_no_case_and_none_is_not_given():
+    options = Options({"keyRing": "K", "KMS": None, f"{FPP}#SSN": "0.1"})
+    assert options == {"keyring": "K", f"{FPP}#ssn": "0.1"}
+    assert options["KEYRING"] == "K" and "Keyring" in options and options.text("kms") == ""
+    assert list(options.by_column(FPP)) == [(f"{FPP}#ssn", "ssn")]
+
+
+def test_options_are_pickled_and_show_no_values():
+    options = Options({"kms": "vault://token", "path": "/people"})
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert repr(options) == str(options) == "Options(kms, path)"
+
+
+def test_options_do_not_change():
+    given = {"keyring": "k", "of_table": "true", "columns": "a", "parquet.page.size": "9"}
+    options = Options(given)
+    assert options.for_writing() == {"keyring": "k", "data_page_size": "9"}
+    assert options.without(["keyring", "of_table"]).with_default_kms("x") \
+        == {"columns": "a", "parquet.page.size": "9", "kms": "x"}
+    given["keyring"] = "other"
+    assert options["keyring"] == "k" and len(options) == 4
+    with pytest.raises(TypeError):
+        options["keyring"] = "other"
