@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from itertools import islice
 from typing import Any
@@ -208,7 +208,7 @@ def _cell(column: ColumnAudit | None) -> str:
 class _Filters:
     """The filters of one column in all files."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._states: set[str] = set()
         self._figures: dict[str, list[float]] = {"fill": [0.0, 0], "fpp": [0.0, 0]}
         self.bytes = self.filters = 0
@@ -251,7 +251,8 @@ def _pictures(columns: dict[str, _Filters]) -> str:
             + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
 
 
-def _bars(title: str, rows: list[tuple[Any, ...]], text, top: float | None = None) -> str:
+def _bars(title: str, rows: list[tuple[Any, ...]], text: Callable[[Any], str],
+          top: float | None = None) -> str:
     """Horizontal bars; rows are name, state and value (None: not known)."""
     top = top or max((value or 0 for *_, value in rows), default=0) or 1
     height, left, width = 26, 220, 520

@@ -21,7 +21,8 @@ import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from secure_bloom.crypto.aes_gcm import KEY_SIZES, MAX_INVOCATIONS, NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS as MAX_INVOCATIONS
 from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 
 LENGTH_SIZE = 4

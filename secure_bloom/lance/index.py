@@ -27,6 +27,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import convert_exactly, hash_values, storage_array
 from secure_bloom.sbbf.probes import as_arrays
+from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
@@ -77,7 +78,7 @@ class BloomFilterIndex(Summarized):
         If pylance is not installed.
     """
 
-    def __init__(self, path, value_type: pa.DataType | None = None):
+    def __init__(self, path: FilePath, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         with error_location(file=self.path):
             indexed = find_indexed(self.path)
@@ -156,7 +157,7 @@ class BloomFilterIndex(Summarized):
         """The zones that may hold a null."""
         return self._zones(self._has_null | self._stale)
 
-    def equals(self, value) -> list[Zone]:
+    def equals(self, value: object) -> list[Zone]:
         """The zones that may hold a value.
 
         Parameters
@@ -188,7 +189,7 @@ class BloomFilterIndex(Summarized):
             raise TypeError("values must be a list of values, not one")
         return self._ask(values)
 
-    def _ask(self, values) -> list[Zone]:
+    def _ask(self, values: object) -> list[Zone]:
         with error_location(file=self.path, column=self.column):
             if self.column_type is None:
                 raise ColumnError("which type the column has is not known, as the index lies in no "
@@ -322,7 +323,7 @@ def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
     return starts[edges[:-1]], lasts[edges[1:]]
 
 
-def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
+def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
     """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
 
     Values are made what the column has as in :mod:`secure_bloom.sbbf.probes`.

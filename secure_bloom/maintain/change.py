@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import NO_KEY, FormatError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
     UNKNOWN,
@@ -131,7 +132,7 @@ def check_keys(plan: Plan, file: ParquetFile) -> None:
         _ = file.footer.crypto.footer_cipher
 
 
-def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
+def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
     """Replace a file by one with other filters; gives the bytes of the new filters.
 
@@ -168,7 +169,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
 class _Writing:
     """The parts of the new file, each made when it is asked for."""
 
-    def __init__(self, plan: Plan, file: ParquetFile, keys, advance: Callable[[float], None]):
+    def __init__(self, plan: Plan, file: ParquetFile, keys: Keys, advance: Callable[[float], None]):
         self._plan, self._footer, self._advance = plan, file.footer, advance
         self._hashes = ColumnHashes(file, keys)
         self._rows = max(1, sum(self._num_rows(chunk) for chunk, _ in plan.build))

@@ -25,12 +25,13 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.reader import ParquetFile
-from secure_bloom.storage.files import resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
@@ -77,8 +78,8 @@ class MaintainResult(Summarized):
 Planner = Callable[[ParquetFile], tuple[Plan, tuple[str, ...]]]
 
 
-def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None,
-                 files_at_once: int | None = None,
+def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
+                 filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
                  advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Change the filters of a file, or of all files of a folder.
 
@@ -137,7 +138,7 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
 class _Job:
     """One operation on some files."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys, planner: Planner,
+    def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys: Keys, planner: Planner,
                  dry_run: bool, advance: Callable[[float], None]):
         self._filesystem, self._paths, self._keys = filesystem, paths, keys
         self._planner, self._dry_run, self._advance = planner, dry_run, advance

@@ -16,7 +16,7 @@ class Mistakes:
     files : set of str
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.files: set[str] = set()
         self._first: ColumnError | None = None
         self._is_same = True

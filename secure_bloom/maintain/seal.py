@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.fs as pa_fs
+
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
@@ -14,10 +17,11 @@ from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
+from secure_bloom.storage.files import FilePath
 
 
-def seal(path, keys, *, dry_run: bool = False, filesystem=None,
-         files_at_once: int | None = None,
+def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
+         filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
          advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
 

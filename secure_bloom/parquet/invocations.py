@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from secure_bloom.crypto import aes_gcm, modules
+from secure_bloom.crypto import modules
 from secure_bloom.errors import NO_KEY
 from secure_bloom.parquet.footer import Footer
 
@@ -24,7 +24,7 @@ def count_invocations(footer: Footer) -> None:
     """
     num_bytes = sum(map(footer.row_group_num_bytes, range(len(footer.row_groups))))
     num_chunks = len(footer.row_groups) * len(footer.columns)
-    if num_bytes // modules.OVERHEAD + _PER_CHUNK * num_chunks < aes_gcm.MAX_INVOCATIONS // 2:
+    if num_bytes // modules.OVERHEAD + _PER_CHUNK * num_chunks < modules.MAX_INVOCATIONS // 2:
         return  # it cannot be, whatever the pages are like
     for chunk in footer.column_chunks():
         with contextlib.suppress(*NO_KEY):

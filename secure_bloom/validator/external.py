@@ -79,7 +79,7 @@ class ExternalProgram:
         self._process = _LineProcess(self._command)  # here, so that a wrong command is noticed
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -96,7 +96,7 @@ def _request(case: Case) -> str:
                       *(f"{name}={_text(value)}" for name, value in fields.items())])
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -126,7 +126,7 @@ def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[s
 _TRUTH = {"true": True, "false": False}
 
 
-def _value(text: str, kind: str):
+def _value(text: str, kind: str) -> Any:
     if kind.startswith("list"):
         *items, rest = text.split(",")
         if rest:

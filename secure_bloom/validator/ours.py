@@ -53,7 +53,7 @@ class SecureBloom:
     def __enter__(self) -> SecureBloom:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is kept open."""
 
 

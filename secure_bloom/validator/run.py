@@ -95,7 +95,7 @@ def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
     return _unequal("", case.output, output)
 
 
-def _unequal(place: str, expected, got) -> str:
+def _unequal(place: str, expected: Any, got: Any) -> str:
     """Where two values differ first."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         pairs = [(f"{place}.{name}".lstrip("."), expected[name], got[name]) for name in expected]
@@ -109,12 +109,12 @@ def _unequal(place: str, expected, got) -> str:
     return next((text for pair in pairs if (text := _unequal(*pair))), "")
 
 
-def _same(expected, got) -> bool:
+def _same(expected: Any, got: Any) -> bool:
     if float in (kinds := {type(expected), type(got)}) and kinds <= {float, int}:
         return math.isclose(expected, got, rel_tol=1e-6)
     return len(kinds) == 1 and expected == got
 
 
-def _short(value) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
