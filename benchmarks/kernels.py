@@ -25,8 +25,8 @@ from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
 from benchmarks.roofline import bandwidth, hashing_in_registers
 from benchmarks.section import Plan, Section
 from secure_bloom.kernels import bulk as kernels
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import column_type_of
 
 OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
 ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group

@@ -23,10 +23,12 @@ from secure_bloom.lance.layout import (
 )
 from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
+from secure_bloom.sbbf.arrow_types import storage_array
 from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import convert_exactly, hash_values, storage_array
-from secure_bloom.sbbf.probes import as_arrays
+from secure_bloom.sbbf.hashing import hash_values
+from secure_bloom.sbbf.probes import as_arrays, known_values, zero_hashes
 from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
@@ -333,16 +335,11 @@ def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | No
         array = storage_array(array)
         or_null = or_null or array.null_count > 0
         converted = convert_exactly(array.drop_null(), column_type)
-        if converted.null_count:
+        known = known_values(converted)
+        if known is not None and not known.all():
             return None, or_null
-        hashes.append(hash_values(converted, column_type))
-        if pa.types.is_floating(converted.type):
-            floats = converted.to_numpy()
-            if np.isnan(floats).any():
-                return None, or_null
-            zeros = floats[floats == 0]
-            if zeros.size:
-                hashes.append(hash_values(pa.array(np.concatenate([zeros, -zeros])), column_type))
+        _, of_zeros = zero_hashes(converted, column_type)
+        hashes += [hash_values(converted, column_type), of_zeros]
     return np.concatenate(hashes), or_null
 
 

@@ -8,7 +8,6 @@ from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.options import BloomFilterOptions
-from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.verify.measure import ColumnHashes
 
 
@@ -46,13 +45,11 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
             advance(rows)
         if seen != num_rows:
             raise FormatError(f"the row group has {num_rows} rows, {seen} were read")
-        return filter_ if is_number or size.ndv is not None else filter_.fold(fpp=size.fpp)
+        return filter_ if is_number else size.fitted(filter_)
 
 
 def _num_blocks(chunk: ColumnChunk, options: BloomFilterOptions) -> int:
-    ndv = options.ndv
-    if ndv is None:  # room for every value, to be folded
-        found = chunk.statistics
-        ndv = max(0, (found.num_values or 0) - (found.null_count or 0))
-    max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK
-    return num_blocks_for(ndv, options.fpp, max_blocks=max_blocks)
+    if options.ndv is not None:
+        return options.num_blocks(0)
+    found = chunk.statistics
+    return options.num_blocks(max(0, (found.num_values or 0) - (found.null_count or 0)))

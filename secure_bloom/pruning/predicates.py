@@ -42,7 +42,7 @@ import pyarrow as pa
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.pruning.operands import operand
-from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",

@@ -18,7 +18,7 @@ from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import convert_exactly
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 
 Ordered = int | float | bytes  #: a value in a form whose order is that of the column
@@ -101,12 +101,10 @@ def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
         return None
     if physical == "BYTE_ARRAY":
         return raw
-    if physical == "FIXED_LEN_BYTE_ARRAY":
-        if len(raw) != column_type.length:
-            return None
-        return int.from_bytes(raw, "big", signed=True) if pa.types.is_decimal(t) else raw
-    if len(raw) != {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}.get(physical):
+    if len(raw) != column_type.width or physical == "INT96":
         return None
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        return int.from_bytes(raw, "big", signed=True) if pa.types.is_decimal(t) else raw
     if pa.types.is_floating(t):
         [number] = struct.unpack("<f" if physical == "FLOAT" else "<d", raw)
         return None if number != number else number

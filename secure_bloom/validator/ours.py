@@ -24,9 +24,10 @@ from secure_bloom.keys.material import KeyMaterial, is_key_material, key_referen
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import convert_exactly, hash_values
+from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
@@ -63,10 +64,8 @@ class _WrongLength(ValueError):
 
 # --- xxh64 ---------------------------------------------------------------------------------------
 
-_PHYSICAL = {
-    "INT32": (4, pa.int32()), "INT64": (8, pa.int64()), "INT96": (12, pa.timestamp("ns")),
-    "FLOAT": (4, pa.float32()), "DOUBLE": (8, pa.float64()), "BYTE_ARRAY": (0, pa.binary()),
-}
+_ARROW_TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "INT96": pa.timestamp("ns"),
+                "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BYTE_ARRAY": pa.binary()}
 
 
 def _hash(physical_type, plain, type_length=0, logical_type=None, value=None) -> Answer:
@@ -85,7 +84,8 @@ def _hash(physical_type, plain, type_length=0, logical_type=None, value=None) ->
 
 
 def _hash_plain(physical_type: str, type_length: int, plain: bytes) -> int:
-    width, arrow_type = _PHYSICAL.get(physical_type, (type_length, None))
+    arrow_type = _ARROW_TYPES.get(physical_type)
+    width = WIDTHS.get(physical_type, type_length if arrow_type is None else 0)
     if (width and len(plain) != width) or (physical_type == "FIXED_LEN_BYTE_ARRAY" and not width):
         raise _WrongLength
     if physical_type in ("INT96", "FIXED_LEN_BYTE_ARRAY"):
@@ -129,7 +129,7 @@ def _arrow_type(physical_type: str, type_length: int, logical_type: str | None) 
     if name == "TIMESTAMP":
         return pa.timestamp(_UNITS[first], "UTC" if second == "UTC" else None)
     if name in ("", "BSON", "UUID"):
-        return _PHYSICAL[physical_type][1] if physical_type in _PHYSICAL else pa.binary(type_length)
+        return _ARROW_TYPES.get(physical_type) or pa.binary(type_length)
     raise UnsupportedError(f"unknown logical type {logical_type!r}")
 
 

@@ -18,13 +18,10 @@ from xxhash import xxh64_intdigest
 from secure_bloom import ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_count
 from secure_bloom.errors import ColumnError
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import (
-    column_type_of,
-    convert_exactly,
-    hash_stored,
-    hash_values,
-)
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.hashing import hash_stored, hash_values
 from tests.support import (
     IMPLEMENTATIONS,
     arrow_file,

@@ -13,7 +13,8 @@ from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.decryption import decryption_properties
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.sbbf.hashing import convert_exactly, hash_values
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
 from vectors.builder import reference
 from vectors.builder.columns import LIMIT, Column
