@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for mark in sorted(_marks(item)):
             item.add_marker(mark)
+        if "spark" in item.fixturenames and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one session for all
         is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
         (others if is_left_out else kept).append(item)
     if others:
