@@ -21,7 +21,7 @@ import pytest
 LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep"), "test": ("sweep",), "all": ()}
 #: fixtures that start something -> what their tests are marked with
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
-           "s3": "slow"}
+           "s3": "slow", "moto": "slow"}
 _SHARE_OF_EXAMPLES = {"check": 5}
 
 tier = "test"  #: of this run
