@@ -22,6 +22,8 @@ LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep"), "test": ("sweep",), "al
 #: fixtures that start something -> what their tests are marked with
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
            "s3": "slow", "moto": "slow"}
+#: parameters of fixtures with which these start an S3 server
+STARTING = {"store": "s3", "place": "object"}
 _SHARE_OF_EXAMPLES = {"check": 5}
 
 tier = "test"  #: of this run
@@ -74,7 +76,8 @@ def _marks(item) -> set[str]:
     """What fixtures and parameters say of a test."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     found = {STARTED[name] for name in item.fixturenames if name in STARTED}
-    found |= {STARTED[value] for value in [parameters.get("store")] if value in STARTED}
+    if any(parameters.get(name) == value for name, value in STARTING.items()):
+        found.add("slow")
     if item.path.parent.name == "peers":
         found.add("peer")
     if any(mark.args[0](**parameters) for mark in item.iter_markers("sweep_where")):
