@@ -220,6 +220,7 @@ class _Same(pa_fs.FileSystemHandler):
     delete_file = move = copy_file = open_output_stream = open_append_stream = _not_here
 
 
+@pytest.mark.slow
 def test_each_file_of_a_lake_takes_little_memory(tmp_path):
     """What files have in common is kept once: here 60 columns."""
     path = tmp_path / "a.parquet"
