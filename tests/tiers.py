@@ -8,12 +8,12 @@ tier       command        tests
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
-``spark`` and ``peer`` are put on tests by the fixtures that they use, ``slow`` also by hand and
-``sweep`` by hand alone. A tier never drops a test for good: what ``test`` leaves out, ``all`` runs.
+``spark``, ``peer`` and ``slow`` are put on tests that use the fixtures of :data:`STARTED`, ``peer``
+on all in ``tests/peers``; modules with a Spark of their own, slow tests and ``sweep`` are marked by
+hand. A tier never drops a test for good: what ``test`` leaves out, ``all`` runs.
 A test that is named on the command line (``pytest tests/x.py::test_y``) always runs.
 """
 
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -21,11 +21,12 @@ import pytest
 LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep"), "test": ("sweep",), "all": ()}
 #: fixtures that start something -> what their tests are marked with
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
-           "s3": "slow"}
+           "s3": "slow", "moto": "slow"}
+#: parameters of fixtures with which these start an S3 server
+STARTING = {"store": "s3", "place": "object"}
 _SHARE_OF_EXAMPLES = {"check": 5}
 
-tier = "test"
-left_out: Counter[str] = Counter()
+tier = "test"  #: of this run
 
 
 def sweep_where(condition: Callable[..., bool]) -> pytest.MarkDecorator:
@@ -41,7 +42,7 @@ def sweep_where(condition: Callable[..., bool]) -> pytest.MarkDecorator:
 
 def number_of_examples(count: int) -> int:
     """How many examples a hypothesis test tries that is worth so many."""
-    return max(count // _SHARE_OF_EXAMPLES.get(tier, 1), 5)
+    return min(count, max(count // _SHARE_OF_EXAMPLES.get(tier, 1), 5))
 
 
 # --- hooks; conftest.py imports them -------------------------------------------------------------
@@ -62,9 +63,10 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for mark in sorted(_marks(item)):
             item.add_marker(mark)
-        found = [mark for mark in LEFT_OUT[tier] if item.get_closest_marker(mark)]
-        left_out.update(found[:1])
-        (others if found else kept).append(item)
+        if "spark" in item.fixturenames and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one session for all
+        is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
+        (others if is_left_out else kept).append(item)
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = kept
@@ -74,13 +76,17 @@ def _marks(item) -> set[str]:
     """What fixtures and parameters say of a test."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     found = {STARTED[name] for name in item.fixturenames if name in STARTED}
-    found |= {STARTED[value] for value in [parameters.get("store")] if value in STARTED}
+    if any(parameters.get(name) == value for name, value in STARTING.items()):
+        found.add("slow")
+    if item.path.parent.name == "peers":
+        found.add("peer")
     if any(mark.args[0](**parameters) for mark in item.iter_markers("sweep_where")):
         found.add("sweep")
     return found
 
 
 def pytest_terminal_summary(terminalreporter):
+    """After the list of what was skipped and why, which ``-ra`` in pyproject.toml asks for."""
     if LEFT_OUT[tier]:
         terminalreporter.write_line(
             f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}; "

@@ -307,6 +307,7 @@ def number_of_operations(store, monkeypatch, overwrite):
     return faults.count
 
 
+@pytest.mark.slow
 # On S3 each combination takes half a minute, and the others go the same ways.
 @sweep_where(lambda store, overwrite, after, error:
              store == "s3" and not (overwrite and not after and error is Died))
@@ -393,6 +394,7 @@ def test_a_batch_is_committed_once(store):
         "_streams/other/0", "_streams/query/1"]
 
 
+@pytest.mark.slow
 @sweep_where(lambda store, after: store == "s3")  # takes long, and goes the same ways
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):

@@ -16,6 +16,8 @@ from secure_bloom.storage.visibility import data_files
 from tests.storage.stores import Acts, Faults, later_jobs
 from tests.tiers import sweep_where
 
+pytestmark = pytest.mark.slow
+
 
 class Scene:
     """A folder with 1 and 2, and a job that is to append 3 and 4, or to replace by them."""
