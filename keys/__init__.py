@@ -6,6 +6,7 @@ Imported as ``secure_bloom.keys``.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, from_environment
@@ -29,7 +30,7 @@ __all__ = ["NO_KEYS", "AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "Key
            "from_environment", "list_master_keys", "open_kms", "rotate_master_keys"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

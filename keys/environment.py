@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
 from secure_bloom.keys.kms import KmsClient
@@ -20,6 +20,8 @@ from secure_bloom.keys.uri import absolute_uri, open_kms
 
 KEYRING = "SECURE_BLOOM_KEYRING"
 KMS = "SECURE_BLOOM_KMS"
+
+_Keys = TypeVar("_Keys")
 
 
 class NoKeys(Enum):
@@ -34,7 +36,7 @@ class NoKeys(Enum):
 NO_KEYS: Final = NoKeys.NO_KEYS  #: no keys, and not those of the environment either
 
 
-def from_environment():
+def from_environment() -> KmsClient:
     """The KMS client that the environment names, opened.
 
     Raises
@@ -67,7 +69,7 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
     return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
 
 
-def or_environment(keys):
+def or_environment(keys: _Keys | None) -> _Keys | EnvironmentKms | None:
     """The keys that are given, else those of the environment; None if there are none."""
     return environment_kms() if keys is None else keys
 
@@ -86,7 +88,7 @@ class EnvironmentKms(KmsClient):
     def __init__(self, keyring: str | None, uri: str | None,
                  ask: Callable[[str], str] | None = None):
         self.keyring, self.uri, self._ask = keyring, uri, ask
-        self._client = None
+        self._client: KmsClient | None = None
 
     @staticmethod
     @lru_cache(maxsize=16)
@@ -95,7 +97,7 @@ class EnvironmentKms(KmsClient):
         return EnvironmentKms(keyring, uri)
 
     @property
-    def client(self):
+    def client(self) -> KmsClient:
         """The client itself.
 
         Raises
@@ -103,9 +105,10 @@ class EnvironmentKms(KmsClient):
         KeyringError
             If it cannot be opened; the next call tries again.
         """
-        if self._client is None:  # two threads may both open it, to no harm
-            self._client = self._opened()
-        return self._client
+        client = self._client
+        if client is None:  # two threads may both open it, to no harm
+            client = self._client = self._opened()
+        return client
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:
         """See :meth:`KmsClient.wrap_key`."""
@@ -115,12 +118,12 @@ class EnvironmentKms(KmsClient):
         """See :meth:`KmsClient.unwrap_key`."""
         return self.client.unwrap_key(wrapped_key, master_key_identifier)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name in ("kms_instance_id", "kms_instance_url"):
             return getattr(self.client, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _opened(self):
+    def _opened(self) -> KmsClient:
         from secure_bloom.keys.keyring import Keyring
         if self.keyring is not None and self.uri is not None:
             raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or name the "
@@ -130,13 +133,14 @@ class EnvironmentKms(KmsClient):
             if self.uri is not None:
                 return open_kms(self.uri)
             path, ask = self.keyring, self._ask
+            assert path is not None  # one of the two is set
             return Keyring(path, None if ask is None else lambda: ask(path))
         except KeyringError as error:
             raise KeyringError(f"{error.message} ({name})", file=error.file) from error
         except ValueError as error:
             raise KeyringError(f"{name}: {error}") from None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return EnvironmentKms.of, (self.keyring, self.uri)
 
     def __repr__(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +21,15 @@ from secure_bloom.encryption_requirement import (
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, located
+from secure_bloom.errors import UnsupportedError, error_location
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.kms import KeyUnwrapper
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
-from secure_bloom.storage.files import is_path, resolve
+from secure_bloom.storage.files import FileSource, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import Check, data_files
@@ -35,9 +39,9 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 _OPEN_FILES = 64  # that stay open until their rows are read, and that are read at a time
 
 
-def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
-               filesystem=None, all_files: bool = False,
-               require_encryption: RequireEncryption = None) -> pa.Table:
+def read_table(source: FileSource, *, keys: Keys = None, columns: list[str] | None = None,
+               filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
+               all_files: bool = False, require_encryption: RequireEncryption = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters
@@ -73,7 +77,8 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
-    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
+    if hasattr(keys, "unwrap_key"):
+        keys = cached(cast(KeyUnwrapper, keys))  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return until_unchanged(partial(_read_file, filesystem, path, keys, columns, filters,
                                        requirement))
@@ -82,13 +87,14 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
                                    requirement, check), OtherFilesError)
 
 
-def _read_file(filesystem, path: str, keys, columns, filters,
-               requirement: Requirement | None) -> pa.Table:
+def _read_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, columns: list[str] | None,
+               filters: Filters | None, requirement: Requirement | None) -> pa.Table:
     with ParquetFile(path, keys, filesystem=filesystem, require_encryption=requirement) as file:
         return file.read(columns, filters)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters,
+def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
+                 columns: list[str] | None, filters: Filters | None,
                  requirement: Requirement | None, check: Check | None) -> pa.Table:
     paths = data_files(filesystem, folder, check)
     if not paths:
@@ -97,9 +103,11 @@ def _read_folder(filesystem, folder: str, keys, columns, filters,
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
     query = FolderQuery(folder, filesystem, keys, columns, alternatives, partition_schema, checks)
-    schemas, kept, first = [], [], []
+    schemas: list[pa.Schema] = []
+    kept: list[FolderFile] = []
+    first: list[Future[pa.Table]] = []
     with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
-            located(file=folder):
+            error_location(file=folder):
         for file in pool.map(partial(_look, query, count()), paths, partitions):
             schemas.append(file.schema)
             if file.row_groups == []:
@@ -158,7 +166,7 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
 
 
-def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
+def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
                                                                     list[pc.Expression]]:
     """The Hive partition columns of a folder, and for each file the values that it has."""
     options = ds.FileSystemFactoryOptions(partition_base_dir=folder,

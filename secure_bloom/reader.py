@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.decryption import (
@@ -38,10 +39,10 @@ from secure_bloom.errors import (
     FormatError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.external import read_material
-from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
@@ -51,9 +52,10 @@ from secure_bloom.parquet.footer import (
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates, statistics
+from secure_bloom.pruning.predicates import Filters
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.probes import as_arrays, is_scalar
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
@@ -77,11 +79,11 @@ def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Resu
     return checked
 
 
-class Pruned(NamedTuple):
-    """Row groups in which a filter may hold: as far as statistics tell, and in the end."""
+class PruningResult(NamedTuple):
+    """Row groups remaining after statistics, and after Bloom filters."""
 
-    by_statistics: list[int]
-    kept: list[int]
+    after_statistics: list[int]
+    after_filters: list[int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -148,13 +150,14 @@ class ParquetFile(Summarized):
         If the file was replaced or changed while it was read.
     """
 
-    def __init__(self, source, keys=None, *, filesystem=None,
+    def __init__(self, source: FileSource | Source, keys: Keys = None, *,
+                 filesystem: pa_fs.FileSystem | None = None,
                  require_encryption: RequireEncryption = None):
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
             keys, partial(_key_material_beside, self._source))
-        with located(file=self._source.name), self._source.one_version():
+        with error_location(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
@@ -217,31 +220,31 @@ class ParquetFile(Summarized):
     def bloom_filters(self) -> list[BloomFilterInfo]:
         """One record for each filter, by row group and column. Reads the header of each.
 
-        The :attr:`hidden_columns` are left out: whether they have filters cannot be known.
+        The :attr:`columns_without_key` are left out: whether they have filters cannot be known.
         """
-        return [info for chunks in self._footer.row_groups for chunk in chunks
+        return [info for chunk in self._footer.column_chunks()
                 if (info := self._info(chunk)) is not None]
 
     @property
-    def hidden_columns(self) -> list[str]:
+    def columns_without_key(self) -> list[str]:
         """Paths of the columns whose metadata is encrypted with a key that this reader lacks.
 
         The key is missing, or the KMS denies access to it.
         """
-        return list(self.hidden_reasons)
+        return list(self.key_errors)
 
     @cached_property
-    def hidden_reasons(self) -> dict[str, KeyRetrievalError]:
-        """For each of the :attr:`hidden_columns` what happened when its key was asked for."""
-        hidden = {}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+    def key_errors(self) -> dict[str, KeyRetrievalError]:
+        """Why the key of each of the :attr:`columns_without_key` is not available."""
+        errors: dict[str, KeyRetrievalError] = {}
+        for chunk in self._footer.column_chunks():
             try:
-                with located(file=self.name):
+                with error_location(file=self.name):
                     _ = chunk.bloom_filter
             except NO_KEY as error:
-                hidden.setdefault(chunk.column.path, error)
-        order = [leaf.path for leaf in self.columns if leaf.path in hidden]
-        return {path: hidden[path] for path in order}
+                errors.setdefault(chunk.column.path, error)
+        order = [leaf.path for leaf in self.columns if leaf.path in errors]
+        return {path: errors[path] for path in order}
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
@@ -259,7 +262,7 @@ class ParquetFile(Summarized):
         return self._read_filter(row_group, self._column(column))
 
     @_of_one_version
-    def might_contain(self, column: str, values) -> np.ndarray:
+    def might_contain(self, column: str, values: object) -> np.ndarray:
         """Which row groups may hold which values, as far as the Bloom filters tell.
 
         Parameters
@@ -276,7 +279,7 @@ class ParquetFile(Summarized):
         """
         return self._might_contain(column, values, range(self.num_row_groups))
 
-    def _might_contain(self, column: str, values, row_groups: Iterable[int]) -> np.ndarray:
+    def _might_contain(self, column: str, values: object, row_groups: Iterable[int]) -> np.ndarray:
         """The same; the filters of other row groups are not read."""
         leaf = self._column(column)
         if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
@@ -295,7 +298,7 @@ class ParquetFile(Summarized):
                 answers[row_group] = np.hstack([filter_.check(array) for array in arrays])
         return answers
 
-    def prune(self, filters) -> list[int]:
+    def prune(self, filters: Filters) -> list[int]:
         """The row groups that may hold rows for these filters.
 
         Statistics are asked first, which costs nothing, then the Bloom filters of the row groups
@@ -312,11 +315,11 @@ class ParquetFile(Summarized):
         PredicateError
             If a value cannot be compared with its column.
         """
-        return self.pruned(self._normalize(filters, of_rows=False)).kept
+        return self.prune_row_groups(self._normalize(filters, of_rows=False)).after_filters
 
     @_of_one_version
-    def pruned(self, alternatives: list[list[predicates.Predicate]],
-               row_groups: Iterable[int] | None = None) -> Pruned:
+    def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
+                         row_groups: Iterable[int] | None = None) -> PruningResult:
         """What is left of some row groups for a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         named = {predicate.column for alternative in alternatives for predicate in alternative}
@@ -326,20 +329,20 @@ class ParquetFile(Summarized):
             leaf = leaves.get(predicate.column)
             if leaf is None:
                 return True
-            with located(file=self.name):
+            with error_location(file=self.name):
                 found = self._footer.row_groups[group][leaf.ordinal].statistics
             return statistics.may_hold(predicate, found, leaf)
 
-        def ask(column: str, values: list) -> np.ndarray:
-            return self._might_contain(column, values, by_statistics)
+        def ask(column: str, values: list[Any]) -> np.ndarray:
+            return self._might_contain(column, values, after_statistics)
 
-        by_statistics = [group for group in groups
-                         if any(all(may_hold(predicate, group) for predicate in alternative)
-                                for alternative in alternatives)]
+        after_statistics = [group for group in groups
+                            if any(all(may_hold(predicate, group) for predicate in alternative)
+                                   for alternative in alternatives)]
         by_filters = predicates.surviving(alternatives, self.num_row_groups, ask)
-        return Pruned(by_statistics, sorted(set(by_statistics) & set(by_filters)))
+        return PruningResult(after_statistics, sorted(set(after_statistics) & set(by_filters)))
 
-    def read(self, columns: list[str] | None = None, filters=None) -> pa.Table:
+    def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not touched.
 
         Parameters
@@ -364,7 +367,8 @@ class ParquetFile(Summarized):
                 self._source.note_read()
             return table
 
-    def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
+    def iter_tables(self, columns: list[str] | None = None, filters: Filters | None = None) \
+            -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read.
 
         Each is checked before it is handed out, to be of the version that was opened.
@@ -445,9 +449,9 @@ class ParquetFile(Summarized):
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
-        return self.pruned(remaining(alternatives, constants)).kept
+        return self.prune_row_groups(remaining(alternatives, constants)).after_filters
 
-    def _normalize(self, filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
+    def _normalize(self, filters: Filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
         """The alternatives of a filter, whose values can be compared with their columns."""
         def type_of(path: str) -> pa.DataType:
             leaf = self._column(path)
@@ -456,7 +460,7 @@ class ParquetFile(Summarized):
             return predicates.find_field(self.schema, path).type
 
         alternatives = predicates.normalize(filters)
-        with located(file=self.name):
+        with error_location(file=self.name):
             predicates.check(alternatives, type_of)
         return alternatives
 
@@ -464,7 +468,7 @@ class ParquetFile(Summarized):
         """Bytes as they stand in the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
-    def open_in_pyarrow(self, **options) -> pq.ParquetFile:
+    def open_in_pyarrow(self, **options: Any) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
 
         It reads through this object, so only until :meth:`close`; what it reads is checked by
@@ -487,11 +491,13 @@ class ParquetFile(Summarized):
     def __enter__(self) -> ParquetFile:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
-    def _page_errors(self, columns: Iterable[str] | None, alternatives=None) -> Iterator[None]:
+    def _page_errors(self, columns: Iterable[str] | None,
+                     alternatives: list[list[predicates.Predicate]] | None = None) \
+            -> Iterator[None]:
         """pyarrow's errors as ours; if the key of a column cannot be had, with its place."""
         with pyarrow_errors(self.name, self._keys):
             try:
@@ -502,11 +508,12 @@ class ParquetFile(Summarized):
                     self._check_keys(columns, alternatives)
                 raise
 
-    def _check_keys(self, columns: Iterable[str] | None, alternatives) -> None:
+    def _check_keys(self, columns: Iterable[str] | None,
+                    alternatives: list[list[predicates.Predicate]] | None) -> None:
         """Raise the error of the first key that cannot be had, of columns that are read."""
         names = None if columns is None else {
             *columns, *(p.column for alternative in alternatives or () for p in alternative)}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             path = chunk.column.path
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
                 _ = chunk.cipher
@@ -534,20 +541,21 @@ class ParquetFile(Summarized):
 
     @cached_property
     def _with_key_material(self) -> ArrowAccess:
+        assert self._keys is not None
         return with_key_material(self._source.size, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             return find_column(self._footer.columns, path)
 
     def _read_filter(self, row_group: int, column: LeafColumn,
                      disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
         chunk = self._footer.row_groups[row_group][column.ordinal]
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             return read_filter(self._source, chunk, self._footer.start, disjoint)
 
     def _info(self, chunk: ColumnChunk) -> BloomFilterInfo | None:
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             try:
                 where = chunk.bloom_filter
             except NO_KEY:
@@ -565,12 +573,13 @@ class ParquetFile(Summarized):
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "
                 f"{count(self.num_rows, 'row')}")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:
     # Not a bound method: a file would wait for the garbage collector to be closed.
+    assert source.path is not None
     material = read_material(source.filesystem, source.path)
     source.check_name()
     return material

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
-from secure_bloom.errors import KeyRetrievalError, located
+from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
+from secure_bloom.crypto.key_retriever import KeyRetriever
+from secure_bloom.errors import KeyRetrievalError, error_location
+from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
-from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.storage.files import Source
@@ -40,7 +41,7 @@ class ArrowAccess(NamedTuple):
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
-def decryption_properties(kms) -> pe.FileDecryptionProperties:
+def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
     """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
     # The instance is given, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
@@ -58,14 +59,19 @@ def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
     own = {(chunk.encryption, chunk.key_metadata)
            for number in row_groups for chunk in footer.row_groups[number]}
     columns = [metadata for encryption, metadata in own if encryption == "column key"]
+    of_footer = footer.footer_key_metadata
+    if of_footer is None:
+        return False
+    materials = []
     try:
-        if None in columns:
-            return False
-        materials = [standard_material(footer.footer_key_metadata, True),
-                     *(standard_material(one, False) for one in columns)]
+        for metadata, is_footer_key in [(of_footer, True), *((one, False) for one in columns)]:
+            material = None if metadata is None else standard_material(metadata, is_footer_key)
+            if material is None:
+                return False
+            materials.append(material)
     except KeyRetrievalError:
         return False
-    return None not in materials and _name_keks_once(materials)
+    return _name_keks_once(materials)
 
 
 def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
@@ -88,9 +94,9 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
     asks for the key of a column when the column is read.
     """
     footer = Footer(content, magic, keys)
-    by_number = KeysByNumber()
+    by_number = PlaceholderKeys()
 
-    def material(key, is_footer_key=False) -> bytes:
+    def material(key: bytes | Callable[[], bytes], is_footer_key: bool = False) -> bytes:
         return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
 
     if keys.has_footer_key:
@@ -99,17 +105,16 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         footer_key = os.urandom(16)
         footer.crypto.use_footer_key(footer_key)
     footer.set_footer_key_metadata(material(footer_key, True))
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            if chunk.encryption == "column key":
-                chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
+    for chunk in footer.column_chunks():
+        if chunk.encryption == "column key":
+            chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
     return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
                        size - len(content) - TAIL_SIZE)
 
 
 def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         return keys.column_key(chunk.column.path, key_metadata)
 
 

@@ -7,17 +7,20 @@ the key material goes.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
-from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
+from secure_bloom.crypto.key_retriever import KeyRetriever
+from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.keys import external
-from secure_bloom.keys.cache import cached
+from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import KEYRING, KMS, or_environment
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.material import KeyMaterial, refer_to
-from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
-from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys
+from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKms
 from secure_bloom.parquet.footer import Footer
 
 
@@ -48,7 +51,7 @@ class FileEncryption:
         """Put the key metadata into the footer, after everything that needs its keys."""
 
 
-def file_encryption(encryption, kms) -> FileEncryption:
+def file_encryption(encryption: Encryption | None, kms: WritingKms) -> FileEncryption:
     """New encryption for one file.
 
     Parameters
@@ -91,13 +94,13 @@ class _KmsEncryption(FileEncryption):
     aad_prefix: bytes | None = None
     has_footer_key = True
 
-    def __init__(self, encryption: EncryptionConfiguration, kms):
+    def __init__(self, encryption: EncryptionConfiguration, kms: CachedKms | KeyEncryptionKeys):
         super().__init__(keys=self)
         if not encryption.internal_key_material:
             self.external_material = {}
         self._encryption, self._kms = encryption, kms
         configuration, self._master_keys = _under_aliases(encryption)
-        self._numbers = KeysByNumber()
+        self._placeholder_keys = PlaceholderKeys()
         self._wrapped: dict[str, str] = {}  # by number, with single wrapping
         self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
         self.properties = crypto_factory(self).file_encryption_properties(
@@ -105,9 +108,9 @@ class _KmsEncryption(FileEncryption):
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """What pyarrow calls with each key that it has made."""
-        number = self._numbers.add(key_bytes)
+        number = self._placeholder_keys.add(key_bytes)
         name = self._master_keys[master_key_identifier]
-        if not self._encryption.double_wrapping:
+        if isinstance(self._kms, CachedKms) and not self._encryption.double_wrapping:
             self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
         elif name not in self._keks:
             self._keks[name] = self._kms.key_encryption_key(
@@ -116,7 +119,8 @@ class _KmsEncryption(FileEncryption):
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
-        return self._numbers.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
+        assert key_metadata is not None  # pyarrow has written it
+        return self._placeholder_keys.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -125,36 +129,37 @@ class _KmsEncryption(FileEncryption):
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """See :class:`KeyRetriever`."""
         return None if key_metadata is None \
-            else self._name(KeyMaterial.parse(key_metadata).master_key_id)
+            else self._master_keys[KeyMaterial.parse(key_metadata).master_key_id]
 
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
         final: dict[bytes, bytes] = {}  # the chunks of a column have the same
 
-        def finish(key_metadata: bytes) -> bytes:
+        def finish(key_metadata: bytes | None) -> bytes:
+            assert key_metadata is not None  # pyarrow has written it
             if key_metadata not in final:
                 final[key_metadata] = self._store(self._material(KeyMaterial.parse(key_metadata)))
             return final[key_metadata]
 
         footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                if chunk.encryption == "column key":
-                    chunk.set_key_metadata(finish(chunk.key_metadata))
+        for chunk in footer.column_chunks():
+            if chunk.encryption == "column key":
+                chunk.set_key_metadata(finish(chunk.key_metadata))
 
-    def _material(self, told: KeyMaterial) -> KeyMaterial:
-        """The real key material for what pyarrow was told."""
-        name, instance = self._master_keys[told.master_key_id], {}
-        if told.is_footer_key:
+    def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
+        """The real key material in place of the one that pyarrow has."""
+        name = self._master_keys[placeholder.master_key_id]
+        instance: dict[str, Any] = {}
+        if placeholder.is_footer_key:
             instance = {"kms_instance_id": self._kms.kms_instance_id,
                         "kms_instance_url": self._kms.kms_instance_url}
         if not self._encryption.double_wrapping:
-            return KeyMaterial(name, self._wrapped[told.wrapped_dek],
-                               is_footer_key=told.is_footer_key, **instance)
+            return KeyMaterial(name, self._wrapped[placeholder.wrapped_dek],
+                               is_footer_key=placeholder.is_footer_key, **instance)
         kek = self._keks[name]
-        data_key = self._numbers.unwrap_key(told.wrapped_dek)
+        data_key = self._placeholder_keys.unwrap_key(placeholder.wrapped_dek)
         return KeyMaterial(name, kek.wrap(data_key), kek.kek_id, kek.wrapped_kek,
-                           told.is_footer_key, **instance)
+                           placeholder.is_footer_key, **instance)
 
     def _store(self, material: KeyMaterial) -> bytes:
         """Key metadata with the material, or with a reference to it."""
@@ -172,7 +177,7 @@ class _KmsEncryption(FileEncryption):
 
 def _under_aliases(encryption: EncryptionConfiguration) \
         -> tuple[pe.EncryptionConfiguration, dict[str, str]]:
-    """What pyarrow is told, which confuses names with ``:`` or spaces, and the real names."""
+    """The names given to pyarrow, which confuses those with ``:`` or spaces, and the real ones."""
     names = {name: str(number) for number, name
              in enumerate([encryption.footer_key, *(encryption.column_keys or {})])}
     columns = {names[name]: list(paths) for name, paths in (encryption.column_keys or {}).items()}
@@ -185,7 +190,8 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms, encryption):
+def _writing_kms(kms: WritingKms, encryption: EncryptionConfiguration) \
+        -> CachedKms | KeyEncryptionKeys:
     """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
     kms = or_environment(kms)
     if isinstance(kms, KeyEncryptionKeys):
@@ -193,7 +199,7 @@ def _writing_kms(kms, encryption):
             raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
                             "client itself")
         return kms
-    if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
+    if kms is None or not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
         raise TypeError("an EncryptionConfiguration names master keys: pass kms=, a KmsClient "
                         f"such as secure_bloom.keys.Keyring, or set {KEYRING} or {KMS}")
     return cached(kms)

@@ -17,6 +17,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
+from secure_bloom.storage.files import Source
 
 _DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE has them
 _NUMBERS = range(1_000_000)
@@ -123,7 +124,7 @@ class Traces:
     num_bytes: int = 0
     first: list[int] = field(default_factory=list)
 
-    def look(self, source, end: int) -> Traces:
+    def look(self, source: Source, end: int) -> Traces:
         """Look through a file; arguments as for :func:`find_plain_filters`."""
         for offset, length in find_plain_filters(source, end):
             if offset not in self.known:
@@ -144,7 +145,7 @@ _ANCHOR = encode_header(32)[2:]  # what follows numBytes: algorithm, hash, compr
 _PORTION = 8 * 1024 * 1024
 
 
-def find_plain_filters(source, end: int) -> Iterator[tuple[int, int]]:
+def find_plain_filters(source: Source, end: int) -> Iterator[tuple[int, int]]:
     """Offset and length of everything in a file that has the form of a plaintext filter.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from secure_bloom.errors import (
     KeyAccessError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.operations.inventory import Inventory
@@ -39,10 +40,10 @@ _NAMED = 3  # files with the same message
 _MAX_CELL = 200  # characters
 
 
-def inspect_file(file: ParquetFile) -> dict:
+def inspect_file(file: ParquetFile) -> dict[str, Any]:
     """Encryption of a file, and for each column its encryption and filters."""
     footer, filters = file.footer, _filters_by_column(file)
-    hidden = {column: _why_hidden(error) for column, error in file.hidden_reasons.items()}
+    hidden = {column: _why_hidden(error) for column, error in file.key_errors.items()}
     disjoint = Disjoint(footer.start)
     return {
         "file": file.name,
@@ -59,7 +60,7 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     """By ordinal of the column, for several may have one path."""
     filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
     infos = deque(file.bloom_filters)
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         if not infos:
             break
         if (infos[0].row_group, infos[0].column) == (chunk.row_group, chunk.column.path) \
@@ -68,7 +69,7 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     return filters
 
 
-def _encryption(footer) -> dict | None:
+def _encryption(footer) -> dict[str, Any] | None:
     if not footer.is_encrypted:
         return None
     return {
@@ -91,7 +92,7 @@ def _key_name(key_metadata: bytes | None) -> str | None:
 
 
 def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
-            hidden: str | None, disjoint: Disjoint) -> dict:
+            hidden: str | None, disjoint: Disjoint) -> dict[str, Any]:
     first = file.footer.row_groups[0][column.ordinal] if file.footer.row_groups else None
     sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
     return {
@@ -119,7 +120,7 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
     for info in filters:
         chunk = file.footer.row_groups[info.row_group][column.ordinal]
         try:
-            with located(file=file.name):
+            with error_location(file=file.name):
                 filter_ = read_filter(file, chunk, file.footer.start, disjoint)
                 values.append(filter_.expected_fpp())
         except (*NO_KEY, UnsupportedError):
@@ -127,7 +128,7 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
     return float(np.mean(values)) if values else None
 
 
-def render_inspection(result: dict) -> str:
+def render_inspection(result: dict[str, Any]) -> str:
     """The result of :func:`inspect_file` as text."""
     lines = [result["file"],
              f"  {count(result['rows'], 'row')} in {count(result['row_groups'], 'row group')}, "
@@ -145,13 +146,13 @@ def render_inspection(result: dict) -> str:
         ["column", "type", "encryption", "Bloom filters", "bytes", "false positives"], rows)])
 
 
-def _protection(column: dict) -> str:
+def _protection(column: dict[str, Any]) -> str:
     if column["encryption"] is None:
         return "plain"
     return column["encryption"] + (f" {column['key']}" if column["key"] else "")
 
 
-def _filter_cells(column: dict) -> list[str]:
+def _filter_cells(column: dict[str, Any]) -> list[str]:
     if not column["filters"]:
         return ["-" if column["filters"] == 0 else f"unknown: {column['hidden']}", "", ""]
     kind = "encrypted" if column["filters_encrypted"] else "plain"
@@ -160,7 +161,7 @@ def _filter_cells(column: dict) -> list[str]:
             "?" if fpp is None else _rate([fpp])]
 
 
-def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
+def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, Any]:
     """Where a value may be. The value itself is not part of the result."""
     answers = file.might_contain(column, value)[:, 0]
     with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
@@ -174,7 +175,7 @@ def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
     }
 
 
-def render_probe(result: dict) -> str:
+def render_probe(result: dict[str, Any]) -> str:
     """The result of :func:`probe_file` as text."""
     groups = result["row_groups"]
     candidates = [group["row_group"] for group in groups if group["may_contain"]]
@@ -338,7 +339,7 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
 
 def _audit_findings(findings: list[AuditFinding]) -> list[str]:
     """Those that say the same of several files are said once, with the evidence of the first."""
-    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)
     said = list(islice(groups.values(), _SHOWN_FINDINGS))

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from threading import Lock
+from typing import Any
 
 import click
 
@@ -187,7 +188,7 @@ def write_report(path: str, text: str) -> None:
     write_file(*resolve(os.path.abspath(path)), text.encode())
 
 
-def print_json(result: dict) -> None:
+def print_json(result: dict[str, Any]) -> None:
     """Print the result of a command that was given ``--json``."""
     click.echo(json.dumps(result, indent=2, default=str))
 

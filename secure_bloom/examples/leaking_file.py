@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from secure_bloom.writer import write_table
 _OFFSETS = 9, 10, 11  # of data pages, index pages and the dictionary page, in ColumnMetaData
 
 
-def leaking_file(table: pa.Table, columns: Iterable[str], keys=None, **writer) -> bytes:
+def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **writer: Any) -> bytes:
     """An encrypted file with plaintext filters, as arrow-rs lays it out.
 
     Parameters

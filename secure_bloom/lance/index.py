@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
-from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, error_location
 from secure_bloom.kernels.scalar import block_index, block_masks
 from secure_bloom.lance.layout import (
     MAX_ROWS,
@@ -24,8 +25,9 @@ from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values, storage_array
+from secure_bloom.sbbf.hashing import convert_exactly, hash_values, storage_array
 from secure_bloom.sbbf.probes import as_arrays
+from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
@@ -76,9 +78,9 @@ class BloomFilterIndex(Summarized):
         If pylance is not installed.
     """
 
-    def __init__(self, path, value_type: pa.DataType | None = None):
+    def __init__(self, path: FilePath, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
-        with located(file=self.path):
+        with error_location(file=self.path):
             indexed = find_indexed(self.path)
             self.column = indexed.column if indexed else None
             self.column_type = _column_type(indexed, value_type)
@@ -155,7 +157,7 @@ class BloomFilterIndex(Summarized):
         """The zones that may hold a null."""
         return self._zones(self._has_null | self._stale)
 
-    def equals(self, value) -> list[Zone]:
+    def equals(self, value: object) -> list[Zone]:
         """The zones that may hold a value.
 
         Parameters
@@ -175,7 +177,7 @@ class BloomFilterIndex(Summarized):
         """
         return self._ask([value])
 
-    def is_in(self, values: Iterable) -> list[Zone]:
+    def is_in(self, values: Iterable[Any]) -> list[Zone]:
         """The zones that may hold one of some values; as :meth:`equals`.
 
         Parameters
@@ -187,8 +189,8 @@ class BloomFilterIndex(Summarized):
             raise TypeError("values must be a list of values, not one")
         return self._ask(values)
 
-    def _ask(self, values) -> list[Zone]:
-        with located(file=self.path, column=self.column):
+    def _ask(self, values: object) -> list[Zone]:
+        with error_location(file=self.path, column=self.column):
             if self.column_type is None:
                 raise ColumnError("which type the column has is not known, as the index lies in no "
                                   "data set: give value_type")
@@ -321,7 +323,7 @@ def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
     return starts[edges[:-1]], lasts[edges[1:]]
 
 
-def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
+def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
     """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
 
     Values are made what the column has as in :mod:`secure_bloom.sbbf.probes`.
@@ -330,7 +332,7 @@ def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool
     for array in as_arrays(values, strict=True):
         array = storage_array(array)
         or_null = or_null or array.null_count > 0
-        converted = exact(array.drop_null(), column_type)
+        converted = convert_exactly(array.drop_null(), column_type)
         if converted.null_count:
             return None, or_null
         hashes.append(hash_values(converted, column_type))

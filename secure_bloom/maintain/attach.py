@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.fs as pa_fs
+
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
+from secure_bloom.storage.files import FilePath
 
 
-def attach(path, bloom_filters: BloomFilters, keys=None, *,
-           replace: bool = False, dry_run: bool = False, filesystem=None,
+def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
+           replace: bool = False, dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
            files_at_once: int | None = None,
            advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Add Bloom filters to a Parquet file, or to the files of a folder.
@@ -93,9 +97,9 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    layout = layout_of(file, chunk)
-    if layout is not None and layout.kind == PLAIN and chunk.encryption is not None:
+    stored = stored_filter(file, chunk)
+    if stored is not None and stored.kind == PLAIN and chunk.encryption is not None:
         raise UnsupportedError("the column is encrypted and its filter is not: everybody can test "
                                "which values it has. Mend that with seal, or with replace",
                                **chunk.place)
-    return layout is None
+    return stored is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from secure_bloom.errors import FormatError, located
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.options import BloomFilterOptions
@@ -35,7 +35,7 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
     FormatError, AuthenticationError, KeyRetrievalError
         If the pages cannot be read. No filter comes of a chunk of which something was not read.
     """
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         is_number = isinstance(size, int)
         filter_ = SplitBlockBloomFilter(size if is_number else _num_blocks(chunk, size),
                                         column_type=chunk.column.type)

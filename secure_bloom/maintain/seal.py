@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.fs as pa_fs
+
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
-from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -14,10 +17,11 @@ from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
+from secure_bloom.storage.files import FilePath
 
 
-def seal(path, keys, *, dry_run: bool = False, filesystem=None,
-         files_at_once: int | None = None,
+def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
+         filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
          advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
 
@@ -47,7 +51,7 @@ def seal(path, keys, *, dry_run: bool = False, filesystem=None,
 
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
     plan, hidden, removed = Plan(), set(), {}
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
         except NO_KEY:
@@ -69,8 +73,8 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    layout = layout_of(file, chunk)
-    return layout is not None and layout.kind == PLAIN
+    stored = stored_filter(file, chunk)
+    return stored is not None and stored.kind == PLAIN
 
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import pyarrow.fs as pa_fs
+
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.schema import find_column
 from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import FilePath
 
 
-def strip(path, keys=None, *, columns: Iterable[str] | None = None, dry_run: bool = False,
-          filesystem=None, files_at_once: int | None = None,
-          advance: Callable[[float], None] | None = None) -> MaintainResult:
+def strip(path: FilePath, keys: Keys = None, *, columns: Iterable[str] | None = None,
+          dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
+          files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
+        -> MaintainResult:
     """Remove the Bloom filters of a Parquet file, or of the files of a folder.
 
     No byte of them is left in the file. Data pages are copied as they are.
@@ -35,7 +40,7 @@ def strip(path, keys=None, *, columns: Iterable[str] | None = None, dry_run: boo
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
         wanted = {column.ordinal for column in file.columns} if paths is None \
             else {find_column(file.columns, path).ordinal for path in paths}
-        chunks = [chunk for chunks in file.footer.row_groups for chunk in chunks
+        chunks = [chunk for chunk in file.footer.column_chunks()
                   if chunk.column.ordinal in wanted]
         return Plan(remove=[chunk for chunk in chunks if chunk.bloom_filter]), ()
 

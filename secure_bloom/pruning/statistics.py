@@ -8,7 +8,9 @@ floating-point column rules nothing out.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from operator import ge, gt, le, lt
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,7 +18,7 @@ from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import exact
+from secure_bloom.sbbf.hashing import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 
 Ordered = int | float | bytes  #: a value in a form whose order is that of the column
@@ -34,8 +36,8 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
         return not value or (not only_nulls and None not in value)
     if only_nulls or (value is None and op != "is not null"):
         return False
-    if predicate.probes is not None:
-        return any(_may_equal(probe, statistics, column.type) for probe in predicate.probes)
+    if predicate.candidates is not None:
+        return any(_may_equal(probe, statistics, column.type) for probe in predicate.candidates)
     if op in _BELOW:
         return _may_compare(_BELOW[op], bound(statistics.minimum, column.type), value, column.type)
     if op in _ABOVE and not _is_float(column.type):
@@ -47,12 +49,13 @@ _BELOW = {"<": lt, "<=": le}
 _ABOVE = {">": gt, ">=": ge}
 
 
-def _may_equal(value, statistics: RawStatistics, column_type: ColumnType) -> bool:
+def _may_equal(value: object, statistics: RawStatistics, column_type: ColumnType) -> bool:
     return (_may_compare(le, bound(statistics.minimum, column_type), value, column_type)
             and _may_compare(ge, bound(statistics.maximum, column_type), value, column_type))
 
 
-def _may_compare(compare, limit: Ordered | None, value, column_type: ColumnType) -> bool:
+def _may_compare(compare: Callable[[Any, Any], bool], limit: Ordered | None, value: object,
+                 column_type: ColumnType) -> bool:
     if limit is None or (probe := ordered(value, column_type)) is None:
         return True
     # The probe may have been rounded to a narrower float, so it may be the limit itself.
@@ -63,7 +66,7 @@ def _is_float(column_type: ColumnType) -> bool:
     return column_type.arrow_type is not None and pa.types.is_floating(column_type.arrow_type)
 
 
-def ordered(value, column_type: ColumnType) -> Ordered | None:
+def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
     """A value that somebody asks for; None where it has no certain counterpart in the column."""
     t = column_type.arrow_type
     if column_type.physical_type == "BOOLEAN":
@@ -75,7 +78,7 @@ def ordered(value, column_type: ColumnType) -> Ordered | None:
     array = as_arrays([value])[0]
     if pa.types.is_null(array.type):
         return None
-    array = exact(array, column_type)
+    array = convert_exactly(array, column_type)
     if array.null_count:
         return None
     if pa.types.is_temporal(t):
@@ -93,7 +96,7 @@ def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
     """A minimum or maximum as the footer has it; None where it cannot be used."""
     t, physical = column_type.arrow_type, column_type.physical_type
     if physical == "BOOLEAN":
-        return {b"\0": False, b"\1": True}.get(raw)
+        return None if raw is None else {b"\0": False, b"\1": True}.get(raw)
     if raw is None or t is None or pa.types.is_float16(t):
         return None
     if physical == "BYTE_ARRAY":

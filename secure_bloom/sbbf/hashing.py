@@ -8,12 +8,15 @@ What is hashed (seed 0):
     BYTE_ARRAY               the bytes alone, without their length
     FIXED_LEN_BYTE_ARRAY     the bytes; decimals big-endian two's complement
 
-Two ways lead into :func:`hash_values`. :func:`stored` mirrors what Arrow's Parquet writer makes of
-a value while it is written; :func:`exact` converts values given by a caller and turns whatever has
-no certain counterpart in the column into a null, so that nobody concludes anything from it.
+Two ways lead into :func:`hash_values`. :func:`as_written` mirrors what Arrow's Parquet writer makes
+of a value while it is written; :func:`convert_exactly` converts values given by a caller and turns
+whatever has no certain counterpart in the column into a null, so that nobody concludes anything
+from it.
 """
 
 from __future__ import annotations
+
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +43,7 @@ def is_text_or_bytes(t: pa.DataType) -> bool:
     return any(kind(t) for kind in _BYTE_KINDS)
 
 
-def kernels_for(count: int):
+def kernels_for(count: int) -> ModuleType:
     """The module to work ``count`` values with: numba kernels for bulk, their plain twin for less.
 
     Importing numba takes as long as the twin takes for some 500,000 values. So the twin serves
@@ -161,15 +164,15 @@ def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     ColumnError
         If a value cannot be converted, so that no filter would be complete.
     """
-    array = occurring(array)
+    array = used_dictionary_values(array)
     array = array.drop_null() if array.null_count else array
-    converted = exact(stored(array, column_type), column_type)
+    converted = convert_exactly(as_written(array, column_type), column_type)
     if converted.null_count:
         raise ColumnError(f"values of type {array.type} cannot be hashed as {column_type}")
     return hash_values(converted, column_type)
 
 
-def occurring(array: pa.Array) -> pa.Array:
+def used_dictionary_values(array: pa.Array) -> pa.Array:
     """The array; of a dictionary array each value that occurs, once."""
     array = storage_array(array)
     while pa.types.is_dictionary(array.type):
@@ -244,7 +247,7 @@ def _binary_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 # --- what Arrow's Parquet writer stores ----------------------------------------------------------
 
-def stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
+def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Mirror the lossy or unchecked conversions of Arrow's Parquet writer.
 
     Timestamps and date64 are cut off towards zero; durations are stored as bare integers; a
@@ -259,7 +262,7 @@ def stored(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _from_ints(_divide(_numpy(array), _MILLIS_PER_DAY).astype(np.int32), target)
     if column_type.physical_type == "INT96":
         return array.view(pa.timestamp(source.unit))
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+    if target is not None and pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         ints, _ = _rescale(_numpy(array), UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
         return _from_ints(ints, target)
     return array
@@ -291,7 +294,7 @@ def _rescale(ints: np.ndarray, source: int, target: int) -> tuple[np.ndarray, np
 
 # --- exact conversion of probe values ------------------------------------------------------------
 
-def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
+def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Values as the column has them; null where a value has no certain counterpart there.
 
     A null thus means "nothing is known": the value may compare equal to one in the column in some
@@ -304,7 +307,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
     target = column_type.arrow_type
     array = storage_array(array)
     if pa.types.is_dictionary(array.type):
-        return exact(array.dictionary, column_type).take(array.indices)
+        return convert_exactly(array.dictionary, column_type).take(array.indices)
     source = array.type
     if source == target or _same_bytes(source, target):
         return array
@@ -320,7 +323,7 @@ def exact(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _convert_time(array, target, 1, _MILLIS_PER_DAY)
     if pa.types.is_date32(source) and pa.types.is_date64(target):
         return _convert_time(array, target, _MILLIS_PER_DAY, 1)
-    if _same_clock(source, target):
+    if target is not None and _same_clock(source, target):
         if column_type.physical_type == "INT96":
             return array  # days and time of the day: every unit fits
         return _convert_time(array, target, UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
@@ -378,7 +381,8 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
             or (pa.types.is_duration(source) and pa.types.is_duration(target)))
 
 
-def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int, target_unit: int):
+def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int,
+                  target_unit: int) -> pa.Array:
     import pyarrow.compute as pc
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ints = _numpy(array.fill_null(0) if array.null_count else array).astype(np.int64)

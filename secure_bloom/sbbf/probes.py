@@ -7,7 +7,7 @@ several hashes, or none can answer for it:
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
 - a value without a certain counterpart in the column's type
-  (:func:`secure_bloom.sbbf.hashing.exact`): "perhaps".
+  (:func:`secure_bloom.sbbf.hashing.convert_exactly`): "perhaps".
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +28,20 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import (
     UNIT_NANOS,
     column_type_of,
-    exact,
+    convert_exactly,
     hash_values,
     plain_type,
     storage_array,
 )
 from secure_bloom.sbbf.scalars import plain_value
 
+if TYPE_CHECKING:
+    from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertable(filter_, values) -> Iterator[pa.Array]:
+def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Array]:
     """The values that are not null, as the filter's column has them.
 
     Fixes the filter's type where it has none.
@@ -52,7 +56,7 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
         if pa.types.is_dictionary(array.type):
             array = storage_array(array.dictionary_decode())
         array = array.drop_null()
-        converted = exact(array, column_type) if column_type.can_have_filter else None
+        converted = convert_exactly(array, column_type) if column_type.can_have_filter else None
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
                               f"{column_type}")
@@ -62,7 +66,7 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
-def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
+def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> ColumnType:
     """The type of a filter that knows none, by the first values it is given."""
     if not filter_.is_empty:
         raise ColumnError("the filter holds values of an unknown type, and equal values of two "
@@ -71,7 +75,7 @@ def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
     return column_type_of(arrow_type)
 
 
-def check_values(filter_, values):
+def check_values(filter_: SplitBlockBloomFilter, values: object) -> bool | np.ndarray:
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
         column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
@@ -84,7 +88,7 @@ def check_values(filter_, values):
     return np.concatenate([np.empty(0, bool), *answers])
 
 
-def stored_bytes(value, column_type: ColumnType) -> bytes | None:
+def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
     """The bytes of a plain Python value that its column can hold without any doubt, else None.
 
     pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
@@ -101,18 +105,18 @@ def stored_bytes(value, column_type: ColumnType) -> bytes | None:
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
     if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
         with suppress(UnicodeEncodeError):
-            return value.encode() if type(value) is str else value
+            return value.encode() if isinstance(value, str) else value
     return None
 
 
-def _check(filter_, array: pa.Array) -> np.ndarray:
+def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
     column_type = filter_.column_type
     if column_type is None and not pa.types.is_null(array.type):
         column_type = _first_type(filter_, array.type)
     answers = np.ones(len(array), dtype=bool)
     if column_type is None or not column_type.can_have_filter:
         return answers
-    converted = exact(array, column_type)
+    converted = convert_exactly(array, column_type)
     known = _known(converted)
     if known is None:
         return _check_any(filter_, converted, column_type)
@@ -129,7 +133,8 @@ def _known(array: pa.Array) -> np.ndarray | None:
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:
+def _check_any(filter_: SplitBlockBloomFilter, array: pa.Array, column_type: ColumnType) \
+        -> np.ndarray:
     answers = filter_.check_hashes(hash_values(array, column_type))
     if pa.types.is_floating(array.type):
         zeros = array.to_numpy(zero_copy_only=False) == 0
@@ -140,14 +145,14 @@ def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:
     return answers
 
 
-def is_scalar(values) -> bool:
+def is_scalar(values: object) -> bool:
     """Whether this is one value rather than many."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return False
     return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
 
 
-def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
+def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
     """Values of any form as Arrow arrays, in order; a scalar gives one array of one element.
 
     Python values without a common Arrow type come as arrays of one element each, those that Arrow
@@ -173,7 +178,7 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
     return [_infer([value]) or pa.nulls(1) for value in values]
 
 
-def _infer(values: list | np.ndarray) -> pa.Array | None:
+def _infer(values: list[Any] | np.ndarray) -> pa.Array | None:
     try:
         return pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -184,7 +189,7 @@ _SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
 _UNKNOWN = object()  # a value without a counterpart in Arrow
 
 
-def _plain(value):
+def _plain(value: object) -> Any:
     if isinstance(value, uuid.UUID):
         return value.bytes
     if isinstance(value, bytearray | memoryview):
@@ -194,13 +199,13 @@ def _plain(value):
     return plain_value(value) if is_scalar(value) else _UNKNOWN
 
 
-def _may_crash(values: list) -> bool:
+def _may_crash(values: list[Any]) -> bool:
     """Whether pyarrow may crash: it does so where NumPy's times stand beside other values of it."""
     types = {value.dtype for value in values if isinstance(value, np.generic)}
     return len(types) > 1 and any(dtype.kind in "mM" for dtype in types)
 
 
-def _without_numpy(value):
+def _without_numpy(value: object) -> Any:
     value = plain_value(value)
     return _UNKNOWN if isinstance(value, np.generic) else value
 
@@ -232,7 +237,9 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:
     # Not by Python's datetime.time, which cuts nanoseconds off.
     match = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", text)
-    hour, minute, second = (int(part or 0) for part in match.groups()[:3]) if match else (24, 0, 0)
+    if match is None:
+        raise ValueError
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError
     nanos = (hour * 3600 + minute * 60 + second) * 10**9 + int((match[4] or "").ljust(9, "0"))

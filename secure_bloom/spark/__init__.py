@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from secure_bloom.errors import MissingExtraError
 from secure_bloom.spark.options.options import locate
 from secure_bloom.storage.summary import CommitSummary, read_summary
@@ -67,7 +69,7 @@ def attach(spark, path, bloom_filters, **options):
     return attach(spark, path, bloom_filters, **options)
 
 
-def load(spark, path: str, filters: list[tuple], **options: str):
+def load(spark, path: str, filters: list[tuple[Any, ...]], **options: str):
     """See :func:`secure_bloom.spark.options.row_filters.load`."""
     from secure_bloom.spark.options import row_filters as module
     return module.load(spark, path, filters, **options)

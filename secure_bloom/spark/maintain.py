@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -75,7 +75,7 @@ def _task(root: str, paths: list[str], uri: str | None,
                                           "result": [json.dumps(result.to_dict())]})
 
 
-def _merged(results: list[dict], dry_run: bool) -> MaintainResult:
+def _merged(results: list[dict[str, Any]], dry_run: bool) -> MaintainResult:
     merged = MaintainResult(dry_run=dry_run)
     for result in results:
         merged.changed += [FileChange(**{**change, "columns": tuple(change["columns"]),

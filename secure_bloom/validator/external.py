@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import tempfile
 from threading import Thread
+from typing import Any
 
 from secure_bloom.validator.cases import Case
 
@@ -43,7 +44,7 @@ class ExternalProgram:
         self._timeout = timeout
         self._process: _LineProcess | None = None
 
-    def answer(self, case: Case) -> tuple[str, dict]:
+    def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
         """Outcome and output for the input of a case.
 
         Raises
@@ -78,7 +79,7 @@ class ExternalProgram:
         self._process = _LineProcess(self._command)  # here, so that a wrong command is noticed
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -95,7 +96,7 @@ def _request(case: Case) -> str:
                       *(f"{name}={_text(value)}" for name, value in fields.items())])
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -109,7 +110,7 @@ def _text(value) -> str:
 
 # --- replies -------------------------------------------------------------------------------------
 
-def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict:
+def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[str, Any]:
     if "filters" in kinds:
         kinds = {**kinds, "filters": "list", "answers": "list"}
     if values.keys() != kinds.keys():
@@ -125,7 +126,7 @@ def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict:
 _TRUTH = {"true": True, "false": False}
 
 
-def _value(text: str, kind: str):
+def _value(text: str, kind: str) -> Any:
     if kind.startswith("list"):
         *items, rest = text.split(",")
         if rest:
@@ -134,11 +135,11 @@ def _value(text: str, kind: str):
     return {"int": int, "number": float, "bool": _TRUTH.__getitem__}.get(kind, str)(text)
 
 
-def _with_probes(case: Case, output: dict) -> dict:
+def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
     """The filters of a reply in the form of a sidecar, each with its probes and answers."""
     asked = [((filter_["row_group"], filter_["column"]), probe)
              for filter_ in case.output["filters"] for probe in filter_["probes"]]
-    answered: dict[tuple, list] = {}
+    answered: dict[tuple[Any, ...], list[Any]] = {}
     for (place, probe), answer in zip(asked, output.pop("answers"), strict=True):
         answered.setdefault(place, []).append({**probe, "answer": _TRUTH.get(answer)})
     filters = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values
+from secure_bloom.sbbf.hashing import convert_exactly, hash_values
 from secure_bloom.sbbf.probes import parse_value
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
@@ -36,7 +37,7 @@ from secure_bloom.sbbf.sizing import (
 )
 from secure_bloom.validator.cases import Case
 
-Answer = tuple[str, dict]
+Answer = tuple[str, dict[str, Any]]
 
 
 class SecureBloom:
@@ -52,7 +53,7 @@ class SecureBloom:
     def __enter__(self) -> SecureBloom:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is kept open."""
 
 
@@ -102,7 +103,7 @@ def _hash_value(value: str, column_type: ColumnType) -> int:
     array = pa.array([parse_value(value, column_type).as_py()], column_type.arrow_type) \
         if column_type.arrow_type == pa.float16() \
         else pa.array([parse_value(value, column_type)], column_type.arrow_type)
-    return int(hash_values(exact(array, column_type), column_type)[0])
+    return int(hash_values(convert_exactly(array, column_type), column_type)[0])
 
 
 _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
@@ -332,8 +333,8 @@ def _read(case: Case) -> Answer:
                  for other in others if other != answer), answer)
 
 
-def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=None) -> list:
-    ways: list = []
+def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=None) -> list[Any]:
+    ways: list[Any] = []
     if footer_key is not None or column_keys is not None:
         ways.append(ExplicitKeys(
             None if footer_key is None else bytes.fromhex(footer_key),
@@ -347,13 +348,13 @@ def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=
 
 def _read_with(case: Case, keys) -> Answer:
     refusal: SecureBloomError | None = None
-    filters: list[dict] = []
+    filters: list[dict[str, Any]] = []
     try:
         file = ParquetFile(case.path, keys)
     except SecureBloomError as error:
         return _refused(error, [])
     with file:
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             try:
                 filter_ = file.read_bloom_filter(chunk.row_group, chunk.column.path)
             except SecureBloomError as error:
@@ -364,7 +365,7 @@ def _read_with(case: Case, keys) -> Answer:
     return ("read", {"filters": filters}) if refusal is None else _refused(refusal, filters)
 
 
-def _refused(error: SecureBloomError, filters: list[dict]) -> Answer:
+def _refused(error: SecureBloomError, filters: list[dict[str, Any]]) -> Answer:
     outcome = next(outcome for kind, outcome in _REFUSALS if isinstance(error, kind))
     at = "footer" if error.column is None else f"{error.row_group}:{error.column}"
     return outcome, {"at": at, "filters": filters}
@@ -374,13 +375,13 @@ _REFUSALS = [(AuthenticationError, "authentication_failed"), (KeyRetrievalError,
              (UnsupportedError, "unsupported"), (SecureBloomError, "malformed")]
 
 
-def _probes(case: Case, chunk) -> list[dict]:
+def _probes(case: Case, chunk) -> list[dict[str, Any]]:
     place = chunk.row_group, chunk.column.path
     return next((filter_["probes"] for filter_ in case.output["filters"]
                  if (filter_["row_group"], filter_["column"]) == place), [])
 
 
-def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict]) -> dict:
+def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict[str, Any]]) -> dict[str, Any]:
     return {"row_group": chunk.row_group, "column": chunk.column.path,
             "encrypted": chunk.encryption is not None, "num_bytes": filter_.num_bytes,
             "sha256": hashlib.sha256(filter_.bitset).hexdigest(),
@@ -388,13 +389,13 @@ def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict]) -> dict:
                         "answer": _probe(filter_, probe)} for probe in probes]}
 
 
-def _probe(filter_: SplitBlockBloomFilter, probe: dict) -> bool | str:
+def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
     """The answer, provided that ``value`` says the same as ``plain``."""
     column_type = filter_.column_type
     hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
     try:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
-        in_words = hash_values(exact(value, column_type), column_type)
+        in_words = hash_values(convert_exactly(value, column_type), column_type)
     except (ValueError, SecureBloomError):
         return "the value in words is none"
     if in_words != hashes:

@@ -17,11 +17,11 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
 )
-from secure_bloom.keys import CachedKms, InMemoryKms, KeyEncryptionKeys, wrapping
+from secure_bloom.keys import CachedKms, InMemoryKms, KeyEncryptionKeys
 from secure_bloom.keys import cache as cache_module
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import unwrap_locally
-from secure_bloom.keys.wrapping import KeyEncryptionKey
 
 MASTER, DATA = b"master key 16byt", b"the data key 16b"
 COLUMNS = {"pii": ["ssn", "name"], "pay": ["salary"]}
@@ -397,7 +397,7 @@ def test_single_wrapping_needs_a_kms():
 
 
 def test_a_kek_has_a_limited_number_of_invocations(monkeypatch):
-    monkeypatch.setattr(wrapping, "MAX_INVOCATIONS", 2)
+    monkeypatch.setattr("secure_bloom.keys.kek.MAX_INVOCATIONS", 2)
     kek = KeyEncryptionKey.make(CountingKms(), "pii", 16)
     wrapped = kek.wrap(DATA)
     kek.wrap(DATA)

@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from secure_bloom.crypto import modules as gcm
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.crypto.modules import LENGTH_SIZE, ModuleCipher
 from secure_bloom.errors import FormatError
 from secure_bloom.keys import InMemoryKms, kms
-from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
@@ -118,7 +118,7 @@ def modules(data: bytes, keys: KeyRetriever) -> list[Module]:
     A signature of a plaintext footer is no module.
     """
     footer = open_footer(data, keys)
-    found = [module for chunks in footer.row_groups for chunk in chunks if chunk.encryption
+    found = [module for chunk in footer.column_chunks() if chunk.encryption
              for module in _of_chunk(data, footer, chunk, keys)]
     if footer.has_encrypted_footer:
         found.append(_footer_module(data, footer, keys))
@@ -208,7 +208,7 @@ def reseal(data: bytes, keys: KeyRetriever, name: str) -> tuple[bytes, FileKeys]
     footer = open_footer(data, keys)
     old = [(module, module.open(data, footer.file_aad)) for module in modules(data, keys)
            if module.offset < footer.start]
-    for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+    for chunk in footer.column_chunks():
         chunk._to_change()
         _ = chunk.bloom_filter  # opens its metadata, while the old keys are known
     renewed = _Renewed(keys, Seeded(name))
@@ -259,7 +259,7 @@ class _Renewed:
             footer.set_footer_key_metadata(self._material(old, footer_key, masters))
         footer.crypto.use_footer_key(footer_key)
         self._renew_file_unique(footer)
-        for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+        for chunk in footer.column_chunks():
             if chunk.encryption == "column key":
                 path, old = chunk.column.path, chunk.key_metadata
                 key = column_keys[path] = self._renew_key(self._keys.column_key(path, old))

@@ -13,6 +13,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -106,7 +107,7 @@ class Application:
             raise SecureBloomError("there is no Spark session: make one, and call "
                                    "native.enable(spark)") from None
 
-    def seal(self, option: str, content: dict) -> str:
+    def seal(self, option: str, content: dict[str, Any]) -> str:
         """The value of an option, which only this application can open.
 
         RSA-OAEP of a new key, a dot, and the content as JSON under that key, as
@@ -124,7 +125,7 @@ class Application:
         frame = reader.parquet(*map(os.fspath, paths))
         return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
 
-    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict]:
+    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict[str, Any]]:
         """What the executors find in the footers of files: the key material that is needed yet.
 
         Parameters

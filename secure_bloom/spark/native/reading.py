@@ -13,7 +13,7 @@ from secure_bloom.errors import (
     FormatError,
     KeyNotFoundError,
     KeyRetrievalError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import KeyMaterial
@@ -94,7 +94,7 @@ class _Keys:
         """
         wanted: dict[tuple[str, str], str] = {}  # an example of a file, by wrapped and master key
         for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):
-            with located(file=file):
+            with error_location(file=file):
                 material = KeyMaterial.parse(text)
             wrapped = material.wrapped_dek if material.kek_id is None else material.wrapped_kek
             wanted[wrapped, material.master_key_id] = file
@@ -107,7 +107,7 @@ class _Keys:
 
     def _unwrap(self, wrapped: str, master_key: str, file: str, is_needed: bool) -> bytes | None:
         try:
-            with located(file=file):
+            with error_location(file=file):
                 return self._kms.unwrap_key(wrapped, master_key)
         except NO_KEY as error:
             if is_needed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
@@ -79,7 +80,7 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
     return encryption
 
 
-def _plan(encryption, kms, filters: list[str]) -> dict:
+def _plan(encryption, kms, filters: list[str]) -> dict[str, Any]:
     """What the Java class is told; see its method ``getFileEncryptionProperties``."""
     if not isinstance(kms, KeyEncryptionKeys):
         if not hasattr(kms, "wrap_key"):
@@ -98,7 +99,8 @@ def _plan(encryption, kms, filters: list[str]) -> dict:
     return plan
 
 
-def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) -> dict:
+def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) \
+        -> dict[str, Any]:
     """A key-encryption key, and the key material around a data key that it wraps."""
     kek = keks.key_encryption_key(name, num_bytes)
     data_key = uuid.uuid4().hex

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
@@ -61,7 +62,7 @@ def _from_schema(columns: Columns) -> dict[str, bool]:
     return filters
 
 
-def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict]]:
+def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str, Any]]]:
     """Whether a column has a filter and what it says about it, from ``name#column`` options."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
@@ -82,7 +83,7 @@ def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict]]:
 
 
 def _per_column(options: Options, base: str, columns: Columns,
-                parse: Callable) -> dict[str, object]:
+                parse: Callable[..., Any]) -> dict[str, object]:
     """The values of ``base#column`` by path; each column exists and can have a filter."""
     values = {}
     for name, column in options.by_column(base):
@@ -95,7 +96,7 @@ def _per_column(options: Options, base: str, columns: Columns,
 
 
 def _listed(options: Options, columns: Columns,
-            default: dict) -> dict[str, BloomFilterOptions | None]:
+            default: dict[str, Any]) -> dict[str, BloomFilterOptions | None]:
     """The filters of option ``bloom_filters``; None where one is not wanted."""
     if BLOOM_FILTERS not in options:
         return {}

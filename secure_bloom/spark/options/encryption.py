@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from secure_bloom.encryption import ALGORITHMS, EncryptionConfiguration, confuses_pyarrow
 from secure_bloom.spark.options.columns import KEY, Columns
@@ -69,7 +70,7 @@ def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]
     return {path: key for key, paths in column_keys.items() for path in paths}
 
 
-def _keys(options: Options, columns: Columns) -> dict:
+def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     for name in (UNIFORM_KEY, FOOTER_KEY):
         if name in options and not options.text(name):
             raise OptionError("it is empty: give the name of a master key", option=name)

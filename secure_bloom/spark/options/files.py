@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from secure_bloom.spark.options.columns import Columns
 from secure_bloom.spark.options.options import (
     SIZES,
@@ -21,7 +23,7 @@ _MAX_SIZE = 2 ** 31 - 1
 AS_SPARK = {"store_decimal_as_integer": True}
 
 
-def parse_writer_options(options: Options, columns: Columns) -> dict:
+def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
     """Keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
 
     Whether they fit each other and the types of the columns, pyarrow says.

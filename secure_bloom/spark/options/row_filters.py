@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -47,7 +48,7 @@ class ColumnPredicate:
         return Predicate(path, self.op, self.value)
 
 
-def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
+def load(spark, path: str, filters: list[tuple[Any, ...]], **options: str) -> DataFrame:
     """A folder as DataFrame of the rows for which all predicates hold.
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ class WriteOptions:
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
     max_rows_per_file: int | None = None
     max_bytes_per_file: int | None = None
-    writer: dict = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
+    writer: dict[str, Any] = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
@@ -64,7 +65,7 @@ class WriteOptions:
             return None
         return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
 
-    def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict:
+    def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
@@ -74,7 +75,7 @@ class WriteOptions:
 
 
 def parse_write_options(options: Options, schema: pa.Schema,
-                        metadata: Mapping[Path, Mapping] | None = None) -> WriteOptions:
+                        metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
     """The meaning of a write's options.
 
     Parameters

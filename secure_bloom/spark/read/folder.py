@@ -20,13 +20,13 @@ from secure_bloom.errors import (
     ColumnError,
     KeyNotFoundError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.names import find_name
 from secure_bloom.spark.options.kms import kms_client, kms_uri
+from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
 from secure_bloom.spark.read.splits import DataFile
@@ -183,7 +183,7 @@ class Folder:
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
-        with located(file=file.path), self.open(file, checks) as opened:
+        with error_location(file=file.path), self.open(file, checks) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
@@ -191,7 +191,7 @@ class Folder:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             schemas = pool.map(partial(self._file_schema, checks=checks), files)
             for file, schema in zip(files, schemas, strict=True):
-                with located(file=file.path):
+                with error_location(file=file.path):
                     merged = merge(merged, schema)
         return merged
 
