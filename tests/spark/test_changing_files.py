@@ -84,7 +84,7 @@ def test_an_object_is_what_its_listing_said_until_it_changes(s3, tmp_path, monke
     put(tmp_path / "a.parquet", [1, 2, 3, 4])
     write_file(filesystem, path, (tmp_path / "a.parquet").read_bytes())
     monkeypatch.setattr(folder_module, "locate",
-                        lambda options: (filesystem, options["path"]))
+                        lambda path: (filesystem, path))
     for where in (path, os.path.dirname(path)):
         reader, tasks = planned(where)
         assert rows(reader, tasks) == [1, 2, 3, 4]

@@ -6,7 +6,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from secure_bloom import BloomFilterOptions, ParquetWriter
+from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetWriter
 from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
@@ -37,7 +37,7 @@ def plain(schema=SCHEMA, **options):
 
 
 def column_keys(text, schema=SCHEMA):
-    return parse(schema, **KEYS, **{COLUMNS: text}).encryption["column_keys"]
+    return parse(schema, **KEYS, **{COLUMNS: text}).encryption.column_keys
 
 
 def test_defaults():
@@ -51,10 +51,9 @@ def test_defaults():
 def test_encryption_with_column_keys():
     options = parse(**KEYS, **{COLUMNS: "k: SSN"})
     assert options.kms == "keyring:/k.json"
-    assert options.encryption == {
-        "footer_key": "f", "column_keys": {"k": ["SSN"]}, "plaintext_footer": False,
-        "encryption_algorithm": "AES_GCM_V1", "double_wrapping": True,
-        "data_key_length_bits": 128}
+    assert options.encryption == EncryptionConfiguration(
+        "f", {"k": ["SSN"]}, plaintext_footer=False, encryption_algorithm="AES_GCM_V1",
+        double_wrapping=True, data_key_length_bits=128)
 
 
 def test_every_encryption_option():
@@ -63,16 +62,16 @@ def test_every_encryption_option():
         "parquet.encryption.algorithm": "aes_gcm_ctr_v1",
         "parquet.encryption.double.wrapping": "false",
         "parquet.encryption.data.key.length.bits": "256"})
-    assert options.encryption["plaintext_footer"]
-    assert options.encryption["encryption_algorithm"] == "AES_GCM_CTR_V1"
-    assert not options.encryption["double_wrapping"]
-    assert options.encryption["data_key_length_bits"] == 256
+    assert options.encryption.plaintext_footer
+    assert options.encryption.encryption_algorithm == "AES_GCM_CTR_V1"
+    assert not options.encryption.double_wrapping
+    assert options.encryption.data_key_length_bits == 256
 
 
 def test_uniform_encryption():
     options = parse(keyring="k", **{UNIFORM: " f "})
-    assert options.encryption["footer_key"] == "f"
-    assert options.encryption["uniform_encryption"]
+    assert options.encryption.footer_key == "f"
+    assert options.encryption.uniform_encryption
     assert options.kms.startswith("keyring:/")
 
 
@@ -279,16 +278,16 @@ def test_keys_from_the_schema():
     metadata = {("SSN",): {KEY: "pii"}, ("address",): {KEY: " geo "}, ("id",): {"comment": "x"},
                 ("tags",): {KEY: "pii"}}
     expected = {"pii": ["SSN", "tags.list.element"], "geo": ["address.City", "address.zip"]}
-    assert parse_marked(metadata, **KEYS).encryption["column_keys"] == expected
+    assert parse_marked(metadata, **KEYS).encryption.column_keys == expected
     with_option = parse_marked(metadata, **KEYS, **{COLUMNS: "pii: ssn; m: id"}).encryption
-    assert with_option["column_keys"] == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
+    assert with_option.column_keys == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
                                           "geo": ["address.City", "address.zip"]}
     one = parse_marked({("SSN",): {KEY: "pii"}}, keyring="k", **{UNIFORM: "pii"}).encryption
-    assert one["uniform_encryption"]
+    assert one.uniform_encryption
 
 
 def test_keys_from_the_schema_keep_case():
-    assert parse_marked({("a",): {KEY: "k"}}, TWINS, **KEYS).encryption["column_keys"] == {
+    assert parse_marked({("a",): {KEY: "k"}}, TWINS, **KEYS).encryption.column_keys == {
         "k": ["a"]}
 
 
@@ -372,7 +371,7 @@ def test_filters_of_all_columns_leave_out_what_has_no_path_of_its_own():
 def test_master_keys_may_have_any_name():
     arn = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"
     assert column_keys(f"{arn}: id, ssn; k: flag") == {arn: ["id", "SSN"], "k": ["flag"]}
-    assert parse_marked({("SSN",): {KEY: "a:b;c,d"}}, **KEYS).encryption["column_keys"] \
+    assert parse_marked({("SSN",): {KEY: "a:b;c,d"}}, **KEYS).encryption.column_keys \
         == {"a:b;c,d": ["SSN"]}
 
 

@@ -17,12 +17,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.spark.native.application import (
-    FACTORY,
-    FACTORY_OPTION,
-    READ,
-    Application,
-)
+from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
 _CALLS_AT_ONCE = 4
 _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from secure_bloom.encryption import ALGORITHMS
+from secure_bloom.encryption import ALGORITHMS, EncryptionConfiguration, confuses_pyarrow
 from secure_bloom.spark.options.columns import KEY, Columns
 from secure_bloom.spark.options.options import (
     ALGORITHM,
@@ -28,8 +28,8 @@ _MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
                 'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
 
 
-def parse_encryption(options: Options, columns: Columns) -> dict[str, Any] | None:
-    """Arguments of EncryptionConfiguration; None only where plaintext was asked for.
+def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
+    """Which master keys encrypt what; None only where plaintext was asked for.
 
     Raises
     ------
@@ -52,21 +52,22 @@ def parse_encryption(options: Options, columns: Columns) -> dict[str, Any] | Non
     if not (options.get(KEYRING) or options.get(KMS)):
         raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys, or "
                           f"their KMS in option {KMS}", option=KEYRING)
-    encryption = _keys(options, columns)
-    encryption |= {"encryption_algorithm": options.choice(ALGORITHM, ALGORITHMS),
-                   "double_wrapping": options.boolean(DOUBLE_WRAPPING, True),
-                   "data_key_length_bits": int(options.choice(KEY_BITS, ("128", "192", "256"))),
-                   "plaintext_footer": options.boolean(PLAINTEXT_FOOTER)}
-    if encryption["plaintext_footer"] and UNIFORM_KEY in options:
+    keys = _keys(options, columns)
+    plaintext_footer = options.boolean(PLAINTEXT_FOOTER)
+    if plaintext_footer and UNIFORM_KEY in options:
         raise OptionError(f"not possible with {UNIFORM_KEY}: use {FOOTER_KEY} and {COLUMN_KEYS}",
                           option=PLAINTEXT_FOOTER)
-    return encryption
+    return EncryptionConfiguration(
+        **keys, plaintext_footer=plaintext_footer,
+        encryption_algorithm=options.choice(ALGORITHM, ALGORITHMS),
+        double_wrapping=options.boolean(DOUBLE_WRAPPING, True),
+        data_key_length_bits=int(options.choice(KEY_BITS, ("128", "192", "256"))))
 
 
-def keys_by_column(encryption: dict[str, Any] | None) -> dict[str, str]:
+def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]:
     """The master key of each leaf column that has one of its own, by dotted path."""
-    return {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
-            for path in paths}
+    column_keys = {} if encryption is None else encryption.column_keys or {}
+    return {path: key for key, paths in column_keys.items() for path in paths}
 
 
 def _keys(options: Options, columns: Columns) -> dict[str, Any]:
@@ -113,7 +114,10 @@ def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
                               f"({source}): remove one of them")
         if path not in column_keys.setdefault(key, []):
             column_keys[key].append(path)
-        _check_punctuation(path)
+        if confuses_pyarrow(path):
+            raise OptionError(f"column {path} cannot have a key of its own, because of the "
+                              "punctuation or the spaces in its name: rename it, or use "
+                              f"{UNIFORM_KEY}")
     return column_keys
 
 
@@ -127,10 +131,3 @@ def _column_keys_option(options: Options, columns: Columns) -> Iterator[tuple[st
         for name in names.split(","):
             for leaf in columns.find(name.strip(), COLUMN_KEYS):
                 yield leaf.path, key
-
-
-def _check_punctuation(path: str) -> None:
-    """pyarrow passes the paths on in one text, in which these have a meaning."""
-    if any(character in path for character in ":;,") or path != path.strip():
-        raise OptionError(f"column {path} cannot have a key of its own, because of the punctuation "
-                          f"or the spaces in its name: rename it, or use {UNIFORM_KEY}")

@@ -128,8 +128,6 @@ class Options(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"Options({', '.join(self)})"
 
-    # --- which there are -------------------------------------------------------------------------
-
     def check_names(self, *, reading: bool = False) -> None:
         """Raise OptionError if there is an option that nothing would use. Tells no values.
 
@@ -196,8 +194,6 @@ class Options(Mapping[str, str]):
         """Name and column of each option ``name#column``."""
         prefix = f"{name}#"
         return ((one, one.removeprefix(prefix)) for one in self if one.startswith(prefix))
-
-    # --- values ----------------------------------------------------------------------------------
 
     def parsed(self, name: str, parse: Callable[[str], _T], allowed: str,
                default: _Default) -> _T | _Default:

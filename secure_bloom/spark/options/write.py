@@ -36,8 +36,8 @@ class WriteOptions:
     ----------
     kms : str or None
         URI of the KMS.
-    encryption : dict or None
-        Arguments of :class:`secure_bloom.EncryptionConfiguration`; None: plaintext.
+    encryption : EncryptionConfiguration or None
+        None: plaintext.
     bloom_filters : dict of str to BloomFilterOptions
         By dotted path of the leaf column.
     partition_by : tuple of str
@@ -51,7 +51,7 @@ class WriteOptions:
     """
 
     kms: str | None = None
-    encryption: dict[str, Any] | None = None
+    encryption: EncryptionConfiguration | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
@@ -61,16 +61,15 @@ class WriteOptions:
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
-        if self.encryption is None or not self.encryption["double_wrapping"]:
+        if self.encryption is None or not self.encryption.double_wrapping:
             return None
-        return KeyEncryptionKeys.for_encryption(EncryptionConfiguration(**self.encryption),
-                                                kms_client(self.kms))
+        return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
-            arguments |= {"encryption": EncryptionConfiguration(**self.encryption),
+            arguments |= {"encryption": self.encryption,
                           "kms": kms_client(self.kms) if keks is None else keks}
         return arguments
 
@@ -111,18 +110,17 @@ def parse_write_options(options: Options, schema: pa.Schema,
 
 
 def _partition_by(options: Options, columns: Columns,
-                  encryption: dict[str, Any] | None) -> tuple[str, ...]:
+                  encryption: EncryptionConfiguration | None) -> tuple[str, ...]:
     """The partition columns. Their values stand in paths, so none may be sensitive."""
     if PARTITION_BY not in options:
         return ()
-    partition_by = [columns.find_field(name, PARTITION_BY)
-                    for name in options.names(PARTITION_BY)]
+    partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]
     if len(set(partition_by)) < len(partition_by):
         raise OptionError("a column is named twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
         raise OptionError("no column would be left for the files: leave one out",
                           option=PARTITION_BY)
-    if encryption is not None and "column_keys" not in encryption:
+    if encryption is not None and encryption.uniform_encryption:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
                           "stand in the names of folders: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)
