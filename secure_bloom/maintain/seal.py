@@ -36,8 +36,29 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
         A Parquet file, whoever wrote it, or a folder of them.
     keys : KmsClient or ExplicitKeys
         The keys of the footer and of these columns.
-    dry_run, filesystem, files_at_once, advance
-        As for :func:`secure_bloom.attach`, which see for the result and errors, too.
+    dry_run : bool
+        Only say what would be done.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+
+    Returns
+    -------
+    MaintainResult
+        A file that could not be changed is among its ``failed``, for instance because
+        its key is missing or denied.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    UnsupportedError
+        If the files belong to a table that keeps their sizes elsewhere.
+    KeyRetrievalError
+        If the KMS does not answer.
 
     Notes
     -----
