@@ -36,9 +36,8 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
         If the pages cannot be read. No filter comes of a chunk of which something was not read.
     """
     with located(**chunk.place):
-        is_number = isinstance(size, int)
-        filter_ = SplitBlockBloomFilter(size if is_number else _num_blocks(chunk, size),
-                                        column_type=chunk.column.type)
+        num_blocks = size if isinstance(size, int) else _num_blocks(chunk, size)
+        filter_ = SplitBlockBloomFilter(num_blocks, column_type=chunk.column.type)
         seen = 0
         for rows, values in hashes.read(chunk.row_group, chunk.column):
             filter_.insert_hashes(values)
@@ -46,7 +45,9 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
             advance(rows)
         if seen != num_rows:
             raise FormatError(f"the row group has {num_rows} rows, {seen} were read")
-        return filter_ if is_number or size.ndv is not None else filter_.fold(fpp=size.fpp)
+        if isinstance(size, int) or size.ndv is not None:
+            return filter_
+        return filter_.fold(fpp=size.fpp)
 
 
 def _num_blocks(chunk: ColumnChunk, options: BloomFilterOptions) -> int:

@@ -210,10 +210,10 @@ def _place(chunk: ColumnChunk) -> _Place:
 
 def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     """The bytes of a chunk's filter; None where no filter stands at its place."""
-    offset, told = chunk.bloom_filter
-    layout = layout_of(file, chunk)
-    if layout.kind == UNKNOWN:
+    where, layout = chunk.bloom_filter, layout_of(file, chunk)
+    if where is None or layout is None or layout.kind == UNKNOWN:
         return None
+    offset, told = where
     length = max(layout.length or 0, told or 0)  # so that none stays where the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
@@ -237,9 +237,10 @@ def _that_stay(gone: set[_Place], file: ParquetFile) \
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages
-            if _place(chunk) not in gone and chunk.bloom_filter:
-                offset, length = chunk.bloom_filter
-                ranges["filter"] = offset, length or (layout_of(file, chunk).length or 1)
+            where = None if _place(chunk) in gone else chunk.bloom_filter
+            if where is not None:
+                layout = None if where[1] else layout_of(file, chunk)
+                ranges["filter"] = where[0], where[1] or (layout and layout.length) or 1
         except NO_KEY:
             pass  # as it is encrypted, nobody but the key's owner can have made it point there
         for what, range_ in ranges.items():

@@ -71,7 +71,8 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
 
 
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-    plan, hidden, removed = Plan(), set(), {}
+    plan, hidden = Plan(), set()
+    removed: dict[str, None] = {}
     for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
@@ -100,8 +101,10 @@ def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:
     """The number of blocks that the plaintext filter has."""
+    where = chunk.bloom_filter
+    assert where is not None  # it was found to be plain
     try:
-        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, chunk.bloom_filter[0]))
+        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, where[0]))
     except UnsupportedError:  # it is none of the filters that are known
         return BloomFilterOptions()
     return num_bytes // BYTES_PER_BLOCK
