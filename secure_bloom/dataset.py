@@ -50,17 +50,26 @@ def read_table(source: FileSource, *, keys: Keys = None, columns: list[str] | No
         In a folder, every file is read whose path has no part that begins with ``_`` or ``.``,
         except those of Spark jobs that have not committed; ``name=value`` folders become columns
         (Hive partitions).
-    keys, filesystem
-        As for :class:`ParquetFile`.
-    columns, filters
-        As for :meth:`ParquetFile.read`.
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted files. Default: those of the environment, see ``docs/keys.md``. Without keys,
+        or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
+    columns : list of str, optional
+        Names of the columns to read. Default: all.
+    filters : list of tuple, or list of list of tuple, optional
+        Only rows for which they hold are returned. In pyarrow's form: ``[("city", "==", "Rome")]``,
+        or a list of such lists of which one is to hold.
+        :mod:`secure_bloom.pruning.predicates` says what the operators mean.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``source`` is a path; default: local, or by URI.
     all_files : bool
         Read a folder of a Delta Lake, Iceberg or Hudi table, or of a streaming query of Spark, by
         its files. They may hold rows that the table has deleted. A file that is named itself is
         read in any case.
-    require_encryption
-        As for :class:`ParquetFile`, of every file. In a folder a file may lack a column that
-        another one has.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
+        dotted path, where a group means all leaves below it: these. A mapping: these, each under
+        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
+        In a folder a file may lack a column that another one has.
 
     Raises
     ------

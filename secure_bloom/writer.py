@@ -67,10 +67,34 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
     Parameters
     ----------
     table : pyarrow.Table
+    where : str, path, or writable binary file
+        A file object is only appended to and stays open. A path shows the file when it is
+        complete; until then, and after an exception, it shows what was there before.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
+        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
+        are encrypted with the column's key, all others are plain.
+    encryption : EncryptionConfiguration or UniformKey, optional
+        pyarrow's class of that name serves as well. Default: the file is not encrypted.
+    kms : KmsClient or KeyEncryptionKeys, optional
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: that of the
+        environment, see ``docs/keys.md``.
     row_group_size : int, optional
         Rows in a row group; default as in pyarrow: at most 1,048,576.
-    where, bloom_filters, encryption, kms, filesystem, **writer_options
-        See :class:`ParquetWriter`.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``where`` is a path; default: local, or by URI.
+    **writer_options
+        Those of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
+
+    Raises
+    ------
+    ColumnError
+        If a filter is asked for on a column that does not exist or cannot have one. Raised before
+        anything is written.
+    KeyRetrievalError
+        If a master key cannot be used.
     """
     with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
                        kms=kms, filesystem=filesystem, **writer_options) as writer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ from secure_bloom.parquet.bloom_filter import Disjoint, read_filter
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import BloomFilterInfo, ParquetFile
 from secure_bloom.verify.findings import FilterCheck, VerifyResult
+
+if TYPE_CHECKING:
+    from secure_bloom.parquet.footer import Footer
 
 _SHOWN_FINDINGS = 20
 _SHOWN_FILES = 20
@@ -69,17 +72,18 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     return filters
 
 
-def _encryption(footer) -> dict[str, Any] | None:
-    if not footer.is_encrypted:
+def _encryption(footer: Footer) -> dict[str, Any] | None:
+    algorithm = footer.algorithm
+    if algorithm is None:
         return None
     return {
-        "algorithm": footer.algorithm.name,
+        "algorithm": algorithm.name,
         "footer": "encrypted" if footer.has_encrypted_footer else
                   "plaintext, signature verified" if footer.signature_verified else
                   "plaintext, signature not verified",
         "footer_key": _key_name(footer.footer_key_metadata),
-        "aad_prefix": "stored" if footer.algorithm.aad_prefix is not None else
-                      "to be supplied" if footer.algorithm.supply_aad_prefix else "none",
+        "aad_prefix": "stored" if algorithm.aad_prefix is not None else
+                      "to be supplied" if algorithm.supply_aad_prefix else "none",
     }
 
 
@@ -122,6 +126,7 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
         try:
             with error_location(file=file.name):
                 filter_ = read_filter(file, chunk, file.footer.start, disjoint)
+            if filter_ is not None:
                 values.append(filter_.expected_fpp())
         except (*NO_KEY, UnsupportedError):
             continue
@@ -219,7 +224,7 @@ def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
     promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
     reasons = [check.not_checked for check in checks if check.not_checked is not None]
     kinds = {check.encrypted for check in checks}
-    kind = {True: " encrypted", False: " plain"}.get(*kinds, "") if len(kinds) == 1 else ""
+    kind = " encrypted" if kinds == {True} else " plain" if kinds == {False} else ""
     return [shown(column), f"{len(checks)}{kind}", f"{sum(values):,}" if values else "-",
             _rate(measured), _rate(promised),
             f"{len(reasons)}: {reasons[0]}" if reasons else ""]

@@ -23,9 +23,9 @@ def _count(results: list[CaseResult], result: str, layer: str | None = None) -> 
 
 def layer_table(results: list[CaseResult]) -> list[list[Any]]:
     """For each layer that has cases: its name, and how many there are, passed, failed, skipped."""
-    counts = [[layer, *(_count(results, result, layer) for result in RESULTS)]
+    counts = [(layer, [_count(results, result, layer) for result in RESULTS])
               for layer in LAYERS]
-    return [[layer, sum(row), *row] for layer, *row in counts if sum(row)]
+    return [[layer, sum(row), *row] for layer, row in counts if sum(row)]
 
 
 def render(results: list[CaseResult], implementation: str) -> str:

@@ -47,7 +47,7 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **wr
     hashes, wanted = ColumnHashes(file, keys), set(columns)
     data, taken = bytearray(), 0
     for number, chunks in enumerate(file.footer.row_groups):
-        end = max(sum(chunk.pages) for chunk in chunks)
+        end = max(sum(chunk.pages or ()) for chunk in chunks)
         shift = len(data) - taken
         data += file.read_at(end - taken, taken)
         taken = end
@@ -65,8 +65,8 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **wr
 def _shift(chunk: ColumnChunk, by: int) -> None:
     for meta in chunk._metadata_copies():
         for field in _OFFSETS:
-            if meta.get_int(field):
-                meta.set_int(field, thrift.I64, meta.get_int(field) + by)
+            if offset := meta.get_int(field):
+                meta.set_int(field, thrift.I64, offset + by)
 
 
 POLICY = """\

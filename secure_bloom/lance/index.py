@@ -103,13 +103,14 @@ class BloomFilterIndex(Summarized):
             raise UnsupportedError(f"the index has {self._file.num_rows} zones; more than "
                                    f"{_MAX_ZONES} cannot be handled")
         keep = self._file.num_rows * self.num_bytes <= _KEPT_BYTES
-        kept, zones = [], [[np.empty(0, np.int64)] * 3 + [np.empty(0, bool)]]
+        kept = []
+        parts: list[list[np.ndarray]] = [[*[np.empty(0, np.int64)] * 3, np.empty(0, bool)]]
         for columns, words in self._batches():
-            zones.append(columns)
+            parts.append(columns)
             if keep:
                 kept.append(words)
         self._kept = kept if keep else None
-        zones = [np.concatenate(column) for column in zip(*zones, strict=True)]
+        zones = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if zones[0].size != self._file.num_rows:
             raise FormatError(f"the index has {zones[0].size} zones, not {self._file.num_rows}")
         _check_zones(*zones[:3])

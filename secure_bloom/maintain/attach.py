@@ -35,8 +35,9 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
     path : str or path
         A Parquet file, whoever wrote it, or a folder of them.
     bloom_filters : bool, iterable of str, or mapping
-        The leaf columns, as for :class:`secure_bloom.ParquetWriter`; ``True`` is every column of
-        each file that can have a filter.
+        The leaf columns that get a filter. ``True``: every column of each file that can have one.
+        A list names them by dotted path. A mapping of paths also says how: ``True``,
+        BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of these columns are needed.
     replace : bool

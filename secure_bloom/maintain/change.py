@@ -211,10 +211,10 @@ def _place(chunk: ColumnChunk) -> _Place:
 
 def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     """The bytes of a chunk's filter; None where no filter stands at its place."""
-    offset, recorded = chunk.bloom_filter
-    stored = stored_filter(file, chunk)
-    if stored.kind == UNKNOWN:
+    where, stored = chunk.bloom_filter, stored_filter(file, chunk)
+    if where is None or stored is None or stored.kind == UNKNOWN:
         return None
+    offset, recorded = where
     length = max(stored.length or 0, recorded or 0)  # so that none stays where the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
@@ -238,9 +238,10 @@ def _retained_ranges(removed: set[_Place], file: ParquetFile) \
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages
-            if _place(chunk) not in removed and chunk.bloom_filter:
-                offset, length = chunk.bloom_filter
-                ranges["filter"] = offset, length or (stored_filter(file, chunk).length or 1)
+            where = None if _place(chunk) in removed else chunk.bloom_filter
+            if where is not None:
+                stored = None if where[1] else stored_filter(file, chunk)
+                ranges["filter"] = where[0], where[1] or (stored and stored.length) or 1
         except NO_KEY:
             pass  # as it is encrypted, nobody but the key's owner can have made it point there
         for what, range_ in ranges.items():

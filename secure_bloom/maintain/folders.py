@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.fs as pa_fs
 
@@ -25,6 +25,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
@@ -58,7 +59,9 @@ class MaintainResult(Summarized):
     unchanged: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     dry_run: bool = False
-    mistake = None  # ColumnError: that of the arguments, where one file was asked for
+
+    def __post_init__(self) -> None:
+        self.mistake: ColumnError | None = None  # of the arguments, if one file was asked for
 
     def _headline(self) -> str:
         return (f"{count(len(self.changed), 'file')} {'to change' if self.dry_run else 'changed'}, "
@@ -115,12 +118,14 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     check_no_table(filesystem, path, paths)
     if filesystem.type_name == "local" and not dry_run:
         remove_leftovers_of(paths)
-    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    if hasattr(keys, "unwrap_key"):
+        keys = cached(cast(KeyUnwrapper, keys))
     job = _Job(filesystem, paths, keys, planner, dry_run, advance or (lambda fraction: None))
     try:
         job.run(files_at_once or os.cpu_count() or 1)
     except BaseException as error:
-        error.result = job.result()
+        ended: Any = error
+        ended.result = job.result()
         raise
     result = job.result()
     if mistake := job.mistake():
@@ -130,7 +135,8 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
         result.failed = {file: message for file, message in result.failed.items()
                          if file not in job.mistakes.files}
         if result.failed:
-            mistake.result = result
+            ended = mistake
+            ended.result = result
         raise mistake
     return result
 

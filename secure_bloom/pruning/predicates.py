@@ -50,7 +50,7 @@ OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is n
 
 #: row filters as users write them: predicates (column, operator, value) that must all hold, or
 #: several lists of such predicates, of which one must hold
-Filters: TypeAlias = Sequence[tuple[str, str, Any]] | Sequence[Sequence[tuple[str, str, Any]]]
+Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
 
 class Predicate(NamedTuple):

@@ -19,6 +19,7 @@ from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
 from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import KEYRING, KMS, Options, locate
 from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.visibility import parquet_files
 
 if TYPE_CHECKING:
@@ -27,28 +28,10 @@ if TYPE_CHECKING:
 _MAX_TASKS = 10_000
 
 
-def attach(spark: SparkSession, path, bloom_filters: BloomFilters, *,
+def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
            keyring: str | None = None, kms: str | None = None, replace: bool = False,
            dry_run: bool = False) -> MaintainResult:
-    """Add Bloom filters to all files of a folder; each file is the work of one task.
-
-    As :func:`secure_bloom.attach`, which see. A task that is done again finds what the first one
-    has done, and leaves it.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        Classic or Connect.
-    path : str or path
-        The folder, as given to ``save``; all machines must reach it.
-    bloom_filters : bool, iterable of str, or mapping
-        As for :func:`secure_bloom.attach`.
-    keyring, kms : str, optional
-        As the options of these names: a keyring that all machines have, or the URI of a KMS.
-        Default: as the environment of this process says.
-    replace, dry_run : bool
-        As for :func:`secure_bloom.attach`.
-    """
+    """See :func:`secure_bloom.spark.attach`."""
     wanted = filters_for_files(bloom_filters)
     root = str(path)
     filesystem, folder = locate(root)

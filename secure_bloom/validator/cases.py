@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.isprintable()
 
 
-_KINDS = {
+_KINDS: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
     "int": _is_int,
     "number": lambda value: _is_int(value) or isinstance(value, float),

@@ -10,6 +10,7 @@ import queue
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -132,7 +133,9 @@ def _value(text: str, kind: str) -> Any:
         if rest:
             raise ValueError("an item without a comma")
         return [_TRUTH[item] for item in items] if kind == "list-of-bool" else items
-    return {"int": int, "number": float, "bool": _TRUTH.__getitem__}.get(kind, str)(text)
+    parse: dict[str, Callable[[str], Any]] = {
+        "int": int, "number": float, "bool": _TRUTH.__getitem__}
+    return parse.get(kind, str)(text)
 
 
 def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
@@ -163,11 +166,13 @@ class _LineProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log, text=True, encoding="utf-8",
                                          errors="replace")
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        for line in self._process.stdout:
+        for line in self._output:
             self._replies.put(line)
         self._replies.put("")
 
@@ -175,8 +180,8 @@ class _LineProcess:
         if not self._replies.empty() and self._process.poll() is None:
             raise BadReply("the program wrote more than one line for the case before")
         try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
+            self._input.write(line + "\n")
+            self._input.flush()
             reply = self._replies.get(timeout=timeout)
         except OSError:  # a broken pipe: it died before it read
             reply = ""
@@ -194,7 +199,7 @@ class _LineProcess:
     def close(self) -> None:
         """End its input, and with it the program; one that goes on is killed."""
         with contextlib.suppress(OSError):  # it died before it had read everything
-            self._process.stdin.close()
+            self._input.close()
         try:
             self._process.wait(_TIME_TO_END)
         except subprocess.TimeoutExpired:

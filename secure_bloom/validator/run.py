@@ -74,7 +74,8 @@ def run_cases(cases: Iterable[Case], implementation: Implementation,
 
 def _run(case: Case, implementation: Implementation) -> CaseResult:
     start = time.perf_counter()
-    outcome, output = None, {}
+    outcome: str | None = None
+    output: dict[str, Any] = {}
     try:
         outcome, output = implementation.answer(case)
         message = _difference(case, outcome, output)

@@ -62,6 +62,7 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
+        The Parquet file.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files. Without, what is in plaintext is checked, and that filters of encrypted
         columns are not plain.
@@ -71,8 +72,10 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         Where ``source`` is a path; default: local, or by URI.
     advance : callable, optional
         Told the fraction that is done, 0 to 1.
-    require_encryption : optional
-        As for :class:`ParquetFile`; what is not met becomes a finding.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted; what is not becomes a finding. True: the footer, or it is signed,
+        and every column. Columns by dotted path, where a group means all leaves below it: these.
+        A mapping: these, each under this master key.
 
     Raises
     ------

@@ -13,7 +13,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -22,6 +22,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
 from secure_bloom.keys.kms import wrap_locally
 from secure_bloom.spark.java import build_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FACTORY = "secure_bloom.spark.NativeCrypto"
 FACTORY_OPTION = "parquet.crypto.factory.class"
@@ -37,7 +40,7 @@ _REDACTION = "spark.redaction.regex"
 _TASKS_PER_CORE = 4
 
 
-def enable(spark, *, plaintext: bool = False) -> None:
+def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
     """Give Spark's own Parquet writer and reader the class that knows our keys.
 
     Once for each session; another call does no harm. The class is compiled by the compiler that

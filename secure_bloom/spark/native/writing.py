@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
@@ -19,12 +19,16 @@ from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, WRITE
 from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption import Encryption
+    from secure_bloom.keys.wrapping import WritingKms
+
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption, bloom_filters: BloomFilters = None,
-                  kms) -> dict[str, str]:
+def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
+                  kms: WritingKms) -> dict[str, str]:
     """Options for Spark's own Parquet writer. They serve in this Spark application only.
 
     Each master key costs one call to the KMS, here; executors make data keys for every file and
