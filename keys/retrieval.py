@@ -8,7 +8,7 @@ from typing import Protocol
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS, or_environment
+from secure_bloom.keys.environment import NO_KEYS, open_keys
 from secure_bloom.keys.kms import check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
@@ -181,16 +181,13 @@ class KmsKeys:
 
 def key_retriever(keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
         -> KeyRetriever | None:
-    """What the ``keys`` argument of a reader means: a KMS client, explicit keys, or nothing.
-
-    None means the KMS of the environment, or nothing where it names none.
-    """
-    keys = or_environment(keys)
+    """What finds a file's keys, by the ``keys`` argument of a reader; None without keys."""
+    keys = open_keys(keys)
     if keys is None or keys is NO_KEYS:
         return None
     if hasattr(keys, "footer_key") and hasattr(keys, "column_key"):
         return keys
     if hasattr(keys, "unwrap_key"):
         return KmsKeys(keys, read_external)
-    raise TypeError("keys must be a KmsClient or ExplicitKeys, "
-                    f"not {type(keys).__name__}")
+    raise TypeError("keys must be a KmsClient or ExplicitKeys, the path of a keyring, or the URI "
+                    f"of a KMS, not {type(keys).__name__}")

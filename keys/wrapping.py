@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from secure_bloom.errors import KeyNotFoundError
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.kek import KeyEncryptionKey
 
 
@@ -21,8 +22,8 @@ class KeyEncryptionKeys:
 
     Parameters
     ----------
-    kms : KmsClient
-        Those that it has made in the last minutes are taken.
+    kms : KmsClient, path of a keyring, or URI of a KMS
+        Keys that it has made in the last minutes are taken.
     master_keys : iterable of str
     data_key_length_bits : int
         128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
@@ -34,7 +35,7 @@ class KeyEncryptionKeys:
     """
 
     def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
-        client = cached(kms)
+        client = cached(open_keys(kms))
         self.kms_instance_id = client.kms_instance_id
         self.kms_instance_url = client.kms_instance_url
         self._num_bytes = data_key_length_bits // 8

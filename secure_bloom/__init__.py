@@ -2,8 +2,8 @@
 
 >>> import secure_bloom
 >>> secure_bloom.write_table(table, "people.parquet", bloom_filters={"ssn": True},
-...                          encryption=config, kms=keyring)                      # doctest: +SKIP
->>> secure_bloom.read_table("people.parquet", keys=keyring,
+...                          encryption=config, keys="keyring.json")              # doctest: +SKIP
+>>> secure_bloom.read_table("people.parquet", "keyring.json",
 ...                         filters=[("ssn", "==", "078-05-1120")])               # doctest: +SKIP
 
 Names are imported when they are first used, so that ``import secure_bloom`` is quick.
@@ -18,6 +18,7 @@ _HOME = {
     "BloomFilterOptions": "secure_bloom.sbbf.options",
     "EncryptionConfiguration": "secure_bloom.encryption",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
+    "Keyring": "secure_bloom.keys.keyring",
     "ParquetFile": "secure_bloom.reader",
     "ParquetWriter": "secure_bloom.writer",
     "SplitBlockBloomFilter": "secure_bloom.sbbf.filter",
@@ -25,6 +26,7 @@ _HOME = {
     "VerifyResult": "secure_bloom.verify.findings",
     "attach": "secure_bloom.maintain.attach",
     "audit": "secure_bloom.auditing.audit",
+    "open_kms": "secure_bloom.keys.uri",
     "read_table": "secure_bloom.dataset",
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",

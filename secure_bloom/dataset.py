@@ -21,8 +21,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import UnsupportedError, error_location
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.pruning import predicates
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import is_path, resolve
@@ -35,7 +34,7 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 _OPEN_FILES = 64  # that stay open until their rows are read, and that are read at a time
 
 
-def read_table(source, *, keys=None, columns: list[str] | None = None, filters=None,
+def read_table(source, keys=None, *, columns: list[str] | None = None, filters=None,
                filesystem=None, all_files: bool = False,
                require_encryption: RequireEncryption = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
@@ -68,12 +67,11 @@ def read_table(source, *, keys=None, columns: list[str] | None = None, filters=N
         rows of a file are always of one version of it.
     """
     requirement = encryption_requirement(require_encryption)
-    keys = or_environment(keys)
+    keys = shared_keys(keys)  # one cache for all files
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
-    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return until_unchanged(partial(_read_file, filesystem, path, keys, columns, filters,
                                        requirement))

@@ -48,14 +48,14 @@ _PART = 1 << 16  # values whose hashes stay in the cache
 
 _REFUSED_OPTIONS = {
     "bloom_filter_options": "use bloom_filters",
-    "encryption_properties": "use encryption and kms",
+    "encryption_properties": "use encryption and keys",
     "metadata_collector": "it would collect footers that do not know the filters",
 }
 
 
 def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
-                encryption=None, kms=None, row_group_size: int | None = None,
-                filesystem=None, **writer_options) -> None:
+                encryption=None, keys=None, row_group_size: int | None = None,
+                filesystem=None, kms=None, **writer_options) -> None:
     """Write a table to a Parquet file with Bloom filters.
 
     Parameters
@@ -63,11 +63,11 @@ def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
     table : pyarrow.Table
     row_group_size : int, optional
         Rows in a row group; default as in pyarrow: at most 1,048,576.
-    where, bloom_filters, encryption, kms, filesystem, **writer_options
+    where, bloom_filters, encryption, keys, filesystem, kms, **writer_options
         See :class:`ParquetWriter`.
     """
     with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
-                       kms=kms, filesystem=filesystem, **writer_options) as writer:
+                       keys=keys, filesystem=filesystem, kms=kms, **writer_options) as writer:
         writer.write_table(table, row_group_size)
 
 
@@ -95,11 +95,13 @@ class ParquetWriter(Summarized):
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
         with key material is written beside this one, and ``where`` must be a new path.
-    kms : KmsClient or KeyEncryptionKeys, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: that of the
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
         environment, see ``docs/keys.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``where`` is a path; default: local, or by URI.
+    kms
+        The same as ``keys``; give one of them.
     **writer_options
         Those of :class:`pyarrow.parquet.ParquetWriter`.
 
@@ -121,7 +123,7 @@ class ParquetWriter(Summarized):
 
     def __init__(self, where, schema: pa.Schema, *,
                  bloom_filters: BloomFilters = None,
-                 encryption=None, kms=None, filesystem=None, **writer_options):
+                 encryption=None, keys=None, filesystem=None, kms=None, **writer_options):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
@@ -133,7 +135,7 @@ class ParquetWriter(Summarized):
         leaves = parquet_leaves(schema, **writer_options)
         self._plan = _plan(schema, leaves, bloom_filters)
         self._asked = resolve_columns(encryption, leaves)
-        self._encryption = file_encryption(self._asked, kms)
+        self._encryption = file_encryption(self._asked, keys, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
         self._lock = RLock()

@@ -28,7 +28,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.environment import keys_or_kms
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
@@ -77,8 +77,8 @@ class RotationResult(Summarized):
         return asdict(self)
 
 
-def rotate_master_keys(path, kms=None, *, old: str, new: str, dry_run: bool = False,
-                       filesystem=None,
+def rotate_master_keys(path, keys=None, *, old: str, new: str, dry_run: bool = False,
+                       filesystem=None, kms=None,
                        advance: Callable[[float], None] | None = None) -> RotationResult:
     """Wrap everything that a master key wraps with another one.
 
@@ -93,15 +93,17 @@ def rotate_master_keys(path, kms=None, *, old: str, new: str, dry_run: bool = Fa
     ----------
     path : str or path
         A Parquet file, or a folder of them.
-    kms : KmsClient, optional
-        Default: that of the environment. It must unwrap with the old master key, and with those of
-        footers; and wrap and unwrap with the new one.
+    keys : KmsClient, path of a keyring, or URI of a KMS, optional
+        Default: the KMS of the environment. It must unwrap with the old master key, and with those
+        of footers; and wrap and unwrap with the new one.
     old, new : str
         Names of master keys. Where they are equal, for a KMS that has a new version of the key,
         every file is written again.
     dry_run : bool
         Only say what would be done.
     filesystem : pyarrow.fs.FileSystem, optional
+    kms
+        The same as ``keys``; give one of them.
     advance : callable, optional
         Is called with the fraction that is done.
 
@@ -117,9 +119,9 @@ def rotate_master_keys(path, kms=None, *, old: str, new: str, dry_run: bool = Fa
     FileNotFoundError
         If there is no such file or folder.
     """
-    kms = or_environment(kms)
+    kms = keys_or_kms(keys, kms)
     if not hasattr(kms, "wrap_key"):
-        raise TypeError("kms must be a KmsClient with the old and the new master key")
+        raise TypeError("keys must be a KmsClient with the old and the new master key")
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)

@@ -28,8 +28,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     SecureBloomError,
 )
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
@@ -84,7 +83,7 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
         policy = Policy.read(policy)
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
     for path_of, (file, found) in in_threads(lambda path: (path, auditing.file(path)), paths,

@@ -23,7 +23,7 @@ from secure_bloom.errors import (
     SecureBloomError,
     error_location,
 )
-from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
@@ -113,7 +113,7 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
     check_no_table(filesystem, path, paths)
     if filesystem.type_name == "local" and not dry_run:
         remove_leftovers_of(paths)
-    keys = cached(keys) if hasattr(keys, "unwrap_key") else keys
+    keys = shared_keys(keys)
     job = _Job(filesystem, paths, keys, planner, dry_run, advance or (lambda fraction: None))
     try:
         job.run(files_at_once or os.cpu_count() or 1)

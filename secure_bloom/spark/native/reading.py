@@ -16,6 +16,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.spark.native.application import (
     FACTORY,
@@ -43,7 +44,7 @@ def read_options(path: str | Iterable[str], *, kms) -> dict[str, str]:
     ----------
     path : str or iterable of str
         As for ``spark.read.parquet``, whoever wrote the files there.
-    kms : KmsClient
+    kms : KmsClient, path of a keyring, or URI of a KMS
 
     Returns
     -------
@@ -86,7 +87,7 @@ class _Keys:
     """
 
     def __init__(self, kms):
-        self._kms = cached(kms)
+        self._kms = cached(open_keys(kms))
         self.unwrapped: dict[str, str] = {}
 
     def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:
