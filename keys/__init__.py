@@ -6,6 +6,7 @@ Imported as ``secure_bloom.keys``.
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, from_environment
@@ -29,7 +30,14 @@ __all__ = ["NO_KEYS", "AwsKms", "CachedKms", "ExplicitKeys", "InMemoryKms", "Key
            "from_environment", "list_master_keys", "open_kms", "rotate_master_keys"]
 
 
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
+    from secure_bloom.keys.aws import AwsKms as AwsKms
+    from secure_bloom.keys.operations.inventory import list_master_keys as list_master_keys
+    from secure_bloom.keys.operations.rotation import rotate_master_keys as rotate_master_keys
+    from secure_bloom.keys.pkcs11 import Pkcs11Kms as Pkcs11Kms
+    from secure_bloom.keys.vault import VaultKms as VaultKms
+else:
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_HOME[name]), name)

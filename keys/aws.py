@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from typing import Any
 
 from secure_bloom.errors import (
     KeyAccessError,
@@ -87,7 +88,7 @@ class AwsKms(KmsClient):
         self.profile = profile
         self.timeout = timeout
         self.attempts = attempts
-        self._live = None
+        self._live: tuple[int, Any] | None = None
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`; the result is AWS's blob in base64."""
@@ -106,7 +107,7 @@ class AwsKms(KmsClient):
                                  "is no base64")
         return self._call("Decrypt", "Plaintext", master_key_identifier, CiphertextBlob=blob)
 
-    def _call(self, action: str, result: str, name: str, **parameters) -> bytes:
+    def _call(self, action: str, result: str, name: str, **parameters: Any) -> bytes:
         where = f"AWS KMS, master key {name!r}"
         client = self._client(where)
         from botocore.exceptions import BotoCoreError, ClientError
@@ -126,9 +127,10 @@ class AwsKms(KmsClient):
             raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS")
         return value
 
-    def _client(self, where: str):
+    def _client(self, where: str) -> Any:
         """The client of this process: one that a fork has copied shares its connections."""
-        if self._live is None or self._live[0] != os.getpid():
+        live = self._live
+        if live is None or live[0] != os.getpid():
             try:
                 import boto3
                 from botocore.config import Config
@@ -145,10 +147,10 @@ class AwsKms(KmsClient):
                 raise _fault(error, where) from error
             check_endpoint(client.meta.endpoint_url)  # it may come from the environment
             # Two threads may come here at once; each makes a client of its own, and one is kept.
-            self._live = os.getpid(), client
-        return self._live[1]
+            live = self._live = os.getpid(), client
+        return live[1]
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None}
 
     def __repr__(self) -> str:
@@ -156,7 +158,7 @@ class AwsKms(KmsClient):
                 f"profile={self.profile!r}>")
 
 
-def _refusal(error, action: str, where: str) -> KeyRetrievalError:
+def _refusal(error: Any, action: str, where: str) -> KeyRetrievalError:
     """The error for an answer that is one."""
     code = str(error.response.get("Error", {}).get("Code"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -168,7 +170,7 @@ def _refusal(error, action: str, where: str) -> KeyRetrievalError:
     return KeyRetrievalError(f"{where}: the request was refused ({code})")
 
 
-def _fault(error, where: str) -> KeyRetrievalError:
+def _fault(error: Any, where: str) -> KeyRetrievalError:
     """The error for a call that got no answer."""
     from botocore import exceptions as boto
     name = type(error).__name__
@@ -184,7 +186,7 @@ def _fault(error, where: str) -> KeyRetrievalError:
                              "region, and a profile given must exist")
 
 
-def _harmless(error):
+def _harmless(error: Any) -> Any:
     """The error as a cause, or None where it could hold the request, and so the key."""
     from botocore import exceptions as boto
     return None if isinstance(error, boto.HTTPClientError | boto.ParamValidationError) else error

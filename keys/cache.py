@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
+from typing import Any
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.errors import KeyRetrievalError, KeyUnwrapError, SecureBloomError
 from secure_bloom.keys.kek import KeyEncryptionKey
-from secure_bloom.keys.kms import KmsClient
+from secure_bloom.keys.kms import KeyUnwrapper, KmsClient
 from secure_bloom.keys.material import DEFAULT_INSTANCE
 
 LIFETIME = 600.0  #: seconds that a key is kept, as parquet-java and pyarrow do
@@ -36,8 +37,8 @@ class CachedKms(KmsClient):
         Seconds that a key is kept; 0: not at all.
     """
 
-    def __init__(self, kms, lifetime: float = LIFETIME):
-        self._kms = kms
+    def __init__(self, kms: KeyUnwrapper, lifetime: float = LIFETIME):
+        self._kms: Any = kms  # to read, it needs unwrap_key only
         self.lifetime = lifetime
         self._unwrapped = _Cache()
         self._keks = _Cache()
@@ -106,7 +107,7 @@ class CachedKms(KmsClient):
                                  f"{master_key_identifier!r}")
         return bytes(key)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return CachedKms, (self._kms, self.lifetime)  # never the keys
 
     def __repr__(self) -> str:
@@ -116,7 +117,7 @@ class CachedKms(KmsClient):
 class _Cache:
     """Values by key, each made once and kept for a time."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
@@ -125,7 +126,7 @@ class _Cache:
         self._entries: dict[Hashable, _Entry] = {}
         self._next_tidying = 0.0
 
-    def get(self, key: Hashable, lifetime: float, make: Callable[[], object]):
+    def get(self, key: Hashable, lifetime: float, make: Callable[[], object]) -> Any:
         """The value of a key; made where there is none, or none that is young enough."""
         if self._process != os.getpid():  # forked: another thread may have held the lock for ever
             self._reset()
@@ -158,7 +159,7 @@ class _Entry:
     """A value that is being made, or made."""
 
     def __init__(self, lifetime: float):
-        self._future: Future = Future()
+        self._future: Future[Any] = Future()
         self._lifetime = lifetime
         self._made = math.inf
 
@@ -166,7 +167,7 @@ class _Entry:
         """Whether it is older than it may be, or than somebody else wants it."""
         return time.monotonic() - self._made >= min(lifetime, self._lifetime)
 
-    def succeed(self, value) -> None:
+    def succeed(self, value: Any) -> None:
         self._made = time.monotonic()
         self._future.set_result(value)
 
@@ -176,7 +177,7 @@ class _Entry:
         if not self._future.done():
             self._future.set_exception(error)
 
-    def wait(self):
+    def wait(self) -> Any:
         try:
             return self._future.result()
         except SecureBloomError as error:  # every thread adds its own place to it
@@ -189,7 +190,7 @@ os.register_at_fork(before=_shared_lock.acquire, after_in_parent=_shared_lock.re
                     after_in_child=_shared_lock.release)
 
 
-def cached(kms) -> CachedKms:
+def cached(kms: KeyUnwrapper) -> CachedKms:
     """A KMS client with the cache that everyone in this process shares who uses it."""
     if isinstance(kms, CachedKms):
         return kms

@@ -36,7 +36,7 @@ class NoKeys(Enum):
 NO_KEYS: Final = NoKeys.NO_KEYS  #: no keys, and not those of the environment either
 
 
-def from_environment():
+def from_environment() -> KmsClient:
     """The KMS client that the environment names, opened.
 
     Raises
@@ -69,7 +69,7 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
     return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
 
 
-def open_keys(keys):
+def open_keys(keys: Any) -> Any:
     """What an argument ``keys`` or ``kms`` stands for.
 
     Parameters
@@ -103,14 +103,14 @@ def open_keys(keys):
     return _client(keyring_uri(os.fsdecode(name)))
 
 
-def keys_or_kms(keys, kms):
+def keys_or_kms(keys: Any, kms: Any) -> Any:
     """What ``keys`` stands for, or its alias ``kms``; one of them is None, or both."""
     if keys is not None and kms is not None:
         raise TypeError("give keys or kms, not both: they mean the same")
     return open_keys(kms if keys is None else keys)
 
 
-def shared_keys(keys):
+def shared_keys(keys: Any) -> Any:
     """What ``keys`` stands for, for many files: a KMS client comes with its cache."""
     keys = open_keys(keys)
     return cached(keys) if hasattr(keys, "unwrap_key") else keys
@@ -119,7 +119,7 @@ def shared_keys(keys):
 _clients: dict[str, tuple[float, Any]] = {}  # by URI, and since when
 
 
-def _client(uri: str):
+def _client(uri: str) -> Any:
     since, client = _clients.get(uri, (0.0, None))
     if client is None or time.monotonic() - since > LIFETIME:
         client = open_kms(uri)
@@ -141,7 +141,7 @@ class EnvironmentKms(KmsClient):
     def __init__(self, keyring: str | None, uri: str | None,
                  ask: Callable[[str], str] | None = None):
         self.keyring, self.uri, self._ask = keyring, uri, ask
-        self._client = None
+        self._client: KmsClient | None = None
 
     @staticmethod
     @lru_cache(maxsize=16)
@@ -150,7 +150,7 @@ class EnvironmentKms(KmsClient):
         return EnvironmentKms(keyring, uri)
 
     @property
-    def client(self):
+    def client(self) -> KmsClient:
         """The client itself.
 
         Raises
@@ -158,9 +158,10 @@ class EnvironmentKms(KmsClient):
         KeyringError
             If it cannot be opened; the next call tries again.
         """
-        if self._client is None:  # two threads may both open it, to no harm
-            self._client = self._opened()
-        return self._client
+        client = self._client
+        if client is None:  # two threads may both open it, to no harm
+            client = self._client = self._opened()
+        return client
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:
         """See :meth:`KmsClient.wrap_key`."""
@@ -170,12 +171,12 @@ class EnvironmentKms(KmsClient):
         """See :meth:`KmsClient.unwrap_key`."""
         return self.client.unwrap_key(wrapped_key, master_key_identifier)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name in ("kms_instance_id", "kms_instance_url"):
             return getattr(self.client, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _opened(self):
+    def _opened(self) -> KmsClient:
         from secure_bloom.keys.keyring import Keyring
         if self.keyring is not None and self.uri is not None:
             raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or name the "
@@ -185,13 +186,14 @@ class EnvironmentKms(KmsClient):
             if self.uri is not None:
                 return open_kms(self.uri)
             path, ask = self.keyring, self._ask
+            assert path is not None  # one of the two is set
             return Keyring(path, None if ask is None else lambda: ask(path))
         except KeyringError as error:
             raise KeyringError(f"{error.message} ({name})", file=error.file) from error
         except ValueError as error:
             raise KeyringError(f"{name}: {error}") from None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return EnvironmentKms.of, (self.keyring, self.uri)
 
     def __repr__(self) -> str:

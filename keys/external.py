@@ -12,6 +12,7 @@ import json
 import posixpath
 from collections.abc import Mapping
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
@@ -136,7 +137,7 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
     return json.dumps(dict(materials), separators=(",", ":")).encode()
 
 
-def _read(file, where: str) -> dict[str, str]:
+def _read(file: pa.NativeFile, where: str) -> dict[str, str]:
     if file.size() > _MAX_SIZE:
         raise KeyRetrievalError("the key material is larger than any can be", file=where)
     return _parse(file.read(), where)
@@ -159,5 +160,5 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _is_text(value) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
 from secure_bloom.errors import KeyExhaustedError
 from secure_bloom.keys.kms import wrap_locally
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.cache import CachedKms
 
 _KEK_ID_SIZE = 16
 
@@ -33,7 +37,7 @@ class KeyEncryptionKey:
     _invocations: int = field(default=0, repr=False)
 
     @classmethod
-    def make(cls, kms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
+    def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
         """A new random one, wrapped by a KMS client."""
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)

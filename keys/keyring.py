@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
 from secure_bloom.keys import keyring_file
@@ -35,8 +36,9 @@ class Keyring(InMemoryKms):
         If the file is missing, no keyring, or open to others, or the passphrase is another.
     """
 
-    def __init__(self, path: str | os.PathLike, passphrase: str | Callable[[], str] | None = None,
-                 *, passphrase_file: str | os.PathLike | None = None):
+    def __init__(self, path: str | os.PathLike[str],
+                 passphrase: str | Callable[[], str] | None = None, *,
+                 passphrase_file: str | os.PathLike[str] | None = None):
         self.path = Path(path)
         self._given = passphrase
         self._passphrase_file = None if passphrase_file is None else Path(passphrase_file)
@@ -44,7 +46,7 @@ class Keyring(InMemoryKms):
         self._seen = self._read(None)
 
     @classmethod
-    def create(cls, path: str | os.PathLike,
+    def create(cls, path: str | os.PathLike[str],
                passphrase: str | Callable[[], str] | None = None) -> Keyring:
         """Create an empty keyring with mode 0600; an existing file is never overwritten.
 
@@ -53,7 +55,7 @@ class Keyring(InMemoryKms):
         return cls._create(path, {}, passphrase)
 
     @classmethod
-    def _create(cls, path: str | os.PathLike, keys: Mapping[str, bytes],
+    def _create(cls, path: str | os.PathLike[str], keys: Mapping[str, bytes],
                 passphrase: str | Callable[[], str] | None) -> Keyring:
         path = Path(path)
         if callable(passphrase):
@@ -124,7 +126,7 @@ class Keyring(InMemoryKms):
 
         self._change(renamed)
 
-    def subset(self, path: str | os.PathLike, names: Iterable[str], *,
+    def subset(self, path: str | os.PathLike[str], names: Iterable[str], *,
                passphrase: str | Callable[[], str] | None) -> Keyring:
         """Create another keyring with some of the keys, for a reader who may see some columns only.
 
@@ -191,7 +193,7 @@ class Keyring(InMemoryKms):
             content, _ = self._seen = self._read(content.sealing)
         return content
 
-    def _read(self, known: SealingKey | None) -> tuple[Content, tuple]:
+    def _read(self, known: SealingKey | None) -> tuple[Content, tuple[Any, ...]]:
         stamp = _stamp(self.path)
         return keyring_file.read(self.path, self._passphrase, known), stamp
 
@@ -224,7 +226,7 @@ class Keyring(InMemoryKms):
                                file=str(self.path))
         return _checked(self._given() if callable(self._given) else self._given)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         if self._seen[0].sealing is not None and self._passphrase_file is None:
             raise TypeError("a passphrase is never pickled: open the keyring with passphrase_file=")
         return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file))
@@ -281,7 +283,7 @@ def _read_passphrase(path: Path) -> str:
     return passphrase
 
 
-def _stamp(path: Path) -> tuple:
+def _stamp(path: Path) -> tuple[Any, ...]:
     try:
         stat = os.stat(path)
     except OSError:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
@@ -146,7 +147,7 @@ def create(path: Path, content: Content) -> None:
         raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
 
 
-def create_private(path: str | os.PathLike, data: bytes) -> None:
+def create_private(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a new file that only its owner may read, whatever the umask says.
 
     Raises
@@ -216,7 +217,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
         raise KeyringError("this is no keyring", file=str(path)) from None
 
 
-def _load(path: Path) -> dict:
+def _load(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             check_private(file.fileno(), path)
@@ -226,7 +227,7 @@ def _load(path: Path) -> dict:
                            "'secure-bloom keyring create'", file=str(path)) from error
 
 
-def _cost(asked: dict, path: Path) -> tuple[bytes, int, int, int]:
+def _cost(asked: dict[str, Any], path: Path) -> tuple[bytes, int, int, int]:
     """Salt, n, r and p of scrypt, none of which may take all memory."""
     salt = base64.b64decode(asked["salt"], validate=True)
     n, r, p = (asked[name] for name in "nrp")
@@ -245,5 +246,5 @@ def _decode(encoded: dict[str, str]) -> dict[str, bytes]:
     return keys
 
 
-def _json(value: dict) -> bytes:
+def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"

@@ -13,6 +13,7 @@ import ipaddress
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidTag
@@ -20,6 +21,20 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
+
+
+class KeyUnwrapper(Protocol):
+    """What reading files needs of a KMS client; :class:`KmsClient` or another class."""
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str, /) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+
+
+class KeyWrapper(KeyUnwrapper, Protocol):
+    """What writing files needs of a KMS client; :class:`KmsClient` or another class."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str, /) -> str | bytes:
+        """See :meth:`KmsClient.wrap_key`."""
 
 
 class KmsClient(ABC):

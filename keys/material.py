@@ -27,6 +27,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
 
@@ -76,7 +77,7 @@ class KeyMaterial:
         return cls._of(fields)
 
     @classmethod
-    def _of(cls, fields: dict) -> KeyMaterial:
+    def _of(cls, fields: dict[str, Any]) -> KeyMaterial:
         double = _get(fields, "doubleWrapping", bool)
         try:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
@@ -92,9 +93,17 @@ class KeyMaterial:
             kms_instance_id=_get(fields, "kmsInstanceID", str, DEFAULT_INSTANCE),
             kms_instance_url=_get(fields, "kmsInstanceURL", str, DEFAULT_INSTANCE))
 
+    @property
+    def wrapped_by_master_key(self) -> str:
+        """What the master key wraps: the key-encryption key, or the data key itself."""
+        if self.kek_id is None:
+            return self.wrapped_dek
+        assert self.wrapped_kek is not None  # with a KEK comes its wrapped form
+        return self.wrapped_kek
+
     def serialize(self, *, external: bool = False) -> bytes:
         """The JSON, UTF-8, with the fields in the order that parquet-java writes them."""
-        fields: dict = {"keyMaterialType": MATERIAL_TYPE}
+        fields: dict[str, Any] = {"keyMaterialType": MATERIAL_TYPE}
         if not external:
             fields["internalStorage"] = True
         fields["isFooterKey"] = self.is_footer_key
@@ -125,7 +134,7 @@ def key_reference(key_metadata: bytes) -> str | None:
     return _reference(_load(key_metadata))
 
 
-def _reference(fields: dict) -> str | None:
+def _reference(fields: dict[str, Any]) -> str | None:
     if _get(fields, "internalStorage", bool, True):
         return None
     return _get(fields, "keyReference", str)
@@ -187,11 +196,11 @@ def refer_to(name: str) -> bytes:
                   "keyReference": name})
 
 
-def _dump(fields: dict) -> bytes:
+def _dump(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _load(text: bytes | str) -> dict:
+def _load(text: bytes | str) -> dict[str, Any]:
     fields = _fields(text)
     if fields is None:
         raise KeyRetrievalError(
@@ -216,15 +225,15 @@ def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
         and ("keyMaterialType", MATERIAL_TYPE) in fields else None
 
 
-class _Object(list):
+class _Object(list[Any]):
     """A JSON object as pairs of name and value, in which a name may stand twice."""
 
 
-def _get(fields: dict, name: str, type_: type, default=None):
-    value = fields.get(name, default)
+def _get(fields: dict[str, Any], name: str, type_: type, default: object = None) -> Any:
+    value: Any = fields.get(name, default)
     if not isinstance(value, type_):
         raise KeyRetrievalError(f"key material: field {name} is missing or not a {type_.__name__}")
-    if type_ is str and not value.isascii() \
+    if isinstance(value, str) and not value.isascii() \
             and any("\ud800" <= character <= "\udfff" for character in value):
         raise KeyRetrievalError(f"key material: field {name} is no valid text")
     return value

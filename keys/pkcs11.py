@@ -21,15 +21,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import (
     KeyAccessError,
     KeyNotFoundError,
-    KeyRetrievalError,
     KeyUnwrapError,
     KmsUnavailableError,
     MissingExtraError,
+    SecureBloomError,
     UnsupportedError,
 )
 from secure_bloom.keys.kms import KmsClient
@@ -37,7 +38,7 @@ from secure_bloom.keys.kms import KmsClient
 _PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further one
 
 _lock = threading.Lock()
-_sessions: dict[tuple, object] = {}  # (library, token, serial) -> session
+_sessions: dict[tuple[Any, ...], Any] = {}  # (library, token, serial) -> session
 _stale: set[str] = set()  # libraries to initialize again, first of all those of a parent process
 
 
@@ -82,9 +83,9 @@ class Pkcs11Kms(KmsClient):
         Unless exactly one of ``pin_file``, ``pin`` and ``pin_env`` is given.
     """
 
-    def __init__(self, library: str | os.PathLike, token: str, *, serial: str | None = None,
-                 pin_file: str | os.PathLike | None = None, pin: Callable[[], str] | None = None,
-                 pin_env: str | None = None):
+    def __init__(self, library: str | os.PathLike[str], token: str, *, serial: str | None = None,
+                 pin_file: str | os.PathLike[str] | None = None,
+                 pin: Callable[[], str] | None = None, pin_env: str | None = None):
         if sum(source is not None for source in (pin_file, pin, pin_env)) != 1:
             raise TypeError("give the PIN as exactly one of pin_file, pin and pin_env")
         if pin is not None and not callable(pin):
@@ -95,7 +96,7 @@ class Pkcs11Kms(KmsClient):
         self._pin_file = None if pin_file is None else os.fspath(pin_file)
         self._pin = pin
         self._pin_env = pin_env
-        self._pin_refused = None
+        self._pin_refused: str | None = None
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
@@ -133,8 +134,9 @@ class Pkcs11Kms(KmsClient):
                         raise _refusal(pkcs11, error, self._where(name)) from error
                     self._forget(pkcs11, error)
                 time.sleep(pause * random.uniform(0.5, 1.5))
+        raise AssertionError("the last attempt either returns or raises")
 
-    def _forget(self, pkcs11, error) -> None:
+    def _forget(self, pkcs11: Any, error: Exception) -> None:
         """Let the next attempt begin anew: with a new session, or with the library."""
         session = _sessions.pop(self._slot, None)
         if session is not None:
@@ -145,7 +147,7 @@ class Pkcs11Kms(KmsClient):
         if isinstance(error, _overlooked(pkcs11)) and not in_use:
             _stale.add(path)
 
-    def _attempt(self, pkcs11, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
+    def _attempt(self, pkcs11: Any, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
         """Called with the lock held."""
         if self._slot not in _sessions:
             _sessions[self._slot] = self._open(pkcs11)
@@ -171,7 +173,7 @@ class Pkcs11Kms(KmsClient):
                                  "changed, or wrapped with another key or under another name "
                                  f"({type(error).__name__})") from error
 
-    def _open(self, pkcs11):
+    def _open(self, pkcs11: Any) -> Any:
         """A session that is logged in."""
         path = self._slot[0]
         library = pkcs11.lib(path)
@@ -191,7 +193,7 @@ class Pkcs11Kms(KmsClient):
             raise
 
     @property
-    def _slot(self) -> tuple:
+    def _slot(self) -> tuple[Any, ...]:
         """What clients share a session by; links to a library lead to the same one."""
         library = os.path.realpath(self.library) if os.path.exists(self.library) else self.library
         return library, self.token, self.serial
@@ -206,6 +208,7 @@ class Pkcs11Kms(KmsClient):
                 return self._pin()
             if self._pin_env is not None:
                 return os.environ[self._pin_env]
+            assert self._pin_file is not None
             return Path(self._pin_file).read_text().removesuffix("\n")
         except KeyError:
             raise KeyAccessError(f"{where}: there is no PIN; the environment variable "
@@ -221,14 +224,14 @@ class Pkcs11Kms(KmsClient):
         return f"<Pkcs11Kms library={self.library!r} token={self.token!r}>"
 
 
-def _passing(pkcs11) -> tuple:
+def _passing(pkcs11: Any) -> tuple[Any, ...]:
     """Answers after which a new session may help."""
     return (pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
             pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
             pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, *_overlooked(pkcs11))
 
 
-def _overlooked(pkcs11) -> tuple:
+def _overlooked(pkcs11: Any) -> tuple[Any, ...]:
     """What a library says of a token that it has not seen, or not well, when it was initialized.
 
     SoftHSM does not see a token that another process is just logging in to.
@@ -236,13 +239,13 @@ def _overlooked(pkcs11) -> tuple:
     return pkcs11.NoSuchToken, pkcs11.GeneralError, pkcs11.UserPinNotInitialized
 
 
-def _wrong_tag(pkcs11) -> tuple:
+def _wrong_tag(pkcs11: Any) -> tuple[Any, ...]:
     """What modules say about a wrong tag, each its own; SoftHSM says GeneralError."""
     return (pkcs11.GeneralError, pkcs11.EncryptedDataInvalid, pkcs11.EncryptedDataLenRange,
             pkcs11.DataInvalid, pkcs11.SignatureInvalid, pkcs11.FunctionFailed)
 
 
-def _refusal(pkcs11, error, where: str) -> KeyRetrievalError:
+def _refusal(pkcs11: Any, error: Exception, where: str) -> SecureBloomError:
     """The error for an answer that is one."""
     name = type(error).__name__
     if isinstance(error, pkcs11.NoSuchKey):

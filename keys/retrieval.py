@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, TypeAlias, cast
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS, open_keys
-from secure_bloom.keys.kms import check_key, unwrap_locally
+from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_keys
+from secure_bloom.keys.kms import KeyUnwrapper, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
-
-class KeyRetriever(Protocol):
-    """What a footer asks for keys."""
-
-    aad_prefix: bytes | None
-    has_footer_key: bool  # False: do not even try to verify the signature of a plaintext footer
-
-    def footer_key(self, key_metadata: bytes | None) -> bytes:
-        """The footer key; ``key_metadata`` is what the file says about it."""
-
-    def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
-        """The key of the column with this dotted path."""
-
-    def master_key(self, key_metadata: bytes | None) -> str | None:
-        """The name of the master key that the key metadata names; None where it names none.
-
-        A name that is returned must be confirmed whenever the key is used.
-        """
+#: what opens files: a KMS client or anything else with ``unwrap_key``, the path of a keyring, the
+#: URI of a KMS, data keys, or nothing
+Keys: TypeAlias = KeyUnwrapper | KeyRetriever | NoKeys | str | os.PathLike[str] | None
 
 
 class ExplicitKeys:
@@ -129,7 +116,8 @@ class KmsKeys:
     aad_prefix: bytes | None = None
     has_footer_key = True
 
-    def __init__(self, kms, read_external: Callable[[], Mapping[str, str]] = _no_path):
+    def __init__(self, kms: KeyUnwrapper,
+                 read_external: Callable[[], Mapping[str, str]] = _no_path):
         self.kms = cached(kms)
         self._read_external = read_external
         self._external: Mapping[str, str] | None = None
@@ -169,7 +157,7 @@ class KmsKeys:
         material = self.material(key_metadata)
         if material.kek_id is None:
             return self.kms.unwrap_key(material.wrapped_dek, material.master_key_id)
-        kek = self.kms.unwrap_key(material.wrapped_kek, material.master_key_id)
+        kek = self.kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)
         key = unwrap_locally(kek, material.wrapped_dek, material.kek_id)
         if len(key) not in KEY_SIZES:
             raise KeyUnwrapError(f"the key material holds a key of {len(key)} bytes")
@@ -179,15 +167,15 @@ class KmsKeys:
         return f"<KmsKeys through {self.kms!r}>"
 
 
-def key_retriever(keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
+def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
         -> KeyRetriever | None:
     """What finds a file's keys, by the ``keys`` argument of a reader; None without keys."""
-    keys = open_keys(keys)
-    if keys is None or keys is NO_KEYS:
+    found: Any = open_keys(keys)
+    if found is None or found is NO_KEYS:
         return None
-    if hasattr(keys, "footer_key") and hasattr(keys, "column_key"):
-        return keys
-    if hasattr(keys, "unwrap_key"):
-        return KmsKeys(keys, read_external)
+    if hasattr(found, "footer_key") and hasattr(found, "column_key"):
+        return cast(KeyRetriever, found)
+    if hasattr(found, "unwrap_key"):
+        return KmsKeys(found, read_external)
     raise TypeError("keys must be a KmsClient or ExplicitKeys, the path of a keyring, or the URI "
-                    f"of a KMS, not {type(keys).__name__}")
+                    f"of a KMS, not {type(found).__name__}")

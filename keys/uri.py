@@ -14,17 +14,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoints
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from secure_bloom.keys.kms import check_endpoint
+from secure_bloom.keys.kms import KmsClient, check_endpoint
 
 GROUP = "secure_bloom.kms"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LIMITS = {"timeout": float, "attempts": int}
 
 
-def open_kms(uri: str):
+def open_kms(uri: str) -> KmsClient:
     """The KMS client that a URI describes.
 
     Other packages add schemes through entry points of the group ``secure_bloom.kms``: the name is
@@ -88,7 +90,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _keyring(path: str, query: str):
+def _keyring(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.keyring import Keyring
     options = _parameters(query, {"passphrase-file": str}, "keyring")
     if not path:
@@ -96,7 +98,7 @@ def _keyring(path: str, query: str):
     return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"))
 
 
-def _awskms(path: str, query: str):
+def _awskms(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.aws import AwsKms
     if path:
         raise ValueError("an awskms URI has parameters only: awskms:?region=...")
@@ -105,7 +107,7 @@ def _awskms(path: str, query: str):
     return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
 
 
-def _vault(path: str, query: str):
+def _vault(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.vault import VaultKms
     options = _parameters(query, {"namespace": str, "ca-file": str, **_LIMITS}, "vault")
     if path:
@@ -116,7 +118,7 @@ def _vault(path: str, query: str):
                     ca_file=options.pop("ca-file", None), **options)
 
 
-def _pkcs11(path: str, query: str):
+def _pkcs11(path: str, query: str) -> KmsClient:
     """As RFC 7512 has it, with ``pin-env`` besides."""
     from secure_bloom.keys.pkcs11 import Pkcs11Kms
     token = _parameters(path, {"token": str, "serial": str}, "pkcs11", separator=";")
@@ -135,11 +137,11 @@ def _pkcs11(path: str, query: str):
                      pin_file=pin_file, pin_env=options.get("pin-env"))
 
 
-_OPENERS: dict[str, Callable] = {
+_OPENERS: dict[str, Callable[..., Any]] = {
     "awskms": _awskms, "keyring": _keyring, "pkcs11": _pkcs11, "vault": _vault}
 
 
-def _registered():
+def _registered() -> EntryPoints:
     from importlib.metadata import entry_points
     return entry_points(group=GROUP)
 
@@ -148,7 +150,8 @@ def _known() -> str:
     return ", ".join(sorted({*_OPENERS, *(found.name for found in _registered())}))
 
 
-def _parameters(text: str, types: dict[str, type], scheme: str, separator: str = "&") -> dict:
+def _parameters(text: str, types: Mapping[str, type], scheme: str, separator: str = "&") \
+        -> dict[str, Any]:
     """The values of ``name=value`` pairs by name, percent-decoded; only the names given."""
     values = {}
     for pair in filter(None, text.split(separator)):

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from secure_bloom.errors import (
@@ -73,7 +74,8 @@ class VaultKms(KmsClient):
 
     def __init__(self, address: str | None = None, *, mount: str = "transit",
                  namespace: str | None = None, token: str | Callable[[], str] | None = None,
-                 ca_file: str | os.PathLike | None = None, timeout: float = 5, attempts: int = 4):
+                 ca_file: str | os.PathLike[str] | None = None, timeout: float = 5,
+                 attempts: int = 4):
         address = address or os.environ.get("VAULT_ADDR")
         if not address:
             raise ValueError("the address of Vault is not known: give it, or set VAULT_ADDR")
@@ -90,7 +92,7 @@ class VaultKms(KmsClient):
         self.timeout = timeout
         self.attempts = attempts
         self._token = token
-        self._live = None
+        self._live: tuple[int, Any] | None = None
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`; the result is Transit's ciphertext."""
@@ -126,7 +128,7 @@ class VaultKms(KmsClient):
             raise KmsUnavailableError(f"{where}: the answer is none of Transit")
         return data[result]
 
-    def _post(self, path: str, fields: dict, where: str) -> tuple[int, dict]:
+    def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
         """Status and JSON of the answer."""
         headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
                    "Content-Type": "application/json"}
@@ -162,9 +164,10 @@ class VaultKms(KmsClient):
             raise KeyAccessError(f"{where}: the token has characters that no token has")
         return token
 
-    def _pool(self):
+    def _pool(self) -> Any:
         """The connections of this process: those that a fork has copied must not be used."""
-        if self._live is None or self._live[0] != os.getpid():
+        live = self._live
+        if live is None or live[0] != os.getpid():
             try:
                 import urllib3
             except ImportError as error:
@@ -178,13 +181,13 @@ class VaultKms(KmsClient):
                 timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
                 ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
             # Two threads may come here at once; each makes a pool of its own, and one is kept.
-            self._live = os.getpid(), pool
-        return self._live[1]
+            live = self._live = os.getpid(), pool
+        return live[1]
 
     def _where(self, name: str) -> str:
         return f"Vault at {self.address}, master key {name!r} of {self.mount!r}"
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         if isinstance(self._token, str):
             raise TypeError("a VaultKms with a token given as text cannot be pickled: the token "
                             "would be written down; set VAULT_TOKEN where it is used, or give a "

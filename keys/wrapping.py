@@ -6,12 +6,28 @@ as many files as wanted, without the KMS.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 from secure_bloom.errors import KeyNotFoundError
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.kek import KeyEncryptionKey
+from secure_bloom.keys.kms import KeyWrapper
+
+
+class _NamesMasterKeys(Protocol):
+    """What an EncryptionConfiguration says of master keys."""
+
+    @property
+    def footer_key(self) -> str: ...
+
+    @property
+    def column_keys(self) -> Mapping[str, Sequence[str]] | None: ...
+
+    @property
+    def data_key_length_bits(self) -> int: ...
 
 
 class KeyEncryptionKeys:
@@ -34,7 +50,8 @@ class KeyEncryptionKeys:
         If a master key cannot be used.
     """
 
-    def __init__(self, kms, master_keys: Iterable[str], *, data_key_length_bits: int = 128):
+    def __init__(self, kms: KeyWrapper | str | os.PathLike[str], master_keys: Iterable[str], *,
+                 data_key_length_bits: int = 128):
         client = cached(open_keys(kms))
         self.kms_instance_id = client.kms_instance_id
         self.kms_instance_url = client.kms_instance_url
@@ -43,7 +60,8 @@ class KeyEncryptionKeys:
                       for name in sorted(set(master_keys))}
 
     @classmethod
-    def for_encryption(cls, encryption, kms) -> KeyEncryptionKeys:
+    def for_encryption(cls, encryption: _NamesMasterKeys,
+                       kms: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
         """Those that an EncryptionConfiguration needs."""
         return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
                    data_key_length_bits=encryption.data_key_length_bits)
@@ -85,3 +103,7 @@ class KeyEncryptionKeys:
 
     def __repr__(self) -> str:
         return f"<KeyEncryptionKeys under {list(self._keys)}>"
+
+
+#: what wraps the data keys of a file that is written; None: the KMS of the environment
+WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | str | os.PathLike[str] | None

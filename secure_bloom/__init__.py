@@ -12,6 +12,7 @@ Names are imported when they are first used, so that ``import secure_bloom`` is 
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 _HOME = {
     "BloomFilterInfo": "secure_bloom.reader",
@@ -37,13 +38,32 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = sorted(_HOME)
 
-
-def __getattr__(name: str):
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
+    from secure_bloom.auditing.audit import audit as audit
+    from secure_bloom.dataset import read_table as read_table
+    from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration
+    from secure_bloom.encryption import UniformKey as UniformKey
+    from secure_bloom.keys.keyring import Keyring as Keyring
+    from secure_bloom.keys.retrieval import ExplicitKeys as ExplicitKeys
+    from secure_bloom.keys.uri import open_kms as open_kms
+    from secure_bloom.maintain.attach import attach as attach
+    from secure_bloom.maintain.seal import seal as seal
+    from secure_bloom.maintain.strip import strip as strip
+    from secure_bloom.reader import BloomFilterInfo as BloomFilterInfo
+    from secure_bloom.reader import ParquetFile as ParquetFile
+    from secure_bloom.sbbf.filter import SplitBlockBloomFilter as SplitBlockBloomFilter
+    from secure_bloom.sbbf.options import BloomFilterOptions as BloomFilterOptions
+    from secure_bloom.verify.findings import VerifyResult as VerifyResult
+    from secure_bloom.verify.verify import verify_file as verify_file
+    from secure_bloom.writer import ParquetWriter as ParquetWriter
+    from secure_bloom.writer import write_table as write_table
+else:
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

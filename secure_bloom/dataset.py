@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count
 
@@ -22,9 +22,11 @@ from secure_bloom.encryption_requirement import (
 )
 from secure_bloom.errors import UnsupportedError, error_location
 from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
-from secure_bloom.storage.files import is_path, resolve
+from secure_bloom.storage.files import FileSource, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import Check, data_files
@@ -34,9 +36,9 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 _OPEN_FILES = 64  # that stay open until their rows are read, and that are read at a time
 
 
-def read_table(source, keys=None, *, columns: list[str] | None = None, filters=None,
-               filesystem=None, all_files: bool = False,
-               require_encryption: RequireEncryption = None) -> pa.Table:
+def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | None = None,
+               filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
+               all_files: bool = False, require_encryption: RequireEncryption = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
 
     Parameters
@@ -45,17 +47,26 @@ def read_table(source, keys=None, *, columns: list[str] | None = None, filters=N
         In a folder, every file is read whose path has no part that begins with ``_`` or ``.``,
         except those of Spark jobs that have not committed; ``name=value`` folders become columns
         (Hive partitions).
-    keys, filesystem
-        As for :class:`ParquetFile`.
-    columns, filters
-        As for :meth:`ParquetFile.read`.
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted files. Default: those of the environment, see ``docs/keys.md``. Without keys,
+        or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
+    columns : list of str, optional
+        Names of the columns to read. Default: all.
+    filters : list of tuple, or list of list of tuple, optional
+        Only rows for which they hold are returned. In pyarrow's form: ``[("city", "==", "Rome")]``,
+        or a list of such lists of which one is to hold.
+        :mod:`secure_bloom.pruning.predicates` says what the operators mean.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``source`` is a path; default: local, or by URI.
     all_files : bool
         Read a folder of a Delta Lake, Iceberg or Hudi table, or of a streaming query of Spark, by
         its files. They may hold rows that the table has deleted. A file that is named itself is
         read in any case.
-    require_encryption
-        As for :class:`ParquetFile`, of every file. In a folder a file may lack a column that
-        another one has.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
+        dotted path, where a group means all leaves below it: these. A mapping: these, each under
+        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
+        In a folder a file may lack a column that another one has.
 
     Raises
     ------
@@ -80,13 +91,14 @@ def read_table(source, keys=None, *, columns: list[str] | None = None, filters=N
                                    requirement, check), OtherFilesError)
 
 
-def _read_file(filesystem, path: str, keys, columns, filters,
-               requirement: Requirement | None) -> pa.Table:
+def _read_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, columns: list[str] | None,
+               filters: Filters | None, requirement: Requirement | None) -> pa.Table:
     with ParquetFile(path, keys, filesystem=filesystem, require_encryption=requirement) as file:
         return file.read(columns, filters)
 
 
-def _read_folder(filesystem, folder: str, keys, columns, filters,
+def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
+                 columns: list[str] | None, filters: Filters | None,
                  requirement: Requirement | None, check: Check | None) -> pa.Table:
     paths = data_files(filesystem, folder, check)
     if not paths:
@@ -95,7 +107,9 @@ def _read_folder(filesystem, folder: str, keys, columns, filters,
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
     query = FolderQuery(folder, filesystem, keys, columns, alternatives, partition_schema, checks)
-    schemas, kept, first = [], [], []
+    schemas: list[pa.Schema] = []
+    kept: list[FolderFile] = []
+    first: list[Future[pa.Table]] = []
     with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
             error_location(file=folder):
         for file in pool.map(partial(_look, query, count()), paths, partitions):
@@ -156,7 +170,7 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
 
 
-def _partitions(filesystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
+def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
                                                                     list[pc.Expression]]:
     """The Hive partition columns of a folder, and for each file the values that it has."""
     options = ds.FileSystemFactoryOptions(partition_base_dir=folder,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -16,6 +16,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
@@ -50,7 +51,7 @@ class FolderQuery(NamedTuple):
 
     folder: str
     filesystem: pa_fs.FileSystem
-    keys: object
+    keys: Keys
     columns: list[str] | None
     alternatives: list[list[Predicate]] | None
     partition_schema: pa.Schema
@@ -116,8 +117,9 @@ class FolderFile:
         """The row groups to read; None if there are none. The file must be open."""
         if self.row_groups == []:
             return None
-        access = self._access
-        return new_fragment(access.file(self._source), access.properties, self.row_groups,
+        access, source = self._access, self._source
+        assert access is not None and source is not None
+        return new_fragment(access.file(source), access.properties, self.row_groups,
                             self._partition)
 
     def close(self) -> None:
@@ -128,7 +130,7 @@ class FolderFile:
 
 
 def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
-              each: Callable = map) -> pa.Table:
+              each: Callable[..., Any] = map) -> pa.Table:
     """The rows of some files, which are closed then.
 
     Parameters
@@ -152,7 +154,7 @@ def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
 
 
 def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
-               each: Callable) -> pa.Table:
+               each: Callable[..., Any]) -> pa.Table:
     with ExitStack() as stack:
         for file in files:
             stack.callback(file.close)
@@ -165,9 +167,9 @@ def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
     return table
 
 
-def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list,
+def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list[Any],
              schema: pa.Schema) -> pa.Table:
-    def rows(some: list) -> pa.Table:
+    def rows(some: list[Any]) -> pa.Table:
         return to_table(list(filter(None, some)), schema, query.columns, query.alternatives)
 
     try:

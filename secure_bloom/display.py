@@ -55,7 +55,7 @@ class Summarized:
         """What matters most, in one line."""
         raise NotImplementedError
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
         """A header, and rows below it."""
         return (), ()
 
@@ -67,8 +67,9 @@ class Summarized:
         return _html(f"{type(self).__name__} {self._headline()}", *self._rows())
 
 
-def _html(title: str, header: Sequence[str], rows: Iterable[Sequence]) -> str:
-    lines, more = [], 0
+def _html(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines: list[str] = []
+    more = 0
     for row in rows:
         if len(lines) < _MAX_ROWS:
             lines.append(_line("td", row))
@@ -80,9 +81,9 @@ def _html(title: str, header: Sequence[str], rows: Iterable[Sequence]) -> str:
     return f"<div><p>{_cell(title, 2 * MAX_NAME)}</p>{table}{note}</div>"
 
 
-def _line(tag: str, cells: Sequence) -> str:
+def _line(tag: str, cells: Sequence[object]) -> str:
     return f"<tr>{''.join(f'<{tag}>{_cell(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
-def _cell(value, limit: int = MAX_NAME) -> str:
+def _cell(value: object, limit: int = MAX_NAME) -> str:
     return escape(shown("" if value is None else str(value), limit))

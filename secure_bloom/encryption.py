@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 import pyarrow.parquet.encryption as pe
 
@@ -44,7 +45,7 @@ class UniformKey:
     plaintext_footer: bool = False
     algorithm: str = "AES_GCM_V1"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_key(self.footer_key, "footer_key")
         if self.aad_prefix is not None and not isinstance(self.aad_prefix, bytes):
             raise TypeError(f"aad_prefix must be bytes, not {type(self.aad_prefix).__name__}")
@@ -89,7 +90,7 @@ class EncryptionConfiguration:
     internal_key_material: bool = True
     cache_lifetime: float | timedelta = LIFETIME
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_name(self.footer_key)
         _check_algorithm(self.encryption_algorithm)
         if self.data_key_length_bits not in (128, 192, 256):
@@ -100,6 +101,9 @@ class EncryptionConfiguration:
         if self.uniform_encryption and self.plaintext_footer:
             raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
         _check_columns(self.column_keys or {})
+
+
+Encryption: TypeAlias = EncryptionConfiguration | UniformKey
 
 
 def confuses_pyarrow(path: str) -> bool:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import Protocol
+from typing import Protocol, cast
 
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import listed
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -64,14 +65,15 @@ class EncryptionRequirement:
         ColumnError
             If the file lacks one of the columns.
         """
-        if not footer.is_encrypted:
+        algorithm = footer.algorithm
+        if algorithm is None:
             raise AuthenticationError("the file is not encrypted, but encryption is required")
         if not footer.has_encrypted_footer and not footer.signature_verified:
             raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
                                    "verified; give the footer key")
-        if footer.has_encrypted_footer and not footer.algorithm.authenticates_pages:
+        if footer.has_encrypted_footer and not algorithm.authenticates_pages:
             raise AuthenticationError(
-                f"its algorithm is {footer.algorithm.name}, which does not authenticate pages, and "
+                f"its algorithm is {algorithm.name}, which does not authenticate pages, and "
                 "nothing authenticates which algorithm a file with an encrypted footer has; "
                 "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
                 "which is signed")
@@ -130,7 +132,8 @@ class EncryptionRequirement:
 
     def _demanded(self, columns: list[LeafColumn]) -> dict[int, str | None]:
         """The ordinals of the leaf columns that must be encrypted, with their master keys."""
-        demanded = {leaf.ordinal: None for leaf in columns} if self.every_column else {}
+        demanded: dict[int, str | None] = \
+            {leaf.ordinal: None for leaf in columns} if self.every_column else {}
         for name, master_key in self.columns.items():
             found = self._at_or_below(name, columns)
             if not found and not self.columns_may_be_missing:
@@ -218,7 +221,7 @@ def encryption_requirement(required: RequireEncryption, *,
         return EncryptionRequirement(every_column=True, ignore_case=ignore_case) if required \
             else None
     if hasattr(required, "check"):
-        return required
+        return cast(Requirement, required)
     if isinstance(required, str | bytes) or not isinstance(required, Iterable):
         raise TypeError("require_encryption must be True, a list of columns, or a mapping from "
                         f"columns to master keys, not {type(required).__name__}")
@@ -256,7 +259,8 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
     return columns
 
 
-def check_encryption(footer: Footer, keys, requirement: Requirement | None) -> None:
+def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Requirement | None) \
+        -> None:
     """Check a file that is opened, against a requirement and against what the keys allow.
 
     Raises

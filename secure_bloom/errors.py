@@ -7,8 +7,9 @@ bytes, plaintext or a probe value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from secure_bloom.display import shown
 
@@ -48,12 +49,13 @@ class SecureBloomError(Exception):
                             self.message[:_MAX_MESSAGE].split("\n"))
         return f"{', '.join(where)}: {message}" if where else message
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process borders in Spark; keep the attributes when pickled.
         return _rebuild, (type(self), self.message, self.file, self.row_group, self.column)
 
 
-def _rebuild(cls, message, file, row_group, column):
+def _rebuild(cls: type[SecureBloomError], message: str, file: str | None, row_group: int | None,
+             column: str | None) -> SecureBloomError:
     return cls(message, file=file, row_group=row_group, column=column)
 
 
@@ -143,7 +145,7 @@ class EncryptionMismatchError(SecureBloomError):
         All that was found. File, row group and column of the error are those of the first.
     """
 
-    def __init__(self, findings, num_files: int):
+    def __init__(self, findings: Iterable[Any], num_files: int):
         self.findings, self._num_files = tuple(findings), num_files
         first = self.findings[0]
         files = len({finding.file for finding in self.findings})
@@ -151,7 +153,7 @@ class EncryptionMismatchError(SecureBloomError):
                          f"{num_files} were checked)",
                          file=first.file, row_group=first.row_group, column=first.column)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.findings, self._num_files)
 
 

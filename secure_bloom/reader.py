@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from secure_bloom.arrow.decryption import (
@@ -41,7 +42,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.external import read_material
-from secure_bloom.keys.retrieval import KmsKeys, key_retriever
+from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (
@@ -51,9 +52,10 @@ from secure_bloom.parquet.footer import (
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates, statistics
+from secure_bloom.pruning.predicates import Filters
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.probes import as_arrays, is_scalar
-from secure_bloom.storage.files import Source
+from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
@@ -148,7 +150,8 @@ class ParquetFile(Summarized):
         If the file was replaced or changed while it was read.
     """
 
-    def __init__(self, source, keys=None, *, filesystem=None,
+    def __init__(self, source: FileSource | Source, keys: Keys = None, *,
+                 filesystem: pa_fs.FileSystem | None = None,
                  require_encryption: RequireEncryption = None):
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
@@ -233,7 +236,7 @@ class ParquetFile(Summarized):
     @cached_property
     def key_errors(self) -> dict[str, KeyRetrievalError]:
         """Why the key of each of the :attr:`columns_without_key` is not available."""
-        errors = {}
+        errors: dict[str, KeyRetrievalError] = {}
         for chunk in self._footer.column_chunks():
             try:
                 with error_location(file=self.name):
@@ -259,7 +262,7 @@ class ParquetFile(Summarized):
         return self._read_filter(row_group, self._column(column))
 
     @_of_one_version
-    def might_contain(self, column: str, values) -> np.ndarray:
+    def might_contain(self, column: str, values: object) -> np.ndarray:
         """Which row groups may hold which values, as far as the Bloom filters tell.
 
         Parameters
@@ -276,7 +279,7 @@ class ParquetFile(Summarized):
         """
         return self._might_contain(column, values, range(self.num_row_groups))
 
-    def _might_contain(self, column: str, values, row_groups: Iterable[int]) -> np.ndarray:
+    def _might_contain(self, column: str, values: object, row_groups: Iterable[int]) -> np.ndarray:
         """The same; the filters of other row groups are not read."""
         leaf = self._column(column)
         if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
@@ -295,7 +298,7 @@ class ParquetFile(Summarized):
                 answers[row_group] = np.hstack([filter_.check(array) for array in arrays])
         return answers
 
-    def prune(self, filters) -> list[int]:
+    def prune(self, filters: Filters) -> list[int]:
         """The row groups that may hold rows for these filters.
 
         Statistics are asked first, which costs nothing, then the Bloom filters of the row groups
@@ -330,7 +333,7 @@ class ParquetFile(Summarized):
                 found = self._footer.row_groups[group][leaf.ordinal].statistics
             return statistics.may_hold(predicate, found, leaf)
 
-        def ask(column: str, values: list) -> np.ndarray:
+        def ask(column: str, values: list[Any]) -> np.ndarray:
             return self._might_contain(column, values, after_statistics)
 
         after_statistics = [group for group in groups
@@ -339,7 +342,7 @@ class ParquetFile(Summarized):
         by_filters = predicates.surviving(alternatives, self.num_row_groups, ask)
         return PruningResult(after_statistics, sorted(set(after_statistics) & set(by_filters)))
 
-    def read(self, columns: list[str] | None = None, filters=None) -> pa.Table:
+    def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not touched.
 
         Parameters
@@ -364,7 +367,8 @@ class ParquetFile(Summarized):
                 self._source.note_read()
             return table
 
-    def iter_tables(self, columns: list[str] | None = None, filters=None) -> Iterator[pa.Table]:
+    def iter_tables(self, columns: list[str] | None = None, filters: Filters | None = None) \
+            -> Iterator[pa.Table]:
         """The rows that :meth:`read` gives, one table for each row group that is read.
 
         Each is checked before it is handed out, to be of the version that was opened.
@@ -447,7 +451,7 @@ class ParquetFile(Summarized):
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
         return self.prune_row_groups(remaining(alternatives, constants)).after_filters
 
-    def _normalize(self, filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
+    def _normalize(self, filters: Filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
         """The alternatives of a filter, whose values can be compared with their columns."""
         def type_of(path: str) -> pa.DataType:
             leaf = self._column(path)
@@ -464,7 +468,7 @@ class ParquetFile(Summarized):
         """Bytes as they stand in the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
-    def open_in_pyarrow(self, **options) -> pq.ParquetFile:
+    def open_in_pyarrow(self, **options: Any) -> pq.ParquetFile:
         """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
 
         It reads through this object, so only until :meth:`close`; what it reads is checked by
@@ -487,11 +491,13 @@ class ParquetFile(Summarized):
     def __enter__(self) -> ParquetFile:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
-    def _page_errors(self, columns: Iterable[str] | None, alternatives=None) -> Iterator[None]:
+    def _page_errors(self, columns: Iterable[str] | None,
+                     alternatives: list[list[predicates.Predicate]] | None = None) \
+            -> Iterator[None]:
         """pyarrow's errors as ours; if the key of a column cannot be had, with its place."""
         with pyarrow_errors(self.name, self._keys):
             try:
@@ -502,7 +508,8 @@ class ParquetFile(Summarized):
                     self._check_keys(columns, alternatives)
                 raise
 
-    def _check_keys(self, columns: Iterable[str] | None, alternatives) -> None:
+    def _check_keys(self, columns: Iterable[str] | None,
+                    alternatives: list[list[predicates.Predicate]] | None) -> None:
         """Raise the error of the first key that cannot be had, of columns that are read."""
         names = None if columns is None else {
             *columns, *(p.column for alternative in alternatives or () for p in alternative)}
@@ -534,6 +541,7 @@ class ParquetFile(Summarized):
 
     @cached_property
     def _with_key_material(self) -> ArrowAccess:
+        assert self._keys is not None
         return with_key_material(self._source.size, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
@@ -565,12 +573,13 @@ class ParquetFile(Summarized):
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "
                 f"{count(self.num_rows, 'row')}")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:
     # Not a bound method: a file would wait for the garbage collector to be closed.
+    assert source.path is not None
     material = read_material(source.filesystem, source.path)
     source.check_name()
     return material

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock
+from typing import Any, TypeAlias, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -27,9 +28,12 @@ from secure_bloom.arrow.leaves import (
     without_half_dictionaries,
 )
 from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.arrow.writer_options import WriterOptions
 from secure_bloom.display import Summarized, shown
+from secure_bloom.encryption import Encryption
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.keys import external
+from secure_bloom.keys.wrapping import WritingKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
@@ -38,12 +42,13 @@ from secure_bloom.sbbf.arrow_types import used_dictionary_values
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
-from secure_bloom.storage.files import Output, is_path, open_output, resolve
+from secure_bloom.storage.files import FileTarget, Output, is_path, open_output, resolve
 from secure_bloom.storage.spill import FilterStore
 from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+_Wanted: TypeAlias = tuple[int, LeafColumn, BloomFilterOptions]
 _PART = 1 << 16  # values whose hashes stay in the cache
 
 _REFUSED_OPTIONS = {
@@ -53,18 +58,45 @@ _REFUSED_OPTIONS = {
 }
 
 
-def write_table(table: pa.Table, where, *, bloom_filters: BloomFilters = None,
-                encryption=None, keys=None, row_group_size: int | None = None,
-                filesystem=None, kms=None, **writer_options) -> None:
+def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilters = None,
+                encryption: Encryption | None = None, keys: WritingKms = None,
+                row_group_size: int | None = None, filesystem: pa_fs.FileSystem | None = None,
+                kms: WritingKms = None, **writer_options: Unpack[WriterOptions]) -> None:
     """Write a table to a Parquet file with Bloom filters.
 
     Parameters
     ----------
     table : pyarrow.Table
+    where : str, path, or writable binary file
+        A file object is only appended to and stays open. A path shows the file when it is
+        complete; until then, and after an exception, it shows what was there before.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
+        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
+        are encrypted with the column's key, all others are plain.
+    encryption : EncryptionConfiguration or UniformKey, optional
+        pyarrow's class of that name serves as well. Default: the file is not encrypted.
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
+        environment, see ``docs/keys.md``.
     row_group_size : int, optional
         Rows in a row group; default as in pyarrow: at most 1,048,576.
-    where, bloom_filters, encryption, keys, filesystem, kms, **writer_options
-        See :class:`ParquetWriter`.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where ``where`` is a path; default: local, or by URI.
+    kms
+        The same as ``keys``; give one of them.
+    **writer_options
+        Those of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
+
+    Raises
+    ------
+    ColumnError
+        If a filter is asked for on a column that does not exist or cannot have one. Raised before
+        anything is written.
+    KeyRetrievalError
+        If a master key cannot be used.
     """
     with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
                        keys=keys, filesystem=filesystem, kms=kms, **writer_options) as writer:
@@ -121,9 +153,10 @@ class ParquetWriter(Summarized):
     _output: Output | None = None
     _name = ""
 
-    def __init__(self, where, schema: pa.Schema, *,
-                 bloom_filters: BloomFilters = None,
-                 encryption=None, keys=None, filesystem=None, kms=None, **writer_options):
+    def __init__(self, where: FileTarget, schema: pa.Schema, *, bloom_filters: BloomFilters = None,
+                 encryption: Encryption | None = None, keys: WritingKms = None,
+                 filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
+                 **writer_options: Unpack[WriterOptions]):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
@@ -161,11 +194,11 @@ class ParquetWriter(Summarized):
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-        with self._opened():
+        with self._opened() as writer:
             try:
                 table = decode_half_dictionaries(table)
                 for start in range(0, max(table.num_rows, 1), rows):
-                    self._write_row_group(table.slice(start, rows))
+                    self._write_row_group(writer, table.slice(start, rows))
             except BaseException:
                 self._abort()
                 raise
@@ -184,8 +217,8 @@ class ParquetWriter(Summarized):
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
-        with self._opened():
-            self._writer.add_key_value_metadata(key_value_metadata)
+        with self._opened() as writer:
+            writer.add_key_value_metadata(key_value_metadata)
 
     @property
     def num_bytes(self) -> int:
@@ -200,13 +233,14 @@ class ParquetWriter(Summarized):
         if self._writer is None:
             return
         with self._locked():
-            if self._writer is None:  # another thread has closed it meanwhile
+            output = self._output
+            if self._writer is None or output is None:  # another thread has closed it meanwhile
                 return
             try:
                 self._sink.hold()
                 self._writer.close()
-                self._finish(*self._sink.release())
-                self._publish()
+                self._finish(output, *self._sink.release())
+                self._publish(output)
             except BaseException:
                 self._abort()
                 raise
@@ -216,22 +250,22 @@ class ParquetWriter(Summarized):
     def __enter__(self) -> ParquetWriter:
         return self
 
-    def __exit__(self, exc_type, exc, traceback) -> None:
+    def __exit__(self, exc_type: object, exc: object, traceback: object) -> None:
         if exc_type is None:
             self.close()
         else:
             self._abort()
 
-    def __del__(self):
+    def __del__(self) -> None:
         self._abort()  # only a file that was closed is complete
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[None]:
+    def _opened(self) -> Iterator[pq.ParquetWriter]:
         """Keep other threads away from this writer, which must not be closed."""
         with self._locked():
             if self._writer is None:
                 raise ValueError("this writer is closed")
-            yield
+            yield self._writer
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -241,11 +275,11 @@ class ParquetWriter(Summarized):
         with self._lock:
             yield
 
-    def _write_row_group(self, table: pa.Table) -> None:
+    def _write_row_group(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
         """Filters are built on another core while pyarrow writes pages; both release the GIL."""
         with ThreadPoolExecutor(1) as pool:
             filters = pool.submit(self._build_filters, table)
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._filters.append(filters.result())
 
     def _build_filters(self, table: pa.Table) -> dict[int, int]:
@@ -263,7 +297,7 @@ class ParquetWriter(Summarized):
                 filters[column.ordinal] = self._store.put(filter_)
         return filters
 
-    def _finish(self, held: bytes, start: int) -> None:
+    def _finish(self, output: Output, held: bytes, start: int) -> None:
         """Write what pyarrow has held back, the filters before the footer."""
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
@@ -272,7 +306,7 @@ class ParquetWriter(Summarized):
                               f"{len(self._filters)} were expected")
         check_encrypted(self._asked, footer.columns,
                         itertools.chain.from_iterable(footer.row_groups))
-        self._output.write(indexes)
+        output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0
         for number, filters in enumerate(self._filters):
@@ -280,7 +314,7 @@ class ParquetWriter(Summarized):
             for ordinal in sorted(filters):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
-                    self._output.write(part)
+                    output.write(part)
                 length = sum(len(part) for part in parts)
                 places[ordinal] = position, length
                 position += length
@@ -291,10 +325,11 @@ class ParquetWriter(Summarized):
             footer.set_bloom_filters(number, places)
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)
-        self._output.write(footer.to_bytes())
+        output.write(footer.to_bytes())
         self.filter_totals = FilterTotals(encrypted, plain, position - first)
 
-    def _place_of_material(self, where, filesystem) -> tuple | None:
+    def _place_of_material(self, where: FileTarget, filesystem: pa_fs.FileSystem | None) \
+            -> tuple[pa_fs.FileSystem, str] | None:
         """Filesystem and path of the file, where key material is to stand beside it."""
         if self._encryption.external_material is None:
             return None
@@ -304,22 +339,23 @@ class ParquetWriter(Summarized):
         external.check_new(*place)
         return place
 
-    def _publish(self) -> None:
+    def _publish(self, output: Output) -> None:
         """Make the file visible, after the key material beside it, which it needs."""
-        if self._material_place is None:
-            self._output.commit()
+        material = self._encryption.external_material
+        if self._material_place is None or material is None:
+            output.commit()
             return
         filesystem, path = self._material_place
-        external.create_material(filesystem, path, self._encryption.external_material)
+        external.create_material(filesystem, path, material)
         try:
-            self._output.commit(lambda: external.check_new_file(filesystem, path))
+            output.commit(lambda: external.check_new_file(filesystem, path))
         except BaseException as error:
-            self._remove_material(error)
+            self._remove_material(filesystem, path, error)
             raise
 
-    def _remove_material(self, error: BaseException) -> None:
+    def _remove_material(self, filesystem: pa_fs.FileSystem, path: str,
+                         error: BaseException) -> None:
         """Remove the key material of this file, unless the file became visible all the same."""
-        filesystem, path = self._material_place
         is_others = isinstance(error, FileExistsError)
         with contextlib.suppress(OSError):
             if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
@@ -347,7 +383,8 @@ class ParquetWriter(Summarized):
                 output.abort()
 
 
-def build_filter(arrays, column: LeafColumn, options: BloomFilterOptions) -> SplitBlockBloomFilter:
+def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions) \
+        -> SplitBlockBloomFilter:
     """The filter of one column chunk over the leaf arrays that it stores."""
     arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
@@ -368,7 +405,7 @@ class _Sink:
         self.position = 0
         self._held: bytearray | None = None
 
-    def write(self, data) -> int:
+    def write(self, data: Any) -> int:
         if self._held is not None:
             self._held += data
         elif self._output is not None and self._output.is_own:  # pyarrow's closes itself in a fork
@@ -381,7 +418,7 @@ class _Sink:
 
     def release(self) -> tuple[bytes, int]:
         """What was held back, and the position where it belongs."""
-        held, self._held, self._output = bytes(self._held), None, None
+        held, self._held, self._output = bytes(self._held or b""), None, None
         return held, self.position
 
     def discard(self) -> None:
@@ -390,11 +427,12 @@ class _Sink:
 
 # --- which columns -------------------------------------------------------------------------------
 
-def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters) -> dict[int, list[tuple]]:
+def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilters) \
+        -> dict[int, list[_Wanted]]:
     """For each top-level field with filters: (position among its leaves, leaf column, options)."""
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
-    plan: dict[int, list[tuple]] = {}
+    plan: dict[int, list[_Wanted]] = {}
     asked = normalize_options(bloom_filters, filterable_paths(leaves))
     for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
         index, position = owners[column.ordinal]

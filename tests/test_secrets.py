@@ -156,6 +156,7 @@ def test_the_search_finds_keys():
         assert any(form in text for form in forms(key))
 
 
+@pytest.mark.slow
 def test_nothing_that_a_failing_run_leaves_holds_a_key(tmp_path):
     reader, writer = os.pipe()
     with os.fdopen(reader) as pipe:

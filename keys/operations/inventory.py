@@ -6,9 +6,10 @@ footer, or where it stands in a file beside; else it is in the encrypted footer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -22,14 +23,14 @@ from secure_bloom.keys.material import (
     is_key_material,
     key_reference,
 )
-from secure_bloom.keys.retrieval import key_retriever
+from secure_bloom.keys.retrieval import Keys, key_retriever
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
     Footer,
     encrypted_footer_key_metadata,
     read_footer,
 )
-from secure_bloom.storage.files import Source, resolve
+from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 
@@ -95,16 +96,17 @@ class Inventory(Summarized):
         return (f"{count(self.files, 'file')}, {self.plaintext:,} without encryption, "
                 f"{count(len(self.master_keys), 'master key')}, {len(self.failed):,} failed")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("master key", "files", "used for"), (
             (use.name, use.files, names(use.used_for)) for use in self.master_keys)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
 
-def list_master_keys(path, keys=None, *, filesystem=None,
+def list_master_keys(path: FilePath, keys: Keys = None, *,
+                     filesystem: pa_fs.FileSystem | None = None,
                      advance: Callable[[float], None] | None = None) -> Inventory:
     """Which master keys the files of a data set need.
 
@@ -135,7 +137,7 @@ def list_master_keys(path, keys=None, *, filesystem=None,
 
 
 class _Counting:
-    def __init__(self, filesystem: pa_fs.FileSystem, keys):
+    def __init__(self, filesystem: pa_fs.FileSystem, keys: Keys):
         self._filesystem, self._keys = filesystem, keys
         self._inventory = Inventory()
         self._uses: dict[str, MasterKeyUse] = {}
@@ -190,19 +192,23 @@ class _Counting:
             source.file.close()
 
     def _found(self, source: Source) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
+        assert source.path is not None
         beside = cache(partial(external.read_material, self._filesystem, source.path))
         metadata, is_hidden = self._key_metadata(source, beside)
         if not metadata:
             return "plaintext", []
-        if not all(is_key_material(one) for one in metadata.values()):
+        known = {place: one for place, one in metadata.items()
+                 if one is not None and is_key_material(one)}
+        if len(known) < len(metadata):
             return "explicit", []
-        references = {key_reference(one) for one in metadata.values()}
+        references = {key_reference(one) for one in known.values()}
         if is_hidden and references != {None}:  # all keys of the file stand beside it
             return None, [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
         return "hidden" if is_hidden else None, \
-            [(place, find_material(one, beside)) for place, one in metadata.items()]
+            [(place, find_material(one, beside)) for place, one in known.items()]
 
-    def _key_metadata(self, source: Source, beside) -> tuple[dict[str, bytes | None], bool]:
+    def _key_metadata(self, source: Source, beside: Callable[[], Mapping[str, str]]) \
+            -> tuple[dict[str, bytes | None], bool]:
         """By place what the file says about its keys, and whether it says more to others."""
         content, magic = read_footer(source)
         footer = self._opened(content, magic, beside)
@@ -214,7 +220,8 @@ class _Counting:
                    if chunk.encryption == "column key"}
         return {FOOTER: footer.footer_key_metadata, **columns}, False
 
-    def _opened(self, content: bytes, magic: bytes, beside) -> Footer | None:
+    def _opened(self, content: bytes, magic: bytes, beside: Callable[[], Mapping[str, str]]) \
+            -> Footer | None:
         """The footer; None where it is encrypted and its key is not among the keys given."""
         if magic != MAGIC_ENCRYPTED:
             return Footer(content, magic, None)

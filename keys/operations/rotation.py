@@ -8,11 +8,12 @@ opens with the new master key, any other with the old one, so readers need both 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -27,12 +28,13 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys import external
-from secure_bloom.keys.cache import cached
+from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import keys_or_kms
+from secure_bloom.keys.kms import KeyWrapper
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
-from secure_bloom.storage.files import resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
@@ -69,16 +71,18 @@ class RotationResult(Summarized):
         return (f"{count(len(self.rotated), 'file')} {'to rotate' if self.dry_run else 'rotated'}, "
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("file", "why it could not be rotated"), self.failed.items()
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
 
-def rotate_master_keys(path, keys=None, *, old: str, new: str, dry_run: bool = False,
-                       filesystem=None, kms=None,
+def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None, *, old: str,
+                       new: str, dry_run: bool = False,
+                       filesystem: pa_fs.FileSystem | None = None,
+                       kms: KeyWrapper | FilePath | None = None,
                        advance: Callable[[float], None] | None = None) -> RotationResult:
     """Wrap everything that a master key wraps with another one.
 
@@ -119,12 +123,12 @@ def rotate_master_keys(path, keys=None, *, old: str, new: str, dry_run: bool = F
     FileNotFoundError
         If there is no such file or folder.
     """
-    kms = keys_or_kms(keys, kms)
-    if not hasattr(kms, "wrap_key"):
+    client = keys_or_kms(keys, kms)
+    if not hasattr(client, "wrap_key"):
         raise TypeError("keys must be a KmsClient with the old and the new master key")
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
+    rotation = _Rotation(filesystem, cached(client), old, new, dry_run)
     try:
         rotation.try_new_key()
         if filesystem.type_name == "local" and not dry_run:
@@ -134,7 +138,7 @@ def rotate_master_keys(path, keys=None, *, old: str, new: str, dry_run: bool = F
         rotation.run(paths, advance or (lambda _: None))
         rotation.check_found(path)
     except BaseException as error:
-        reason = error.__cause__ if isinstance(error, _Stop) else error
+        reason: Any = error.__cause__ if isinstance(error, _Stop) else error
         reason.result = rotation.result(paths)
         raise reason from reason.__cause__
     return rotation.result(paths)
@@ -147,7 +151,8 @@ class _Stop(Exception):
 class _FooterKeys(KmsKeys):
     """Opens footers; a key that is missing or denied stops all where it is one of the two."""
 
-    def __init__(self, kms, read_external, old: str, new: str):
+    def __init__(self, kms: CachedKms, read_external: Callable[[], Mapping[str, str]], old: str,
+                 new: str):
         super().__init__(kms, read_external)
         self._needed = (old, new)
 
@@ -156,7 +161,8 @@ class _FooterKeys(KmsKeys):
         try:
             return super().footer_key(key_metadata)
         except NO_KEY as error:
-            if self.material(key_metadata).master_key_id in self._needed:
+            if key_metadata is not None \
+                    and self.material(key_metadata).master_key_id in self._needed:
                 raise _Stop from error
             raise
 
@@ -164,7 +170,8 @@ class _FooterKeys(KmsKeys):
 class _Rotation:
     """One rotation: every distinct wrapped key is wrapped again only once."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, kms, old: str, new: str, dry_run: bool):
+    def __init__(self, filesystem: pa_fs.FileSystem, kms: CachedKms, old: str, new: str,
+                 dry_run: bool):
         self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
         self._old, self._new = old, new
         self._outcomes: dict[str, bool | str] = {}  # whether it had the old key, or what failed
@@ -236,13 +243,14 @@ class _Rotation:
             if not footer.is_encrypted:
                 return False
             metadata = {chunk.key_metadata for chunk in footer.column_chunks()}
-            metadata = {footer.footer_key_metadata, *metadata} - {None}
-            if all(key_reference(one) is not None for one in metadata):
+            if all(key_reference(one) is not None
+                   for one in {footer.footer_key_metadata, *metadata} if one is not None):
                 return self._rotate_external(path)
             return self._rotate_internal(rewrite, footer)
 
     def _rotate_external(self, path: str) -> bool:
-        with external.MaterialFile(self._filesystem, path) as file:
+        file = external.MaterialFile(self._filesystem, path)
+        with file:
             materials = file.read()
             rotated = {name: self._rotated(KeyMaterial.parse(text))
                        for name, text in materials.items()}
@@ -284,13 +292,12 @@ class _Rotation:
             return replace(material, master_key_id=self._new,
                            wrapped_dek=self._wrapped_again(material.wrapped_dek))
         return replace(material, master_key_id=self._new,
-                       wrapped_kek=self._wrapped_again(material.wrapped_kek))
+                       wrapped_kek=self._wrapped_again(material.wrapped_by_master_key))
 
     def _try_old_key(self, material: KeyMaterial) -> None:
         with self._lock:
             if not self._old_has_opened:
-                self._unwrap(material.wrapped_dek if material.kek_id is None
-                             else material.wrapped_kek)
+                self._unwrap(material.wrapped_by_master_key)
                 self._old_has_opened = True
 
     def _wrapped_again(self, wrapped: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyRetrievalError, error_location
+from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
-from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer
 from secure_bloom.storage.files import Source
@@ -40,7 +41,7 @@ class ArrowAccess(NamedTuple):
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
-def decryption_properties(kms) -> pe.FileDecryptionProperties:
+def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
     """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
     # The instance is given, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
@@ -58,14 +59,19 @@ def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
     own = {(chunk.encryption, chunk.key_metadata)
            for number in row_groups for chunk in footer.row_groups[number]}
     columns = [metadata for encryption, metadata in own if encryption == "column key"]
+    of_footer = footer.footer_key_metadata
+    if of_footer is None:
+        return False
+    materials = []
     try:
-        if None in columns:
-            return False
-        materials = [standard_material(footer.footer_key_metadata, True),
-                     *(standard_material(one, False) for one in columns)]
+        for metadata, is_footer_key in [(of_footer, True), *((one, False) for one in columns)]:
+            material = None if metadata is None else standard_material(metadata, is_footer_key)
+            if material is None:
+                return False
+            materials.append(material)
     except KeyRetrievalError:
         return False
-    return None not in materials and _name_keks_once(materials)
+    return _name_keks_once(materials)
 
 
 def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
@@ -90,7 +96,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
     footer = Footer(content, magic, keys)
     by_number = PlaceholderKeys()
 
-    def material(key, is_footer_key=False) -> bytes:
+    def material(key: bytes | Callable[[], bytes], is_footer_key: bool = False) -> bytes:
         return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
 
     if keys.has_footer_key:

@@ -13,6 +13,7 @@ import pyarrow.parquet.encryption as pe
 
 from secure_bloom.display import listed
 from secure_bloom.encryption import (
+    Encryption,
     EncryptionConfiguration,
     confuses_pyarrow,
     from_pyarrow,
@@ -22,7 +23,7 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 
 
-def resolve_columns(encryption, columns: list[LeafColumn]):
+def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
     """The encryption with column paths that mean to pyarrow what they mean here.
 
     Parameters
@@ -48,12 +49,13 @@ def resolve_columns(encryption, columns: list[LeafColumn]):
         encryption = from_pyarrow(encryption)
     if not isinstance(encryption, EncryptionConfiguration) or encryption.uniform_encryption:
         return encryption
+    asked = encryption.column_keys or {}
     named = {path: _named(columns, path)
-             for paths in encryption.column_keys.values() for path in paths}
+             for paths in asked.values() for path in paths}
     # The path of a field goes before that of a group that it is in.
     owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
     column_keys = {}
-    for key, paths in encryption.column_keys.items():
+    for key, paths in asked.items():
         told = [own for path in paths for own in (
             [path] if _is_clear(path, named[path]) else
             [_alone(columns, column.path) for column in named[path]
@@ -98,7 +100,8 @@ def _alone(columns: list[LeafColumn], path: str) -> str:
     return path
 
 
-def check_encrypted(encryption, columns: list[LeafColumn], chunks: Iterable[ColumnChunk]) -> None:
+def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
+                    chunks: Iterable[ColumnChunk]) -> None:
     """Check in a footer by pyarrow that every column is encrypted for which that was asked.
 
     Raises

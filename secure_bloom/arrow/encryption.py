@@ -7,18 +7,20 @@ the key material goes.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
-from secure_bloom.encryption import EncryptionConfiguration, UniformKey
+from secure_bloom.crypto.key_retriever import KeyRetriever
+from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.keys import external
-from secure_bloom.keys.cache import cached
+from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import KEYRING, KMS, keys_or_kms
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.material import KeyMaterial, refer_to
-from secure_bloom.keys.retrieval import ExplicitKeys, KeyRetriever
-from secure_bloom.keys.wrapping import KeyEncryptionKeys
+from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKms
 from secure_bloom.parquet.footer import Footer
 
 
@@ -49,7 +51,8 @@ class FileEncryption:
         """Put the key metadata into the footer, after everything that needs its keys."""
 
 
-def file_encryption(encryption, keys=None, kms=None) -> FileEncryption:
+def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
+                    kms: WritingKms = None) -> FileEncryption:
     """New encryption for one file.
 
     Parameters
@@ -98,7 +101,7 @@ class _KmsEncryption(FileEncryption):
     aad_prefix: bytes | None = None
     has_footer_key = True
 
-    def __init__(self, encryption: EncryptionConfiguration, kms):
+    def __init__(self, encryption: EncryptionConfiguration, kms: CachedKms | KeyEncryptionKeys):
         super().__init__(keys=self)
         if not encryption.internal_key_material:
             self.external_material = {}
@@ -114,7 +117,7 @@ class _KmsEncryption(FileEncryption):
         """What pyarrow calls with each key that it has made."""
         number = self._placeholder_keys.add(key_bytes)
         name = self._master_keys[master_key_identifier]
-        if not self._encryption.double_wrapping:
+        if isinstance(self._kms, CachedKms) and not self._encryption.double_wrapping:
             self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
         elif name not in self._keks:
             self._keks[name] = self._kms.key_encryption_key(
@@ -123,6 +126,7 @@ class _KmsEncryption(FileEncryption):
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
+        assert key_metadata is not None  # pyarrow has written it
         return self._placeholder_keys.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
@@ -132,13 +136,14 @@ class _KmsEncryption(FileEncryption):
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """See :class:`KeyRetriever`."""
         return None if key_metadata is None \
-            else self._name(KeyMaterial.parse(key_metadata).master_key_id)
+            else self._master_keys[KeyMaterial.parse(key_metadata).master_key_id]
 
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
         final: dict[bytes, bytes] = {}  # the chunks of a column have the same
 
-        def finish(key_metadata: bytes) -> bytes:
+        def finish(key_metadata: bytes | None) -> bytes:
+            assert key_metadata is not None  # pyarrow has written it
             if key_metadata not in final:
                 final[key_metadata] = self._store(self._material(KeyMaterial.parse(key_metadata)))
             return final[key_metadata]
@@ -150,7 +155,8 @@ class _KmsEncryption(FileEncryption):
 
     def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
         """The real key material in place of the one that pyarrow has."""
-        name, instance = self._master_keys[placeholder.master_key_id], {}
+        name = self._master_keys[placeholder.master_key_id]
+        instance: dict[str, Any] = {}
         if placeholder.is_footer_key:
             instance = {"kms_instance_id": self._kms.kms_instance_id,
                         "kms_instance_url": self._kms.kms_instance_url}
@@ -191,7 +197,8 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms, encryption):
+def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
+        -> CachedKms | KeyEncryptionKeys:
     """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
 
-def crypto_factory(kms) -> pe.CryptoFactory:
+def crypto_factory(kms: Any) -> pe.CryptoFactory:
     """pyarrow's key tools over any object with ``wrap_key`` and ``unwrap_key``."""
     return pe.CryptoFactory(lambda _: _PyarrowKms(kms))
 
 
-class _PyarrowKms(pe.KmsClient):
+class _PyarrowKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
     """Any object with ``wrap_key`` and ``unwrap_key`` as pyarrow wants it."""
 
-    def __init__(self, kms):
+    def __init__(self, kms: Any):
         super().__init__()
         self._kms = kms
 
-    def wrap_key(self, key_bytes, master_key_identifier):
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> Any:
         return self._kms.wrap_key(key_bytes, master_key_identifier)
 
-    def unwrap_key(self, wrapped_key, master_key_identifier):
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> Any:
         return self._kms.unwrap_key(wrapped_key, master_key_identifier)
 
 
 class PlaceholderKeys:
     """The data keys of one file, for pyarrow: each wrapped key is a number as a placeholder."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._keys: list[bytes | Callable[[], bytes]] = []
 
     def add(self, key: bytes | Callable[[], bytes]) -> str:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet.encryption as pe
 
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import (
@@ -24,6 +25,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.retrieval import Keys
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from secure_bloom.pruning.predicates import Predicate
 
 
-def new_fragment(file: pa.NativeFile, decryption_properties, row_groups: list[int] | None,
-                 partition: pc.Expression | None) -> ds.ParquetFileFragment:
+def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionProperties | None,
+                 row_groups: list[int] | None, partition: pc.Expression | None) \
+        -> ds.ParquetFileFragment:
     """A pyarrow dataset fragment of some row groups of an open file, or of all (None).
 
     Not of a path, which pyarrow would open again: by then it may lead to another version.
@@ -114,7 +117,7 @@ def _page_errors() -> Iterator[None]:
 
 
 @contextmanager
-def pyarrow_errors(name: str, keys=None) -> Iterator[None]:
+def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
     """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
     with error_location(file=name):
         try:

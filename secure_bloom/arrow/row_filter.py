@@ -147,7 +147,7 @@ def _is_in(values: pa.Array, operands: list[Operand]) -> pa.Array:
     others = [floor for floor in floors if floor == floor]
     if pa.types.is_floating(values.type):
         values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
-        others = [floor + 0.0 for floor in others]
+        others = [floor + 0.0 for floor in others if isinstance(floor, int | float)]
     found = pc.is_in(values, literals(others, values.type))
     return found if len(others) == len(floors) else pc.or_(found, pc.is_nan(values))
 

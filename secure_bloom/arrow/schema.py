@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +29,7 @@ def arrow_schema(file: bytes) -> pa.Schema:
         raise UnsupportedError("pyarrow does not know a type of the schema") from error
 
 
-def parquet_leaves(schema: pa.Schema, **writer_options) -> list[LeafColumn]:
+def parquet_leaves(schema: pa.Schema, **writer_options: Any) -> list[LeafColumn]:
     """The leaf columns that pyarrow makes of an Arrow schema with these options.
 
     Asked of pyarrow itself, by writing a file without rows: it alone knows how its many options

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from hashlib import sha256
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -29,6 +30,7 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
@@ -37,17 +39,18 @@ from secure_bloom.parquet.footer import (
     read_footer,
 )
 from secure_bloom.reader import ParquetFile
-from secure_bloom.storage.files import Source, resolve
+from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 
 _MAX_SHARED = 10_000
 
 
-def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
-          guesses: Iterable[str] = (), scan: bool = False, filesystem=None,
-          files_at_once: int | None = None,
-          advance: Callable[[float], None] | None = None) -> AuditResult:
+def audit(path: FilePath, keys: Keys = None, *,
+          policy: Policy | str | os.PathLike[str] | None = None, guesses: Iterable[str] = (),
+          scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
+          files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
+        -> AuditResult:
     """Look for what Bloom filters and metadata give away. Changes nothing, and reads no page.
 
     Parameters
@@ -104,8 +107,8 @@ def audit(path, keys=None, *, policy: Policy | str | os.PathLike | None = None,
 class _Shared:
     """What the records of many files have in common, so that a million of them fit in memory."""
 
-    def __init__(self):
-        self._columns: dict[tuple, list[ColumnAudit]] = {}
+    def __init__(self) -> None:
+        self._columns: dict[tuple[Any, ...], list[ColumnAudit]] = {}
         self._texts: dict[str, str] = {}
 
     def file(self, file: FileAudit) -> FileAudit:
@@ -121,7 +124,7 @@ class _Shared:
 class _Auditing:
     """The audit of several files."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, keys, policy: Policy | None,
+    def __init__(self, filesystem: pa_fs.FileSystem, keys: Keys, policy: Policy | None,
                  guesses: tuple[str, ...], scan: bool):
         self._filesystem, self._keys = filesystem, keys
         self._policy, self._guesses, self._scan = policy, guesses, scan
@@ -164,7 +167,7 @@ class _Auditing:
             result.not_checked.append(f"what needs keys: {error.message}")
             return result, findings
 
-    def _open(self, path: str, keys) -> tuple[FileAudit, list[AuditFinding]]:
+    def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[AuditFinding]]:
         with ParquetFile(path, keys, filesystem=self._filesystem) as file:
             audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
             audit.run()

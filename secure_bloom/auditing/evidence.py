@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.parquet.bloom_filter import ReadsAt
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
@@ -67,7 +68,8 @@ class Evidence:
         """What was found out; never a value."""
         if not self._rates:
             return []
-        many = "many" if None in self._counts else f"about {max(self._counts):,}"
+        counts = [count for count in self._counts if count is not None]
+        many = "many" if len(counts) < len(self._counts) else f"about {max(counts):,}"
         found = [f"the filters say that a row group has {many} distinct values, and expose "
                  f"{1 - max(self._rates):.1%} of all wrong guesses, without any key"]
         if self._tried.size:
@@ -123,7 +125,7 @@ class Traces:
     num_bytes: int = 0
     first: list[int] = field(default_factory=list)
 
-    def look(self, source, end: int) -> Traces:
+    def look(self, source: ReadsAt, end: int) -> Traces:
         """Look through a file; arguments as for :func:`find_plain_filters`."""
         for offset, length in find_plain_filters(source, end):
             if offset not in self.known:
@@ -144,7 +146,7 @@ _ANCHOR = encode_header(32)[2:]  # what follows numBytes: algorithm, hash, compr
 _PORTION = 8 * 1024 * 1024
 
 
-def find_plain_filters(source, end: int) -> Iterator[tuple[int, int]]:
+def find_plain_filters(source: ReadsAt, end: int) -> Iterator[tuple[int, int]]:
     """Offset and length of everything in a file that has the form of a plaintext filter.
 
     Parameters

@@ -86,10 +86,11 @@ class OpenFileAudit:
             self._find_traces()
 
     def _find_traces(self) -> None:
-        known = set()
+        known: set[int] = set()
         for chunk in self._footer.column_chunks():
             try:
-                known.add((chunk.bloom_filter or (None,))[0])
+                if (where := chunk.bloom_filter) is not None:
+                    known.add(where[0])
             except (KeyRetrievalError, UnsupportedError, FileError):
                 continue  # said with its column
         found = Traces(known).look(self._file, self._footer.start)
@@ -126,7 +127,8 @@ class _ColumnAudit:
 
     def run(self) -> ColumnAudit:
         result, policy = self.result, self._audit._policy
-        encrypted, plain = [], []
+        encrypted: list[ColumnChunk] = []
+        plain: list[ColumnChunk] = []
         try:
             for chunk in self._chunks:
                 (plain if chunk.encryption is None else encrypted).append(chunk)
@@ -178,7 +180,7 @@ class _ColumnAudit:
                 continue
             if stored is not None:
                 self._stored[chunk.row_group] = stored
-                self.result.bytes += chunk.bloom_filter[1] or stored.length or 0
+                self.result.bytes += (chunk.bloom_filter or (0, 0))[1] or stored.length or 0
                 self.result.plain_filters += stored.kind == PLAIN
         if self._hidden:
             reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
@@ -214,8 +216,9 @@ class _ColumnAudit:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             self._find(kind, f"the filter cannot be read: {error.message}", _ATTACH, [chunk])
             return
-        self._measure(filter_)
-        self._check_readers(chunk, filter_)
+        if filter_ is not None:
+            self._measure(filter_)
+            self._check_readers(chunk, filter_)
 
     def _measure(self, filter_: SplitBlockBloomFilter) -> None:
         self._fills.append(fill(filter_))
@@ -246,6 +249,7 @@ class _ColumnAudit:
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
         """A plaintext filter, as anybody reads it."""
+        assert chunk.bloom_filter is not None  # it was found to be plain
         offset, _ = chunk.bloom_filter
         try:
             num_bytes, size = decode_header(self._file.read_at(MAX_HEADER_SIZE, offset))

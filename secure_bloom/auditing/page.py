@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from itertools import islice
+from typing import Any
 
 from secure_bloom import __version__
 from secure_bloom.auditing.result import (
@@ -115,7 +116,7 @@ def _cards(result: AuditResult) -> str:
 
 def _findings(result: AuditResult) -> str:
     """Those of several files with the same remedy are shown as one."""
-    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in result.findings:
         groups[finding.kind, finding.column, finding.remedy].append(finding)
     ordered = sorted(groups.values(), key=lambda group: group[0].severity != "error")
@@ -207,7 +208,7 @@ def _cell(column: ColumnAudit | None) -> str:
 class _Filters:
     """The filters of one column in all files."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._states: set[str] = set()
         self._figures: dict[str, list[float]] = {"fill": [0.0, 0], "fpp": [0.0, 0]}
         self.bytes = self.filters = 0
@@ -250,7 +251,8 @@ def _pictures(columns: dict[str, _Filters]) -> str:
             + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
 
 
-def _bars(title: str, rows: list[tuple], text, top: float | None = None) -> str:
+def _bars(title: str, rows: list[tuple[Any, ...]], text: Callable[[Any], str],
+          top: float | None = None) -> str:
     """Horizontal bars; rows are name, state and value (None: not known)."""
     top = top or max((value or 0 for *_, value in rows), default=0) or 1
     height, left, width = 26, 220, 520

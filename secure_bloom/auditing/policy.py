@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import FilePath
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Policy:
     encrypted_footer: bool = False
 
     @classmethod
-    def read(cls, path) -> Policy:
+    def read(cls, path: FilePath) -> Policy:
         """A policy from its file.
 
         Raises

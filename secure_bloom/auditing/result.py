@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from secure_bloom.display import Summarized, count, shown
 
@@ -138,7 +139,7 @@ class FileAudit(Summarized):
         return f"{shown(self.file, 60)}: encryption {self.encryption}, " \
                f"{count(len(self.columns), 'column')}"
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "state", "filters"), \
             ((column.column, column.state, column.filters) for column in self.columns)
 
@@ -251,7 +252,7 @@ class AuditResult(Summarized):
                 total.warnings += finding.severity == "warning"
         return sorted(totals.values(), key=lambda total: (-total.errors, -total.warnings))
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
         return {**self._head(), "findings": list(map(_finding_dict, self.findings)),
                 "files": list(map(asdict, self.files))}
@@ -267,7 +268,7 @@ class AuditResult(Summarized):
             yield "]"
         yield "\n}\n"
 
-    def _head(self) -> dict:
+    def _head(self) -> dict[str, Any]:
         return {
             "version": 1,
             "path": self.path,
@@ -281,7 +282,7 @@ class AuditResult(Summarized):
     def _headline(self) -> str:
         return self.summary
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return TOTALS_HEADER, map(totals_row, self.totals())
 
 
@@ -296,5 +297,5 @@ def totals_row(total: ColumnTotals) -> list[str]:
         total.plaintext_filters, total.errors, total.warnings))]
 
 
-def _finding_dict(finding: AuditFinding) -> dict:
+def _finding_dict(finding: AuditFinding) -> dict[str, Any]:
     return {"severity": finding.severity, **asdict(finding)}

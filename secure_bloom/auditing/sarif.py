@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from secure_bloom import __version__
@@ -12,7 +13,7 @@ from secure_bloom.auditing.result import KINDS, AuditFinding, AuditResult
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def to_sarif(result: AuditResult) -> dict:
+def to_sarif(result: AuditResult) -> dict[str, Any]:
     """One run, with a rule for each kind of finding.
 
     What was not checked is a notification, and so is that no file is encrypted.
@@ -32,7 +33,7 @@ def to_sarif(result: AuditResult) -> dict:
         "results": [_result(finding, rules.index(finding.kind)) for finding in result.findings]}]}
 
 
-def _result(finding: AuditFinding, rule: int) -> dict:
+def _result(finding: AuditFinding, rule: int) -> dict[str, Any]:
     text = ". ".join([finding.message, *finding.evidence, finding.remedy])
     location = _file(finding.file)
     if finding.column is not None:
@@ -42,7 +43,7 @@ def _result(finding: AuditFinding, rule: int) -> dict:
             "properties": {"rowGroups": list(finding.row_groups)}}
 
 
-def _file(path: str) -> dict:
+def _file(path: str) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,10 @@ from secure_bloom.cli.shared import (
     progress,
     write_report,
 )
+
+if TYPE_CHECKING:
+    from secure_bloom.auditing.result import AuditResult
+    from secure_bloom.keys.kms import KmsClient
 
 
 @click.command(short_help="Find what filters and metadata give away.")
@@ -36,8 +41,8 @@ from secure_bloom.cli.shared import (
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
               help="Write a page for people, too.")
 @click.pass_context
-def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: int | None,
-          as_json: bool, sarif: str | None, html: str | None) -> None:
+def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None, guesses: Any,
+          scan: bool, jobs: int | None, as_json: bool, sarif: str | None, html: str | None) -> None:
     """Find what Bloom filters and metadata of a file or folder give away.
 
     Plaintext filters on encrypted columns; sensitive columns that are not encrypted; statistics of
@@ -61,13 +66,14 @@ def audit(ctx, path: str, policy: str | None, kms, guesses, scan: bool, jobs: in
         from secure_bloom.auditing.page import render_page
         write_report(html, render_page(result))
     if as_json:
-        click.get_text_stream("stdout").writelines(result.json_parts())
+        for part in result.json_parts():
+            click.echo(part, nl=False)
     else:
         echo(render_audit(result))
     ctx.exit(_exit_code(result))
 
 
-def _exit_code(result) -> int:
+def _exit_code(result: AuditResult) -> int:
     if not result.ok:
         return BAD
     if result.missing_keys:

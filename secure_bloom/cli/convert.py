@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,15 +15,19 @@ from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import check_absent, open_output, resolve
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption import Encryption
+    from secure_bloom.keys.wrapping import WritingKms
+
 MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
 
 
 def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
-                 delimiter: str = ",", allow_plaintext: bool = False,
-                 advance: Callable[[float], None] = lambda fraction: None,
-                 kms=None, encryption=None, require_encryption: RequireEncryption = None,
-                 **writer) -> None:
+                 delimiter: str = ", ", allow_plaintext: bool = False,
+                 advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
+                 encryption: Encryption | None = None, require_encryption: RequireEncryption = None,
+                 **writer: Any) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters
@@ -81,7 +86,8 @@ def _is_parquet(path: str) -> bool:
         return file.read(4) in (b"PAR1", b"PARE")
 
 
-def _counted(tables, num_rows: int, advance) -> Iterator[pa.Table]:
+def _counted(tables: Iterable[pa.Table], num_rows: int, advance: Callable[[float], None]) \
+        -> Iterator[pa.Table]:
     done = 0
     for table in tables:
         yield table
@@ -89,7 +95,8 @@ def _counted(tables, num_rows: int, advance) -> Iterator[pa.Table]:
         advance(done / max(1, num_rows))
 
 
-def _write(target, schema, tables, row_group_size, options, check_target) -> None:
+def _write(target: str, schema: pa.Schema, tables: Iterable[pa.Table], row_group_size: int | None,
+           options: Any, check_target: Callable[[], None] | None) -> None:
     output = open_output(target)
     try:
         with ParquetWriter(output, schema, **options) as writer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -115,7 +116,7 @@ class CsvFile:
                                   column=name)
         return pa.schema([(name, types[name].type) for name in names])
 
-    def _open(self, conversion: dict) -> tuple[pa_csv.CSVStreamingReader, pa.NativeFile]:
+    def _open(self, conversion: dict[str, Any]) -> tuple[pa_csv.CSVStreamingReader, pa.NativeFile]:
         source = pa.OSFile(self._path)
         stream = source if self._compression is None \
             else pa.CompressedInputStream(source, self._compression)

@@ -11,7 +11,9 @@ import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -74,8 +76,9 @@ def _attack(flights: pa.Table, path: Path) -> None:
     found = int(leaking.might_contain("tailnum", guesses)[0].sum())
     _say(f"plaintext filters: of {len(guesses):,} registered aircraft, {found:,} are seen to be "
          f"among the first {ROW_GROUP_ROWS:,} flights")
-    secrets = [bytes(leaking.read_bloom_filter(row_group, "tailnum").bitset)
-               for row_group in range(leaking.num_row_groups)]
+    filters = (leaking.read_bloom_filter(row_group, "tailnum")
+               for row_group in range(leaking.num_row_groups))
+    secrets = [bytes(filter_.bitset) for filter_ in filters if filter_ is not None]
     raw = path.read_bytes()
     leaked = sum(secret in raw for secret in secrets)
     _say(f"encrypted filters: {leaked} of {len(secrets)} plaintext bitsets occur in the file, and "
@@ -122,7 +125,7 @@ def _spark(flights: pa.Table, output: Path, keyring: Keyring) -> None:
             session.stop()
 
 
-def _local_spark():
+def _local_spark() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -134,7 +137,7 @@ def _local_spark():
 
 
 @contextlib.contextmanager
-def _standard_error_to(path: Path):
+def _standard_error_to(path: Path) -> Iterator[None]:
     """Spark's log into a file: it comes from another process, which inherits the descriptor."""
     kept = os.dup(2)
     with open(path, "wb") as log:
@@ -146,7 +149,7 @@ def _standard_error_to(path: Path):
         os.close(kept)
 
 
-def _spark_job(session, flights: pa.Table, output: Path, keyring: Keyring) -> None:
+def _spark_job(session: Any, flights: pa.Table, output: Path, keyring: Keyring) -> None:
     folder = output / "flights-spark"
     options = {
         "parquet.encryption.footer.key": "footer",

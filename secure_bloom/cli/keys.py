@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from secure_bloom.cli.shared import (
@@ -14,6 +16,10 @@ from secure_bloom.cli.shared import (
     progress,
 )
 
+if TYPE_CHECKING:
+    from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.keys.operations.rotation import RotationResult
+
 
 @click.group()
 def keys() -> None:
@@ -25,7 +31,7 @@ def keys() -> None:
 @kms_options
 @json_option
 @click.pass_context
-def keys_list(ctx, path: str, kms, as_json: bool) -> None:
+def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
     """List the master keys that a file or folder needs.
 
     Needs no key. But where a footer is encrypted, what it says about the keys of columns can only
@@ -52,8 +58,8 @@ def keys_list(ctx, path: str, kms, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @json_option
 @click.pass_context
-def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
-                as_json: bool) -> None:
+def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClient | None,
+                dry_run: bool, as_json: bool) -> None:
     """Wrap with another master key what one of them wraps, in a file or folder.
 
     Pages and filters are not touched; where the key material stands beside a file, neither is the
@@ -72,7 +78,7 @@ def keys_rotate(ctx, path: str, old: str, new: str, kms, dry_run: bool,
         raise click.UsageError("the master keys are missing: give --keyring or --kms, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
-    def show(result) -> None:
+    def show(result: RotationResult) -> None:
         if as_json:
             print_json({"path": path, "from": old, "to": new, **result.to_dict()})
         else:

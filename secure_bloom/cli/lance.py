@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from secure_bloom.cli.shared import BAD, echo, json_option, line_from_stdin, print_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from secure_bloom.lance.index import BloomFilterIndex
+    from secure_bloom.lance.layout import Zone
 
 
 @click.group()
@@ -75,7 +83,7 @@ def inspect(file: str, as_json: bool) -> None:
               "'timestamp[us, tz=UTC]'. Default: what the data set says.")
 @json_option
 @click.pass_context
-def probe(ctx, file: str, values: tuple[str, ...], null: bool, type_name: str | None,
+def probe(ctx: click.Context, file: str, values: tuple[str, ...], null: bool, type_name: str | None,
           as_json: bool) -> None:
     """Ask an index which rows may hold a value.
 
@@ -95,7 +103,7 @@ def probe(ctx, file: str, values: tuple[str, ...], null: bool, type_name: str | 
     ctx.exit(0 if zones else BAD)
 
 
-def _parsed(texts: tuple[str, ...], index):
+def _parsed(texts: tuple[str, ...], index: BloomFilterIndex) -> Any:
     from secure_bloom.errors import ColumnError
     from secure_bloom.sbbf.probes import parse_value
     if index.column_type is None:
@@ -106,7 +114,7 @@ def _parsed(texts: tuple[str, ...], index):
     return pa.array(scalars, index.column_type.arrow_type)
 
 
-def _arrow_type(name: str):
+def _arrow_type(name: str) -> pa.DataType:
     import pyarrow as pa
     if match := re.fullmatch(r"timestamp\[(s|ms|us|ns), *tz=([^\]]+)\]", name):
         return pa.timestamp(match[1], match[2])
@@ -117,13 +125,13 @@ def _arrow_type(name: str):
                                  param_hint="--type") from None
 
 
-def _answer(zones, of: int) -> str:
+def _answer(zones: Collection[Zone], of: int) -> str:
     if not zones:
         return f"certainly in none of {of:,} zones"
     return f"may be in {len(zones):,} of {of:,} zones\n{_ranges(zones)}"
 
 
-def _ranges(zones) -> str:
+def _ranges(zones: Collection[Zone]) -> str:
     from secure_bloom.lance import row_ranges
     return "\n".join(f"  fragment {fragment}: rows " +
                      ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from secure_bloom.cli.shared import (
+    Command,
     change_files,
     echo,
     jobs_option,
@@ -15,6 +18,10 @@ from secure_bloom.cli.shared import (
     names,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.maintain.folders import MaintainResult
 
 _dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 _EXIT = """
@@ -25,8 +32,8 @@ _EXIT = """
     """
 
 
-def _changes_files(command):
-    command.__doc__ += _EXIT
+def _changes_files(command: Command) -> click.Command:
+    command.__doc__ = f"{command.__doc__}{_EXIT}"
     for option in (json_option, jobs_option, _dry_run, kms_options):
         command = option(command)
     return click.command()(click.argument("path", type=click.Path())(
@@ -40,8 +47,8 @@ def _changes_files(command):
 @click.option("--ndv", type=click.IntRange(min=0), metavar="N",
               help="Expected distinct values in a row group. Default: as many as there are.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
-def attach(ctx, path: str, bloom: str, fpp: float, ndv: int | None, replace: bool, kms,
-           **options) -> None:
+def attach(ctx: click.Context, path: str, bloom: str, fpp: float, ndv: int | None, replace: bool,
+           kms: KmsClient | None, **options: Any) -> None:
     """Add Bloom filters to a file, or to all files of a folder.
 
     Only the pages of these columns are read; everything else is copied as it is. Filters of
@@ -55,7 +62,8 @@ def attach(ctx, path: str, bloom: str, fpp: float, ndv: int | None, replace: boo
 @_changes_files
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Dotted path of a leaf column; may be repeated. Default: all.")
-def strip(ctx, path: str, columns: tuple[str, ...], kms, **options) -> None:
+def strip(ctx: click.Context, path: str, columns: tuple[str, ...], kms: KmsClient | None,
+          **options: Any) -> None:
     """Remove Bloom filters from a file, or from all files of a folder.
 
     No byte of them is left; pages are copied as they are."""
@@ -64,7 +72,7 @@ def strip(ctx, path: str, columns: tuple[str, ...], kms, **options) -> None:
 
 
 @_changes_files
-def seal(ctx, path: str, kms, **options) -> None:
+def seal(ctx: click.Context, path: str, kms: KmsClient | None, **options: Any) -> None:
     """Encrypt the plaintext filters of encrypted columns.
 
     PATH is a file or a folder. The filters are built again from the pages of their columns, since
@@ -74,17 +82,17 @@ def seal(ctx, path: str, kms, **options) -> None:
     _run(ctx, path, "sealing", seal, kms, **options)
 
 
-def _run(ctx, path: str, label: str, operation, *arguments, dry_run: bool, jobs: int | None,
-         as_json: bool, **options) -> None:
+def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., MaintainResult],
+         *arguments: Any, dry_run: bool, jobs: int | None, as_json: bool, **options: Any) -> None:
     from secure_bloom.cli.report import render_changes
 
-    def show(result) -> None:
+    def show(result: MaintainResult) -> None:
         if as_json:
             print_json({"path": path, "ok": not result.failed, **result.to_dict()})
         else:
             echo(render_changes(result))
 
-    def run(advance):
+    def run(advance: Callable[[float], None]) -> MaintainResult:
         result = operation(path, *arguments, dry_run=dry_run, files_at_once=jobs, advance=advance,
                            **options)
         if result.mistake:

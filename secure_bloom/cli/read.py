@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from secure_bloom.cli.shared import (
@@ -14,13 +16,18 @@ from secure_bloom.cli.shared import (
     requirement_option,
 )
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.keys.kms import KmsClient
+
 
 @click.command()
 @click.argument("file", type=click.Path())
 @kms_options
 @requirement_option
 @json_option
-def inspect(file: str, kms, require_encryption, as_json: bool) -> None:
+def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncryption,
+            as_json: bool) -> None:
     """Show columns, encryption and Bloom filters of a Parquet file."""
     from secure_bloom import ParquetFile
     from secure_bloom.cli import report
@@ -41,8 +48,8 @@ def inspect(file: str, kms, require_encryption, as_json: bool) -> None:
 @requirement_option
 @json_option
 @click.pass_context
-def probe(ctx, file: str, column: str, value: str | None, kms, require_encryption,
-          as_json: bool) -> None:
+def probe(ctx: click.Context, file: str, column: str, value: str | None, kms: KmsClient | None,
+          require_encryption: RequireEncryption, as_json: bool) -> None:
     """Ask the Bloom filters whether a column may contain a value.
 
     Exit code 0: it may; 1: it certainly does not; 2 and up: errors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +34,16 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import BloomFilterInfo, ParquetFile
 from secure_bloom.verify.findings import FilterCheck, VerifyResult
 
+if TYPE_CHECKING:
+    from secure_bloom.parquet.footer import Footer
+
 _SHOWN_FINDINGS = 20
 _SHOWN_FILES = 20
 _NAMED = 3  # files with the same message
 _MAX_CELL = 200  # characters
 
 
-def inspect_file(file: ParquetFile) -> dict:
+def inspect_file(file: ParquetFile) -> dict[str, Any]:
     """Encryption of a file, and for each column its encryption and filters."""
     footer, filters = file.footer, _filters_by_column(file)
     hidden = {column: _why_hidden(error) for column, error in file.key_errors.items()}
@@ -68,17 +72,18 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     return filters
 
 
-def _encryption(footer) -> dict | None:
-    if not footer.is_encrypted:
+def _encryption(footer: Footer) -> dict[str, Any] | None:
+    algorithm = footer.algorithm
+    if algorithm is None:
         return None
     return {
-        "algorithm": footer.algorithm.name,
+        "algorithm": algorithm.name,
         "footer": "encrypted" if footer.has_encrypted_footer else
                   "plaintext, signature verified" if footer.signature_verified else
                   "plaintext, signature not verified",
         "footer_key": _key_name(footer.footer_key_metadata),
-        "aad_prefix": "stored" if footer.algorithm.aad_prefix is not None else
-                      "to be supplied" if footer.algorithm.supply_aad_prefix else "none",
+        "aad_prefix": "stored" if algorithm.aad_prefix is not None else
+                      "to be supplied" if algorithm.supply_aad_prefix else "none",
     }
 
 
@@ -91,7 +96,7 @@ def _key_name(key_metadata: bytes | None) -> str | None:
 
 
 def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
-            hidden: str | None, disjoint: Disjoint) -> dict:
+            hidden: str | None, disjoint: Disjoint) -> dict[str, Any]:
     first = file.footer.row_groups[0][column.ordinal] if file.footer.row_groups else None
     sizes = [info.num_bytes for info in filters if info.num_bytes is not None]
     return {
@@ -121,13 +126,14 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
         try:
             with error_location(file=file.name):
                 filter_ = read_filter(file, chunk, file.footer.start, disjoint)
+            if filter_ is not None:
                 values.append(filter_.expected_fpp())
         except (*NO_KEY, UnsupportedError):
             continue
     return float(np.mean(values)) if values else None
 
 
-def render_inspection(result: dict) -> str:
+def render_inspection(result: dict[str, Any]) -> str:
     """The result of :func:`inspect_file` as text."""
     lines = [result["file"],
              f"  {count(result['rows'], 'row')} in {count(result['row_groups'], 'row group')}, "
@@ -145,13 +151,13 @@ def render_inspection(result: dict) -> str:
         ["column", "type", "encryption", "Bloom filters", "bytes", "false positives"], rows)])
 
 
-def _protection(column: dict) -> str:
+def _protection(column: dict[str, Any]) -> str:
     if column["encryption"] is None:
         return "plain"
     return column["encryption"] + (f" {column['key']}" if column["key"] else "")
 
 
-def _filter_cells(column: dict) -> list[str]:
+def _filter_cells(column: dict[str, Any]) -> list[str]:
     if not column["filters"]:
         return ["-" if column["filters"] == 0 else f"unknown: {column['hidden']}", "", ""]
     kind = "encrypted" if column["filters_encrypted"] else "plain"
@@ -160,7 +166,7 @@ def _filter_cells(column: dict) -> list[str]:
             "?" if fpp is None else _rate([fpp])]
 
 
-def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
+def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, Any]:
     """Where a value may be. The value itself is not part of the result."""
     answers = file.might_contain(column, value)[:, 0]
     with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
@@ -174,7 +180,7 @@ def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict:
     }
 
 
-def render_probe(result: dict) -> str:
+def render_probe(result: dict[str, Any]) -> str:
     """The result of :func:`probe_file` as text."""
     groups = result["row_groups"]
     candidates = [group["row_group"] for group in groups if group["may_contain"]]
@@ -218,7 +224,7 @@ def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
     promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
     reasons = [check.not_checked for check in checks if check.not_checked is not None]
     kinds = {check.encrypted for check in checks}
-    kind = {True: " encrypted", False: " plain"}.get(*kinds, "") if len(kinds) == 1 else ""
+    kind = " encrypted" if kinds == {True} else " plain" if kinds == {False} else ""
     return [shown(column), f"{len(checks)}{kind}", f"{sum(values):,}" if values else "-",
             _rate(measured), _rate(promised),
             f"{len(reasons)}: {reasons[0]}" if reasons else ""]
@@ -338,7 +344,7 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
 
 def _audit_findings(findings: list[AuditFinding]) -> list[str]:
     """Those that say the same of several files are said once, with the evidence of the first."""
-    groups: dict[tuple, list[AuditFinding]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)
     said = list(islice(groups.values(), _SHOWN_FINDINGS))

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -20,13 +21,20 @@ from secure_bloom.errors import (
     SecureBloomError,
 )
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.keys.keyring import Keyring
+    from secure_bloom.keys.kms import KmsClient
+
+Command: TypeAlias = Callable[..., Any]  # a function, before click makes a command of it
+
 BAD, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
 
 
 class Commands(click.Group):
     """Turns errors into a message and an exit code, for every command."""
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
@@ -59,13 +67,13 @@ def exit_code(error: Exception) -> int:
     return USAGE if known else FAULT
 
 
-def kms_options(command):
+def kms_options(command: Command) -> Command:
     """Add ``--keyring`` and ``--kms``; the command gets ``kms``, a client or None.
 
     Without these options it is what the environment names.
     """
     @functools.wraps(command)
-    def with_client(*args, keyring: str | None, kms: str | None, **options):
+    def with_client(*args: Any, keyring: str | None, kms: str | None, **options: Any) -> Any:
         return command(*args, kms=_client(keyring, kms), **options)
 
     kms = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
@@ -76,7 +84,7 @@ def kms_options(command):
     return keyring(kms(with_client))
 
 
-def _client(keyring: str | None, uri: str | None):
+def _client(keyring: str | None, uri: str | None) -> KmsClient | None:
     if keyring is not None and uri is not None:
         raise click.UsageError("give either --keyring or --kms")
     if uri is not None:
@@ -99,16 +107,16 @@ def _asked_once() -> Callable[[str], str]:
     return ask_once
 
 
-def open_keyring(path: str):
+def open_keyring(path: str) -> Keyring:
     """A keyring; asks for its passphrase where it has one."""
     from secure_bloom.keys import Keyring
     return Keyring(path, lambda: ask_passphrase(path))
 
 
-def requirement_option(command):
+def requirement_option(command: Command) -> Command:
     """Add ``--require-encryption``; the command gets what it means, or None."""
     @functools.wraps(command)
-    def with_requirement(*args, require_encryption: str | None, **options):
+    def with_requirement(*args: Any, require_encryption: str | None, **options: Any) -> Any:
         required = None if require_encryption is None else _required(require_encryption)
         return command(*args, require_encryption=required, **options)
 
@@ -119,7 +127,7 @@ def requirement_option(command):
                  with_requirement)
 
 
-def _required(text: str):
+def _required(text: str) -> RequireEncryption:
     from secure_bloom.encryption_requirement import encryption_requirement, parse_required
     try:
         return encryption_requirement(parse_required(text))
@@ -127,18 +135,19 @@ def _required(text: str):
         raise click.BadParameter(str(error), param_hint="--require-encryption") from None
 
 
-def json_option(command):
+def json_option(command: Command) -> Command:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
-def jobs_option(command):
+def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
     return click.option("--jobs", type=click.IntRange(min=1), metavar="N",
                         help="Files at once. Default: one for each core.")(command)
 
 
-def change_files(ctx, label: str, operation, show) -> None:
+def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
+                 show: Callable[[Any], None]) -> None:
     """Run an operation on files, and end the command.
 
     ``operation(advance)`` gives a result with ``failed`` files, which ``show`` shows, also where an
@@ -187,7 +196,7 @@ def write_report(path: str, text: str) -> None:
     write_file(*resolve(os.path.abspath(path)), text.encode())
 
 
-def print_json(result: dict) -> None:
+def print_json(result: dict[str, Any]) -> None:
     """Print the result of a command that was given ``--json``."""
     click.echo(json.dumps(result, indent=2, default=str))
 
@@ -201,12 +210,12 @@ class progress:
         self._bar = click.progressbar(length=self._STEPS, label=label, file=sys.stderr,
                                       hidden=not sys.stderr.isatty())
 
-    def __enter__(self):
+    def __enter__(self) -> Callable[[float], None]:
         self._bar.__enter__()
         return self._advance
 
     def _advance(self, fraction: float) -> None:
         self._bar.update(max(0, round(fraction * self._STEPS) - self._bar.pos))
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         return self._bar.__exit__(*exception)

@@ -27,7 +27,7 @@ from secure_bloom.cli.shared import (
               help="Also write the results as JUnit XML.")
 @json_option
 @click.pass_context
-def validate(ctx, folder: Path | None, layers: tuple[str, ...], against: str | None,
+def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], against: str | None,
              junit: str | None, as_json: bool) -> None:
     """Run the test vectors of DIR, and say where an answer is not the expected one.
 

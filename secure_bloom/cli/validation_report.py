@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 from secure_bloom.cli.report import render_table
@@ -9,7 +10,7 @@ from secure_bloom.validator.cases import LAYERS
 from secure_bloom.validator.run import FAILED, PASSED, RESULTS, CaseResult
 
 
-def summary(results: list[CaseResult], implementation: str) -> dict:
+def summary(results: list[CaseResult], implementation: str) -> dict[str, Any]:
     """The results as a plain dictionary, for JSON."""
     return {"implementation": implementation, "total": len(results),
             **{result: _count(results, result) for result in RESULTS},
@@ -20,11 +21,11 @@ def _count(results: list[CaseResult], result: str, layer: str | None = None) -> 
     return sum(r.result == result and layer in (None, r.case.layer) for r in results)
 
 
-def layer_table(results: list[CaseResult]) -> list[list]:
+def layer_table(results: list[CaseResult]) -> list[list[Any]]:
     """For each layer that has cases: its name, and how many there are, passed, failed, skipped."""
-    counts = [[layer, *(_count(results, result, layer) for result in RESULTS)]
+    counts = [(layer, [_count(results, result, layer) for result in RESULTS])
               for layer in LAYERS]
-    return [[layer, sum(row), *row] for layer, *row in counts if sum(row)]
+    return [[layer, sum(row), *row] for layer, row in counts if sum(row)]
 
 
 def render(results: list[CaseResult], implementation: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,11 @@ from secure_bloom.cli.shared import (
     requirement_option,
 )
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.keys.kms import KmsClient
+    from secure_bloom.verify.findings import VerifyResult
+
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
@@ -27,8 +33,8 @@ from secure_bloom.cli.shared import (
               help="Dotted path of a leaf column to check; may be repeated. Default: all.")
 @json_option
 @click.pass_context
-def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[str, ...],
-           as_json: bool) -> None:
+def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
+           require_encryption: RequireEncryption, columns: tuple[str, ...], as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
 
     Does every filter open, is it encrypted where its column is, and in its place? Does it know
@@ -43,7 +49,8 @@ def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[
     from secure_bloom.errors import ColumnError
     from secure_bloom.maintain.mistakes import Mistakes
     from secure_bloom.verify.findings import VerifyResult
-    results, mistakes, without = [], Mistakes(), {}
+    results: list[VerifyResult] = []
+    mistakes, without = Mistakes(), {}
     for file in files:
         with progress(f"verifying {Path(file).name}") as advance:
             try:
@@ -61,9 +68,9 @@ def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[
             echo(report.render_verification(result))
     unread = sum((not result.filters and not result.ok) or result.not_checked is not None
                  for result in results) - len(without)
-    if len(without) + unread == len(files) and (error := mistakes.error(unread)):
-        error.file = files[0] if len(files) == 1 else None
-        raise error
+    if len(without) + unread == len(files) and (mistake := mistakes.error(unread)):
+        mistake.file = files[0] if len(files) == 1 else None
+        raise mistake
     if as_json:
         print_json({"ok": all(result.ok for result in results),
                     "files": [result.to_dict() for result in results]})
@@ -73,7 +80,7 @@ def verify(ctx, files: tuple[str, ...], kms, require_encryption, columns: tuple[
     ctx.exit(_exit_code(results))
 
 
-def _exit_code(results) -> int:
+def _exit_code(results: list[VerifyResult]) -> int:
     if not all(result.ok for result in results):
         return BAD
     if any(result.missing_keys for result in results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +17,15 @@ from secure_bloom.cli.shared import (
     requirement_option,
 )
 
+if TYPE_CHECKING:
+    from secure_bloom.encryption import EncryptionConfiguration
+    from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.keys.kms import KmsClient
+
 _COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4", "lz4_raw")
 
 
-def _delimiter(_ctx, _option, text: str) -> str:
+def _delimiter(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
     from secure_bloom.cli.csv_file import check_delimiter
     delimiter = "\t" if text == r"\t" else text
     try:
@@ -64,10 +70,11 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--plaintext", is_flag=True, help="Write OUT without encryption.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists, when all is written.")
 @json_option
-def write(source: str, target: str, kms, require_encryption, footer_key: str | None,
-          column_keys: tuple[str, ...], plaintext_footer: bool, bloom: str | None, fpp: float,
-          row_group_size: int | None, compression: str, delimiter: str, text: str | None,
-          plaintext: bool, overwrite: bool, as_json: bool) -> None:
+def write(source: str, target: str, kms: KmsClient | None, require_encryption: RequireEncryption,
+          footer_key: str | None, column_keys: tuple[str, ...], plaintext_footer: bool,
+          bloom: str | None, fpp: float, row_group_size: int | None, compression: str,
+          delimiter: str, text: str | None, plaintext: bool, overwrite: bool, as_json: bool) \
+        -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
@@ -100,7 +107,8 @@ def write(source: str, target: str, kms, require_encryption, footer_key: str | N
         echo(report.render_inspection(result))
 
 
-def _encryption(footer_key, column_keys, plaintext_footer, kms, plaintext):
+def _encryption(footer_key: str | None, column_keys: dict[str, list[str]], plaintext_footer: bool,
+                kms: KmsClient | None, plaintext: bool) -> EncryptionConfiguration | None:
     if plaintext:
         if footer_key is not None or column_keys or plaintext_footer:
             raise click.UsageError("--plaintext contradicts --footer-key, --column-key and "

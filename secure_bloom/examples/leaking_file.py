@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from secure_bloom.writer import write_table
 _OFFSETS = 9, 10, 11  # of data pages, index pages and the dictionary page, in ColumnMetaData
 
 
-def leaking_file(table: pa.Table, columns: Iterable[str], keys=None, **writer) -> bytes:
+def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **writer: Any) -> bytes:
     """An encrypted file with plaintext filters, as arrow-rs lays it out.
 
     Parameters
@@ -46,7 +47,7 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys=None, **writer) -
     hashes, wanted = ColumnHashes(file, keys), set(columns)
     data, taken = bytearray(), 0
     for number, chunks in enumerate(file.footer.row_groups):
-        end = max(sum(chunk.pages) for chunk in chunks)
+        end = max(sum(chunk.pages or ()) for chunk in chunks)
         shift = len(data) - taken
         data += file.read_at(end - taken, taken)
         taken = end
@@ -64,8 +65,8 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys=None, **writer) -
 def _shift(chunk: ColumnChunk, by: int) -> None:
     for meta in chunk._metadata_copies():
         for field in _OFFSETS:
-            if meta.get_int(field):
-                meta.set_int(field, thrift.I64, meta.get_int(field) + by)
+            if offset := meta.get_int(field):
+                meta.set_int(field, thrift.I64, offset + by)
 
 
 POLICY = """\

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from operator import index
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from secure_bloom.lance.layout import (
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from secure_bloom.lance.pylance import field_type, is_dataset, open_dataset, scan, write_file
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.locations import is_uri
 
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
@@ -33,7 +35,7 @@ _BATCH_ZONES = 8192
 _Batches = Iterator[tuple[pa.Array, np.ndarray]]
 
 
-def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
+def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFAULT_ITEMS,
                 probability: float = DEFAULT_PROBABILITY) -> int:
     """Write ``bloomfilter.lance``: a filter for each zone of up to ``items`` rows of a fragment.
 
@@ -87,14 +89,14 @@ def build_index(dataset, column: str, where, *, items: int = DEFAULT_ITEMS,
     return zones.count
 
 
-def _rows_of_dataset(dataset, column: str) -> tuple[pa.DataType, _Batches]:
+def _rows_of_dataset(dataset: Any, column: str) -> tuple[pa.DataType, _Batches]:
     """The type of a column, and its values with their row addresses, batch by batch."""
     arrow_type = field_type(dataset.schema, column)
     column_type_of(arrow_type)  # before rows are read
     return arrow_type, _addressed(*scan(dataset, column), 0)
 
 
-def _rows_of_stream(source, column: str) -> tuple[pa.DataType, _Batches]:
+def _rows_of_stream(source: Any, column: str) -> tuple[pa.DataType, _Batches]:
     """The same for an Arrow stream."""
     reader = pa.RecordBatchReader.from_stream(source)
     for name in (column, ROW_ADDRESS):
@@ -124,7 +126,7 @@ def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int
         yield batch.column(number), addresses
 
 
-def _written(zones: _ZoneBuilder, batches) -> Iterator[pa.RecordBatch]:
+def _written(zones: _ZoneBuilder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the index file, as they become complete."""
     for values, addresses in batches:
         yield from zones.add(values, addresses)

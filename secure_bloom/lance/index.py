@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import as_arrays, known_values, zero_hashes
+from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
 _BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
@@ -78,7 +80,7 @@ class BloomFilterIndex(Summarized):
         If pylance is not installed.
     """
 
-    def __init__(self, path, value_type: pa.DataType | None = None):
+    def __init__(self, path: FilePath, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         with error_location(file=self.path):
             indexed = find_indexed(self.path)
@@ -101,13 +103,14 @@ class BloomFilterIndex(Summarized):
             raise UnsupportedError(f"the index has {self._file.num_rows} zones; more than "
                                    f"{_MAX_ZONES} cannot be handled")
         keep = self._file.num_rows * self.num_bytes <= _KEPT_BYTES
-        kept, zones = [], [[np.empty(0, np.int64)] * 3 + [np.empty(0, bool)]]
+        kept = []
+        parts: list[list[np.ndarray]] = [[*[np.empty(0, np.int64)] * 3, np.empty(0, bool)]]
         for columns, words in self._batches():
-            zones.append(columns)
+            parts.append(columns)
             if keep:
                 kept.append(words)
         self._kept = kept if keep else None
-        zones = [np.concatenate(column) for column in zip(*zones, strict=True)]
+        zones = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if zones[0].size != self._file.num_rows:
             raise FormatError(f"the index has {zones[0].size} zones, not {self._file.num_rows}")
         _check_zones(*zones[:3])
@@ -157,7 +160,7 @@ class BloomFilterIndex(Summarized):
         """The zones that may hold a null."""
         return self._zones(self._has_null | self._stale)
 
-    def equals(self, value) -> list[Zone]:
+    def equals(self, value: object) -> list[Zone]:
         """The zones that may hold a value.
 
         Parameters
@@ -177,7 +180,7 @@ class BloomFilterIndex(Summarized):
         """
         return self._ask([value])
 
-    def is_in(self, values: Iterable) -> list[Zone]:
+    def is_in(self, values: Iterable[Any]) -> list[Zone]:
         """The zones that may hold one of some values; as :meth:`equals`.
 
         Parameters
@@ -189,7 +192,7 @@ class BloomFilterIndex(Summarized):
             raise TypeError("values must be a list of values, not one")
         return self._ask(values)
 
-    def _ask(self, values) -> list[Zone]:
+    def _ask(self, values: object) -> list[Zone]:
         with error_location(file=self.path, column=self.column):
             if self.column_type is None:
                 raise ColumnError("which type the column has is not known, as the index lies in no "
@@ -323,7 +326,7 @@ def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
     return starts[edges[:-1]], lasts[edges[1:]]
 
 
-def _hashes_of(values, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
+def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
     """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
 
     Values are made what the column has as in :mod:`secure_bloom.sbbf.probes`.

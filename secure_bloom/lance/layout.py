@@ -74,7 +74,7 @@ class Parameters:
     items: int = DEFAULT_ITEMS
     probability: float = DEFAULT_PROBABILITY
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 1 <= self.items <= _MAX_ITEMS:
             raise ValueError(f"items must be at least 1 and less than 2^64, got {self.items}")
         if not 0.0 < self.probability < 1.0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _WITHOUT_OFFSETS = 4  # a bitmap that may have runs has no offsets for fewer con
 class NullRowsBuilder:
     """Collects null rows, in at most a bit for each row of the data set, and 16 for a null row."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._fragments: dict[int, list[tuple[int, int, bytes]]] = {}
         self._open: tuple[int, int] | None = None  # fragment and container that still grow
         self._rows: list[np.ndarray] = []
@@ -120,7 +121,7 @@ def read_null_rows(buffer: bytes) -> Iterator[tuple[int, np.ndarray, np.ndarray]
 class _Reader:
     """Takes bytes from a buffer, never more than there are."""
 
-    def __init__(self, buffer):
+    def __init__(self, buffer: Any):
         self._rest = memoryview(buffer)
 
     def take(self, size: int) -> memoryview:

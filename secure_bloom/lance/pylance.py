@@ -12,7 +12,7 @@ import re
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ _SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long str
 _SCAN_READAHEAD = 4
 
 
-def import_lance():
+def import_lance() -> Any:
     """The module ``lance``.
 
     Raises
@@ -163,7 +163,8 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
     sync_folder(os.path.dirname(path))
 
 
-def _write(path: str, schema: pa.Schema, batches, last_buffer) -> None:
+def _write(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], last_buffer: Any) \
+        -> None:
     # Not as a context manager, which would complete the file after an error as well.
     writer = import_lance().file.LanceFileWriter(path, schema.remove_metadata())
     for batch in batches:
@@ -178,14 +179,14 @@ def _write(path: str, schema: pa.Schema, batches, last_buffer) -> None:
 
 # --- data sets -----------------------------------------------------------------------------------
 
-def is_dataset(source) -> bool:
+def is_dataset(source: object) -> bool:
     """Whether this is a Lance data set, or names one."""
     if isinstance(source, str | os.PathLike):
         return True
     return isinstance(source, import_lance().LanceDataset)
 
 
-def open_dataset(source):
+def open_dataset(source: Any) -> Any:
     """A LanceDataset, as it is or by path or URI.
 
     Raises
@@ -200,7 +201,7 @@ def open_dataset(source):
         return lance.dataset(os.fspath(source))
 
 
-def scan(dataset, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def scan(dataset: Any, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The rows of one column, with their addresses, in the order of the data set."""
     fixed = pa.types.is_primitive(field_type(dataset.schema, column))
     with _panics_are_errors():
@@ -283,7 +284,7 @@ def find_indexed(path: str) -> Indexed | None:
                    set(segment.fragment_ids))
 
 
-def _paths(fields, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _paths(fields: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The id of each field of a Lance schema, and the names on the way to it."""
     for field in fields:
         path = (*above, field.name())

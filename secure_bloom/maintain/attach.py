@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.fs as pa_fs
+
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
@@ -12,10 +15,11 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
+from secure_bloom.storage.files import FilePath
 
 
-def attach(path, bloom_filters: BloomFilters, keys=None, *,
-           replace: bool = False, dry_run: bool = False, filesystem=None,
+def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
+           replace: bool = False, dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
            files_at_once: int | None = None,
            advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Add Bloom filters to a Parquet file, or to the files of a folder.
@@ -31,8 +35,9 @@ def attach(path, bloom_filters: BloomFilters, keys=None, *,
     path : str or path
         A Parquet file, whoever wrote it, or a folder of them.
     bloom_filters : bool, iterable of str, or mapping
-        The leaf columns, as for :class:`secure_bloom.ParquetWriter`; ``True`` is every column of
-        each file that can have a filter.
+        The leaf columns that get a filter. ``True``: every column of each file that can have one.
+        A list names them by dotted path. A mapping of paths also says how: ``True``,
+        BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of these columns are needed.
     replace : bool

@@ -35,9 +35,8 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
         If the pages cannot be read. No filter comes of a chunk of which something was not read.
     """
     with error_location(**chunk.place):
-        is_number = isinstance(size, int)
-        filter_ = SplitBlockBloomFilter(size if is_number else _num_blocks(chunk, size),
-                                        column_type=chunk.column.type)
+        num_blocks = size if isinstance(size, int) else _num_blocks(chunk, size)
+        filter_ = SplitBlockBloomFilter(num_blocks, column_type=chunk.column.type)
         seen = 0
         for rows, values in hashes.read(chunk.row_group, chunk.column):
             filter_.insert_hashes(values)
@@ -45,7 +44,7 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
             advance(rows)
         if seen != num_rows:
             raise FormatError(f"the row group has {num_rows} rows, {seen} were read")
-        return filter_ if is_number else size.fitted(filter_)
+        return filter_ if isinstance(size, int) else size.fitted(filter_)
 
 
 def _num_blocks(chunk: ColumnChunk, options: BloomFilterOptions) -> int:

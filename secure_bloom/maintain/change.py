@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import NO_KEY, FormatError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
     UNKNOWN,
@@ -131,7 +132,7 @@ def check_keys(plan: Plan, file: ParquetFile) -> None:
         _ = file.footer.crypto.footer_cipher
 
 
-def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
+def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
     """Replace a file by one with other filters; gives the bytes of the new filters.
 
@@ -168,7 +169,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys,
 class _Writing:
     """The parts of the new file, each made when it is asked for."""
 
-    def __init__(self, plan: Plan, file: ParquetFile, keys, advance: Callable[[float], None]):
+    def __init__(self, plan: Plan, file: ParquetFile, keys: Keys, advance: Callable[[float], None]):
         self._plan, self._footer, self._advance = plan, file.footer, advance
         self._hashes = ColumnHashes(file, keys)
         self._rows = max(1, sum(self._num_rows(chunk) for chunk, _ in plan.build))
@@ -210,10 +211,10 @@ def _place(chunk: ColumnChunk) -> _Place:
 
 def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     """The bytes of a chunk's filter; None where no filter stands at its place."""
-    offset, recorded = chunk.bloom_filter
-    stored = stored_filter(file, chunk)
-    if stored.kind == UNKNOWN:
+    where, stored = chunk.bloom_filter, stored_filter(file, chunk)
+    if where is None or stored is None or stored.kind == UNKNOWN:
         return None
+    offset, recorded = where
     length = max(stored.length or 0, recorded or 0)  # so that none stays where the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
@@ -237,9 +238,10 @@ def _retained_ranges(removed: set[_Place], file: ParquetFile) \
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages
-            if _place(chunk) not in removed and chunk.bloom_filter:
-                offset, length = chunk.bloom_filter
-                ranges["filter"] = offset, length or (stored_filter(file, chunk).length or 1)
+            where = None if _place(chunk) in removed else chunk.bloom_filter
+            if where is not None:
+                stored = None if where[1] else stored_filter(file, chunk)
+                ranges["filter"] = where[0], where[1] or (stored and stored.length) or 1
         except NO_KEY:
             pass  # as it is encrypted, nobody but the key's owner can have made it point there
         for what, range_ in ranges.items():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -24,12 +25,13 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.reader import ParquetFile
-from secure_bloom.storage.files import resolve
+from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
@@ -56,19 +58,21 @@ class MaintainResult(Summarized):
     unchanged: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     dry_run: bool = False
-    mistake = None  # ColumnError: that of the arguments, where one file was asked for
+
+    def __post_init__(self) -> None:
+        self.mistake: ColumnError | None = None  # of the arguments, if one file was asked for
 
     def _headline(self) -> str:
         return (f"{count(len(self.changed), 'file')} {'to change' if self.dry_run else 'changed'}, "
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         changed = ((change.file, names(change.columns), change.built, change.removed)
                    for change in self.changed)
         failed = ((file, message, 0, 0) for file, message in self.failed.items())
         return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
@@ -76,8 +80,8 @@ class MaintainResult(Summarized):
 Planner = Callable[[ParquetFile], tuple[Plan, tuple[str, ...]]]
 
 
-def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None,
-                 files_at_once: int | None = None,
+def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
+                 filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
                  advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Change the filters of a file, or of all files of a folder.
 
@@ -118,7 +122,8 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
     try:
         job.run(files_at_once or os.cpu_count() or 1)
     except BaseException as error:
-        error.result = job.result()
+        ended: Any = error
+        ended.result = job.result()
         raise
     result = job.result()
     if mistake := job.mistake():
@@ -128,7 +133,8 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
         result.failed = {file: message for file, message in result.failed.items()
                          if file not in job.mistakes.files}
         if result.failed:
-            mistake.result = result
+            ended = mistake
+            ended.result = result
         raise mistake
     return result
 
@@ -136,7 +142,7 @@ def change_files(path, keys, planner: Planner, *, dry_run: bool, filesystem=None
 class _Job:
     """One operation on some files."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys, planner: Planner,
+    def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys: Keys, planner: Planner,
                  dry_run: bool, advance: Callable[[float], None]):
         self._filesystem, self._paths, self._keys = filesystem, paths, keys
         self._planner, self._dry_run, self._advance = planner, dry_run, advance

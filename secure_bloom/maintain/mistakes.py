@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import Any
 
 from secure_bloom.errors import ColumnError, UnknownColumnError
 
@@ -15,7 +16,7 @@ class Mistakes:
     files : set of str
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.files: set[str] = set()
         self._first: ColumnError | None = None
         self._is_same = True
@@ -50,7 +51,7 @@ class Mistakes:
         return type(self._first)(message, column=self._first.column)
 
 
-def _kind(error: ColumnError) -> tuple:
+def _kind(error: ColumnError) -> tuple[Any, ...]:
     """Unknown columns are one mistake, whatever the other columns of a file are."""
     is_unknown = isinstance(error, UnknownColumnError)
     return type(error), error.column, None if is_unknown else error.message

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow.fs as pa_fs
+
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
@@ -14,10 +17,11 @@ from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
+from secure_bloom.storage.files import FilePath
 
 
-def seal(path, keys, *, dry_run: bool = False, filesystem=None,
-         files_at_once: int | None = None,
+def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
+         filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
          advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
 
@@ -32,8 +36,29 @@ def seal(path, keys, *, dry_run: bool = False, filesystem=None,
         A Parquet file, whoever wrote it, or a folder of them.
     keys : KmsClient or ExplicitKeys
         The keys of the footer and of these columns.
-    dry_run, filesystem, files_at_once, advance
-        As for :func:`secure_bloom.attach`, which see for the result and errors, too.
+    dry_run : bool
+        Only say what would be done.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: local, or by URI.
+    files_at_once : int, optional
+        Default: one for each core.
+    advance : callable, optional
+        Told the fraction that is done, 0 to 1.
+
+    Returns
+    -------
+    MaintainResult
+        A file that could not be changed is among its ``failed``, for instance because
+        its key is missing or denied.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    UnsupportedError
+        If the files belong to a table that keeps their sizes elsewhere.
+    KeyRetrievalError
+        If the KMS does not answer.
 
     Notes
     -----
@@ -46,7 +71,8 @@ def seal(path, keys, *, dry_run: bool = False, filesystem=None,
 
 
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-    plan, hidden, removed = Plan(), set(), {}
+    plan, hidden = Plan(), set()
+    removed: dict[str, None] = {}
     for chunk in file.footer.column_chunks():
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
@@ -75,8 +101,10 @@ def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:
     """The number of blocks that the plaintext filter has."""
+    where = chunk.bloom_filter
+    assert where is not None  # it was found to be plain
     try:
-        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, chunk.bloom_filter[0]))
+        num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, where[0]))
     except UnsupportedError:  # it is none of the filters that are known
         return BloomFilterOptions()
     return num_bytes // BYTES_PER_BLOCK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _WAITING = 4  # tasks for each thread
 
@@ -22,7 +22,7 @@ def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
     """
     items = iter(items)
     with ThreadPoolExecutor(threads) as pool:
-        tasks: set[Future] = set()
+        tasks: set[Future[Any]] = set()
         try:
             while True:
                 more = islice(items, _WAITING * threads - len(tasks))

@@ -9,12 +9,18 @@ The one rule: a filter is encrypted if, and only if, its column is, with the col
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, module_length
-from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, error_location
+from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    UnsupportedError,
+    error_location,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -33,7 +39,14 @@ def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[by
             chunk.cipher.encrypt(filter_.bitset, chunk.aad(ModuleType.BLOOM_FILTER_BITSET))]
 
 
-def read_filter(source, chunk: ColumnChunk, end: int,
+class ReadsAt(Protocol):
+    """A file that can be read at any position."""
+
+    def read_at(self, nbytes: int, offset: int, /) -> bytes | memoryview:
+        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
+
+
+def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
                 disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
     """The filter of a column chunk; None where it has none.
 
@@ -70,7 +83,7 @@ def read_filter(source, chunk: ColumnChunk, end: int,
                                            chunk.column.type)
 
 
-def read_header(source, chunk: ColumnChunk, end: int) -> int | None:
+def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     """The size of the filter's bitset in bytes; arguments and errors as for :func:`read_filter`."""
     with error_location(**chunk.place):
         where = chunk.bloom_filter
@@ -124,7 +137,7 @@ class StoredFilter:
     length: int | None = None
 
 
-def detect_filter(source, offset: int, end: int) -> StoredFilter:
+def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
     """Look at what stands at an offset; ``source`` and ``end`` as for :func:`read_filter`.
 
     An encrypted header cannot be taken for a plaintext one: the length of its module ends with two
@@ -159,6 +172,7 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
 
 
 def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> pa.Buffer:
+    assert chunk.cipher is not None
     bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
                                          chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
     if bitset.size != num_bytes:
@@ -170,7 +184,7 @@ def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) 
 class _FilterBytes:
     """The bytes from a filter's offset on."""
 
-    def __init__(self, source, offset: int, length: int | None, end: int):
+    def __init__(self, source: ReadsAt, offset: int, length: int | None, end: int):
         if not 0 < offset < end:
             raise FormatError(f"the Bloom filter offset {offset} lies outside the data, "
                               f"which ends at {end}")
@@ -183,21 +197,21 @@ class _FilterBytes:
         self._position = offset
         self._length = length
         self._end = end if length is None else offset + length
-        self._buffer = b""
+        self._buffer: Bytes = b""
 
     def read_all(self) -> None:
         """Read them in one go, where the footer gives their length."""
         if self._length is not None:
             self._buffer = self._read(self._position, self._length)
 
-    def peek(self, size: int) -> bytes:
+    def peek(self, size: int) -> Bytes:
         """Up to ``size`` next bytes, fewer where the data ends."""
         size = min(size, self._end - self._position)
         if len(self._buffer) < size:
             self._buffer = self._read(self._position, size)
         return self._buffer[:size]
 
-    def take(self, size: int) -> bytes:
+    def take(self, size: int) -> Bytes:
         """Exactly ``size`` bytes."""
         data = self.peek(size)
         if len(data) < size:
@@ -206,14 +220,14 @@ class _FilterBytes:
         self._position += size
         return data
 
-    def take_module(self, max_size: int) -> bytes:
+    def take_module(self, max_size: int) -> Bytes:
         """A whole encrypted module; a length that cannot be right counts as tampering."""
         length = module_length(self.peek(LENGTH_SIZE))
         if length is None or length > min(max_size, self._end - self._position):
             raise AuthenticationError("an encrypted module has a wrong length")
         return self.take(length)
 
-    def _read(self, offset: int, size: int) -> bytes:
+    def _read(self, offset: int, size: int) -> memoryview:
         data = memoryview(self._source.read_at(size, offset))
         if len(data) < size:
             raise FormatError(f"the file ends at {offset + len(data)}, "

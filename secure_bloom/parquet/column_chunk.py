@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
 from secure_bloom.errors import NO_KEY, FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift import Layout, Struct
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES
 
 if TYPE_CHECKING:
     from secure_bloom.parquet.row_group import RowGroup, Shared
 
-_COLUMN_META_LAYOUT: dict = {}
-_COLUMN_CHUNK_LAYOUT = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded when it is asked for
+_COLUMN_META_LAYOUT: Layout = {}
+_COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: when asked for
 
 # Field ids of parquet.thrift that this module names.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
@@ -69,8 +69,15 @@ class Decoded:
 
     __slots__ = ("cipher", "meta", "struct")
 
-    def __init__(self):
-        self.struct = self.meta = self.cipher = None
+    def __init__(self) -> None:
+        self.struct: Struct | None = None
+        self.meta: Struct | None = None
+        self.cipher: ModuleCipher | None = None
+
+    def to_encode(self) -> Struct:
+        """The ColumnChunk, which was changed and is therefore decoded."""
+        assert self.struct is not None
+        return self.struct
 
 
 class ColumnChunk:
@@ -112,8 +119,9 @@ class ColumnChunk:
         struct = decoded.struct
         if struct is None:
             with error_location(**self.place):
-                struct = decoded.struct = self._decode(
-                    self._group.raw(self.column.ordinal), _COLUMN_CHUNK_LAYOUT)
+                raw = self._group.raw(self.column.ordinal)
+                assert raw is not None  # what was changed is decoded
+                struct = decoded.struct = self._decode(raw, _COLUMN_CHUNK_LAYOUT)
         return struct
 
     def _to_change(self) -> Struct:
@@ -122,7 +130,7 @@ class ColumnChunk:
         decoded.struct = decoded.struct or struct
         return decoded.struct
 
-    def _decode(self, data: bytes, layout: dict) -> Struct:
+    def _decode(self, data: bytes, layout: Layout) -> Struct:
         return thrift.decode(data, layout, self._file.kernels)[0]
 
     @property
@@ -152,7 +160,7 @@ class ColumnChunk:
         return own.get_binary(2) if own is not None else None
 
     @property
-    def place(self) -> dict:
+    def place(self) -> dict[str, Any]:
         """Row group and column, as errors carry them."""
         return {"row_group": self.row_group, "column": self.column.path}
 
@@ -188,8 +196,7 @@ class ColumnChunk:
             If the column's metadata is encrypted and does not open.
         """
         for meta in (self._visible_metadata(), self._written_metadata()):
-            offset = None if meta is None else meta.get_int(_BLOOM_OFFSET)
-            if offset is not None:
+            if meta is not None and (offset := meta.get_int(_BLOOM_OFFSET)) is not None:
                 return offset, meta.get_int(_BLOOM_LENGTH)
         return None
 
@@ -306,14 +313,17 @@ class ColumnChunk:
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace what the file says about the column's own key."""
         self._to_change()
-        self._column_key_struct().set_binary(2, key_metadata)
+        own = self._column_key_struct()
+        assert own is not None, "the column has no key of its own"
+        own.set_binary(2, key_metadata)
 
     def seal(self) -> None:
         """Encrypt the column's metadata again where it was opened from a module."""
         meta = self._decoded.meta
         if meta is not None:
-            module = self.cipher.encrypt(thrift.encode(meta),
-                                         self.aad(ModuleType.COLUMN_META_DATA))
+            cipher = self.cipher
+            assert cipher is not None  # which opened the module
+            module = cipher.encrypt(thrift.encode(meta), self.aad(ModuleType.COLUMN_META_DATA))
             self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
     def finish(self) -> None:
@@ -353,11 +363,12 @@ class ColumnChunk:
         with error_location(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
-                if self.encryption is None:
+                cipher = self.cipher
+                if cipher is None:
                     raise FormatError("the column has encrypted metadata and is not encrypted")
-                plaintext = self.cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
-                decoded.meta = meta = self._decode(plaintext, _COLUMN_META_LAYOUT)
-                return meta
+                plaintext = cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
+                decoded.meta = opened = self._decode(plaintext, _COLUMN_META_LAYOUT)
+                return opened
             meta = self._written_metadata()
             if meta is None:
                 raise FormatError("the column has no metadata")

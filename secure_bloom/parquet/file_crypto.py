@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from functools import cached_property
 
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.errors import (
     NO_KEY,
@@ -15,9 +16,9 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift import Layout, Struct
 
-ALGORITHM_LAYOUT = {1: {}, 2: {}}
+ALGORITHM_LAYOUT: Layout = {1: {}, 2: {}}
 _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 
 
@@ -47,7 +48,7 @@ class EncryptionAlgorithm:
         return self.name == "AES_GCM_V1"
 
     @classmethod
-    def of(cls, union) -> EncryptionAlgorithm:
+    def of(cls, union: object) -> EncryptionAlgorithm:
         """Read the union."""
         if not isinstance(union, Struct) or len(union.fields) != 1:
             raise FormatError("the encryption algorithm is missing or malformed")
@@ -74,7 +75,7 @@ class FileCrypto:
     has_encrypted_footer : bool
     """
 
-    def __init__(self, keys, algorithm: EncryptionAlgorithm | None,
+    def __init__(self, keys: KeyRetriever | None, algorithm: EncryptionAlgorithm | None,
                  footer_key_metadata: bytes | None, *, has_encrypted_footer: bool):
         self.algorithm, self.footer_key_metadata = algorithm, footer_key_metadata
         self.has_encrypted_footer = has_encrypted_footer
@@ -110,12 +111,13 @@ class FileCrypto:
             if self._keys is None:
                 raise KeyNotFoundError("this is encrypted with the footer key; pass keys "
                                        "(--keyring)")
-            self.use_footer_key(self._keys.footer_key(self.footer_key_metadata))
+            return self.use_footer_key(self._keys.footer_key(self.footer_key_metadata))
         return self._footer_cipher
 
-    def use_footer_key(self, key: bytes) -> None:
-        """Take this key for the footer's."""
+    def use_footer_key(self, key: bytes) -> ModuleCipher:
+        """Take this key for the footer's; returns its cipher."""
         self._footer_cipher = self._cipher(key)
+        return self._footer_cipher
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column's own key. One that is missing or denied is asked for once."""

@@ -12,13 +12,15 @@ Everything that is not changed is written back as it was, unknown fields include
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from types import ModuleType as Module
 
 import numpy as np
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.crypto.modules import module_length
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import AuthenticationError, FormatError
@@ -67,7 +69,8 @@ class Footer(Summarized):
         If the footer is malformed, is not what the key says, or its key cannot be had.
     """
 
-    def __init__(self, content: bytes, magic: bytes, keys=None, *, start: int = 0):
+    def __init__(self, content: bytes, magic: bytes, keys: KeyRetriever | None = None, *,
+                 start: int = 0):
         self.start = start
         self.kernels = thrift.kernels_for(len(content))
         self.signature_verified = False
@@ -80,7 +83,7 @@ class Footer(Summarized):
             raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
                               "or it is truncated")
         self.columns = self._columns()
-        self.row_groups: list[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
+        self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
         shared = Shared(self.columns, self.crypto, self.kernels, self._column_orders())
         for number, group in enumerate(self.row_groups):
             group.open(number, shared)
@@ -150,18 +153,19 @@ class Footer(Summarized):
             :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
         """
         chunks = self.row_groups[row_group]
-        done = self._patch(chunks, places) if self.kernels else ()
+        done = self._patch(self.kernels, chunks, places) if self.kernels else set()
         for ordinal in places.keys() - done:
             chunks[ordinal].set_bloom_filter(*places[ordinal])
 
-    def _patch(self, chunks: RowGroup, places: Mapping[int, tuple[int, int]]) -> set[int]:
+    def _patch(self, kernels: Module, chunks: RowGroup,
+               places: Mapping[int, tuple[int, int]]) -> set[int]:
         """Do that by kernel, where it can; returns for which columns it could."""
         raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
         wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
-        out = np.empty(bounds[-1] + len(raw) * self.kernels.ROOM, np.uint8)
+        out = np.empty(bounds[-1] + len(raw) * kernels.ROOM, np.uint8)
         ends = np.empty(len(raw), np.int64)
-        self.kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
+        kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
         new, start, done = out.tobytes(), 0, set()
         for ordinal, end in zip(raw, ends.tolist(), strict=True):
             if end >= 0:
@@ -209,6 +213,7 @@ class Footer(Summarized):
 
     def store_aad_prefix(self) -> None:
         """Write the AAD prefix in use into the algorithm, so that no reader has to supply it."""
+        assert self.algorithm is not None, "the file is not encrypted"
         union = self._crypto_meta.get(1) if self._crypto_meta else self._file_meta.get(_ALGORITHM)
         prefix = self.file_aad[:len(self.file_aad) - len(self.algorithm.aad_file_unique)]
         fields = union.fields[0][2]
@@ -216,7 +221,7 @@ class Footer(Summarized):
             fields.set_binary(1, prefix)
         fields.set_bool(3, False)
 
-    def _open_encrypted(self, content: bytes, keys) -> None:
+    def _open_encrypted(self, content: bytes, keys: KeyRetriever | None) -> None:
         self._crypto_meta, end = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
         self.crypto = FileCrypto(
             keys, EncryptionAlgorithm.of(self._crypto_meta.get(1)),
@@ -228,7 +233,7 @@ class Footer(Summarized):
         plaintext = self.crypto.footer_cipher.decrypt(module[:length], self._footer_aad())
         self._file_meta, _ = self._decode(plaintext)
 
-    def _open_plaintext(self, content: bytes, keys) -> None:
+    def _open_plaintext(self, content: bytes, keys: KeyRetriever | None) -> None:
         self._file_meta, end = self._decode(content)
         union = self._file_meta.get(_ALGORITHM)
         self.crypto = FileCrypto(

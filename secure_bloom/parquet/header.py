@@ -14,6 +14,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from thrift.Thrift import TException, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
+from secure_bloom.crypto.modules import Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
@@ -39,7 +40,7 @@ def encode_header(num_bytes: int) -> bytes:
     return transport.getvalue()
 
 
-def decode_header(data: bytes) -> tuple[int, int]:
+def decode_header(data: Bytes) -> tuple[int, int]:
     """Size of the bitset, and of the header itself, both in bytes.
 
     Bytes after the header are ignored: the bitset, or zeros that pad an encrypted header.
@@ -83,7 +84,7 @@ def _decode(data: bytes) -> tuple[int, int]:
     return num_bytes, transport.cstringio_buf.tell()
 
 
-class _Protocol(TCompactProtocol):
+class _Protocol(TCompactProtocol):  # type: ignore[misc]  # Thrift has no types
     def readString(self) -> bytes:
         return self.readBinary()  # an unknown field that is skipped need not be UTF-8
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from types import ModuleType
+from typing import Any
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
@@ -28,7 +30,7 @@ _RECENT = 1024  # column chunks
 _MIN_CHUNK = 16  # bytes: fewer than the fields take that every column chunk has
 
 
-class RowGroup(Sequence):
+class RowGroup(Sequence[ColumnChunk]):
     """The column chunks of a row group, in the order of the schema.
 
     Parameters
@@ -57,7 +59,7 @@ class RowGroup(Sequence):
 
     def __init__(self, data: bytes, struct: Struct, start: int, end: int):
         self._data, self._start, self._end = data, start, end
-        self._chunks = thrift.structs(struct, _COLUMNS)
+        self._chunks: Any = thrift.structs(struct, _COLUMNS)  # Slices, or empty
         self._changed: dict[int, bytes | Decoded] | None = None
         self.ordinal = struct.get_int(_ORDINAL)
         self.num_rows = struct.get_int(_NUM_ROWS) or 0
@@ -67,7 +69,7 @@ class RowGroup(Sequence):
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def __getitem__(self, ordinal: int) -> ColumnChunk:
+    def __getitem__(self, ordinal: int) -> ColumnChunk:  # type: ignore[override]  # no slices
         return ColumnChunk(self, self.shared.columns[ordinal])
 
     def __iter__(self) -> Iterator[ColumnChunk]:
@@ -91,7 +93,7 @@ class RowGroup(Sequence):
 
     def raw(self, ordinal: int) -> bytes | None:
         """A ColumnChunk as bytes; None once it was changed."""
-        changed = self._changed and self._changed.get(ordinal)
+        changed = None if self._changed is None else self._changed.get(ordinal)
         if isinstance(changed, Decoded):
             return None
         return changed or self._chunks[ordinal]
@@ -103,7 +105,7 @@ class RowGroup(Sequence):
 
     def decoded(self, ordinal: int) -> Decoded:
         """What is known of a column chunk."""
-        changed = self._changed and self._changed.get(ordinal)
+        changed = None if self._changed is None else self._changed.get(ordinal)
         if isinstance(changed, Decoded):
             return changed
         return self.shared.recent.get((self.number, ordinal))
@@ -121,19 +123,23 @@ class RowGroup(Sequence):
 
     def seal(self) -> None:
         """Encrypt the metadata of the column chunks that were changed."""
-        for ordinal in sorted(self._changed or ()):
-            if isinstance(self._changed[ordinal], Decoded):
+        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
+            if isinstance(state, Decoded):
                 self[ordinal].seal()
 
     def encode(self) -> bytes:
         """The bytes of the row group."""
-        parts, position = [], self._start
-        for ordinal in sorted(self._changed or ()):
-            state = self._changed[ordinal]
+        parts: list[bytes] = []
+        position = self._start
+        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
             parts += [self._data[position:self._chunks.bounds[ordinal]],
-                      state if isinstance(state, bytes) else thrift.encode(state.struct)]
+                      state if isinstance(state, bytes) else thrift.encode(state.to_encode())]
             position = self._chunks.bounds[ordinal + 1]
         return b"".join([*parts, self._data[position:self._end]])
+
+
+def _ordinal(item: tuple[int, object]) -> int:
+    return item[0]
 
 
 class Shared:
@@ -152,7 +158,8 @@ class Shared:
         The ColumnOrders, as a field of FileMetaData.
     """
 
-    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels, orders: Struct):
+    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels: ModuleType | None,
+                 orders: Struct):
         self.columns, self.crypto, self.kernels = columns, crypto, kernels
         self.recent = Recent()
         self._orders = orders
@@ -172,7 +179,7 @@ class Shared:
 class Recent:
     """The column chunks that were asked for recently, by row group and column."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._found: dict[tuple[int, int], Decoded] = {}
         self._order: deque[tuple[int, int]] = deque()
 

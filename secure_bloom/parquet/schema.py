@@ -10,22 +10,23 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
 from secure_bloom.display import MAX_NAME, Summarized, shown
 from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift import Layout, Struct
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
 #: what of SchemaElement has to be decoded: the LogicalType union with its parameters
-LOGICAL_TYPE_LAYOUT = {
+LOGICAL_TYPE_LAYOUT: Layout = {
     5: {},
     7: {2: {1: {}, 2: {}, 3: {}}},
     8: {2: {1: {}, 2: {}, 3: {}}},
     10: {},
 }
-SCHEMA_ELEMENT_LAYOUT = {10: LOGICAL_TYPE_LAYOUT}
+SCHEMA_ELEMENT_LAYOUT: Layout = {10: LOGICAL_TYPE_LAYOUT}
 
 _MAX_SCHEMA_DEPTH = 200
 _ROOM = 64 * 1024 * 1024  # bytes that columns may take, and some times what the schema has
@@ -62,6 +63,15 @@ class LeafColumn(Summarized):
         return f"{self.ordinal} {shown(self.path)}: {self.type}"
 
 
+@dataclass(slots=True)
+class _Group:
+    """A group of the schema, of which so many children are still to come."""
+
+    parts: tuple[str, ...]
+    is_repeated: bool
+    children: int
+
+
 def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafColumn]:
     """The leaf columns of a schema, in the order of their ordinals.
 
@@ -83,21 +93,20 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
     root = next(elements, None)
     if root is None:
         raise FormatError("the schema is empty")
-    # Each stack entry is [path of the group, whether it is repeated, children still to come].
-    stack = [[(), False, root.get_int(5) or 0]]
+    stack: list[_Group] = [_Group((), False, root.get_int(5) or 0)]
     for element in elements:
-        while stack and stack[-1][2] == 0:
+        while stack and stack[-1].children == 0:
             stack.pop()
         if not stack or len(stack) > _MAX_SCHEMA_DEPTH:
             raise FormatError("the schema elements form no tree")
-        stack[-1][2] -= 1
-        parts = (*stack[-1][0], element.get_string(4) or "")
-        is_repeated = stack[-1][1] or element.get_int(3) == _REPEATED
+        stack[-1].children -= 1
+        parts = (*stack[-1].parts, element.get_string(4) or "")
+        is_repeated = stack[-1].is_repeated or element.get_int(3) == _REPEATED
         children = element.get_int(5) or 0
         if children < 0:
             raise FormatError("a schema element has a negative number of children")
         if children:
-            stack.append([parts, is_repeated, children])
+            stack.append(_Group(parts, is_repeated, children))
         else:
             room -= _LEAF_SIZE + 8 * len(parts)
             if room < sum(map(len, parts)) or room < sys.getsizeof(path := ".".join(parts)):
@@ -105,7 +114,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
                                   f"{len(leaves):,} of them take {_ROOM:,} bytes and more")
             room -= sys.getsizeof(path)
             leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
-    if any(children for *_, children in stack):
+    if any(group.children for group in stack):
         raise FormatError("the schema ends before all children have come")
     return leaves
 
@@ -242,7 +251,7 @@ def column_type(element: Struct) -> ColumnType:
 
 
 @lru_cache(maxsize=1024)  # most columns share theirs
-def _column_type(physical: str, length: int, kind: tuple) -> ColumnType:
+def _column_type(physical: str, length: int, kind: tuple[Any, ...]) -> ColumnType:
     if kind[:1] == ("decimal",):
         return ColumnType(physical, length, _decimal_type(physical, length, *kind[1:]))
     arrow_type = _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
@@ -254,7 +263,7 @@ _LOGICAL_NAMES = {1: "text", 2: "nested", 3: "nested", 4: "text", 5: "decimal", 
 _TIME_UNITS = {1: "ms", 2: "us", 3: "ns"}
 
 
-def _logical_kind(field: list) -> tuple:
+def _logical_kind(field: list[Any]) -> tuple[Any, ...]:
     """The LogicalType union member as a tuple that ``_STORED_AS`` knows."""
     field_id, _, value = field
     if field_id in (7, 8) and isinstance(value, Struct):
@@ -278,7 +287,7 @@ _CONVERTED_KINDS = {
 }
 
 
-def _converted_kind(converted: int | None) -> tuple:
+def _converted_kind(converted: int | None) -> tuple[Any, ...]:
     """The same for the older ConvertedType."""
     return _CONVERTED_KINDS.get(converted, ("unknown",))
 
@@ -287,7 +296,7 @@ _INTS = {(8, True): pa.int8(), (16, True): pa.int16(), (32, True): pa.int32(),
          (64, True): pa.int64(), (8, False): pa.uint8(), (16, False): pa.uint16(),
          (32, False): pa.uint32(), (64, False): pa.uint64()}
 
-_STORED_AS: dict[tuple[str, tuple], pa.DataType] = {
+_STORED_AS: dict[tuple[str, tuple[Any, ...]], pa.DataType] = {
     ("INT32", ()): pa.int32(),
     ("INT64", ()): pa.int64(),
     ("INT96", ()): pa.timestamp("ns"),
@@ -307,7 +316,7 @@ _STORED_AS: dict[tuple[str, tuple], pa.DataType] = {
 }
 
 
-def _raw_type(physical: str, length: int, kind: tuple) -> pa.DataType | None:
+def _raw_type(physical: str, length: int, kind: tuple[Any, ...]) -> pa.DataType | None:
     if physical != "FIXED_LEN_BYTE_ARRAY":
         return None
     if kind == ("half",):

@@ -13,7 +13,7 @@ import math
 import uuid
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ class Operand(NamedTuple):
     is_exact: bool
 
 
-def operand(value, arrow_type: pa.DataType) -> Operand:
+def operand(value: Any, arrow_type: pa.DataType) -> Operand:
     """The place of a value in the order of a type.
 
     Parameters
@@ -102,14 +102,14 @@ def _integer_operand(number: int | float | Fraction, low: int, high: int) -> Ope
 # --- what values mean ----------------------------------------------------------------------------
 
 #: kinds of values that a kind of column can be compared with
-_COMPARABLE_KINDS = {
+_COMPARABLE_KINDS: dict[str | None, tuple[str, ...]] = {
     "number": ("number",), "boolean": ("boolean",), "bytes": ("bytes",),
     "date": ("date", "timestamp"), "timestamp": ("date", "timestamp"),
     "timestamp with time zone": ("timestamp with time zone",),
     "time": ("time",), "duration": ("duration",),
 }
 
-_EXPECTED = {
+_EXPECTED: dict[str | None, str] = {
     "number": "a number", "boolean": "True or False", "bytes": "a str or bytes",
     "date": "a datetime.date", "timestamp": "a datetime.datetime without a time zone",
     "timestamp with time zone": "a datetime.datetime with a time zone",
@@ -132,7 +132,7 @@ def _kind_of(t: pa.DataType) -> str | None:
     return None
 
 
-def _meaning(value) -> tuple[str | None, object]:
+def _meaning(value: Any) -> tuple[str | None, Any]:
     """The kind of a value, None if unknown; and its content: number, bytes, bool, nanoseconds."""
     match value:
         case bool():
@@ -163,7 +163,7 @@ def _meaning(value) -> tuple[str | None, object]:
     return None, None
 
 
-def _name_of(value, kind: str | None) -> str:
+def _name_of(value: object, kind: str | None) -> str:
     """The type of a value that cannot be compared, and which property of it is in the way."""
     if isinstance(value, pa.Scalar):
         return str(value.type)
@@ -241,7 +241,7 @@ def comparable(array: pa.Array) -> pa.Array:
     return array
 
 
-def literals(floors: list, t: pa.DataType) -> pa.Array:
+def literals(floors: list[Any], t: pa.DataType) -> pa.Array:
     """Places in a type, as an array that compares with values from :func:`comparable`."""
     if pa.types.is_decimal(t):
         floors = [Decimal((int(floor < 0), tuple(map(int, str(abs(floor)))), -t.scale))

@@ -33,8 +33,8 @@ as far as it can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,20 @@ from secure_bloom.sbbf.scalars import plain_value
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
              "is not null")
 
+#: row filters as users write them: predicates (column, operator, value) that must all hold, or
+#: several lists of such predicates, of which one must hold
+Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
+
 
 class Predicate(NamedTuple):
     """One comparison of a column, by dotted path, with a value or (``in``) a collection."""
 
     column: str
     op: str
-    value: object
+    value: Any
 
     @property
-    def candidates(self) -> list | None:
+    def candidates(self) -> list[Any] | None:
         """The values of which one must be present for the predicate to hold; None if unknown."""
         if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
             values = self.value if self.op == "in" else [self.value]
@@ -65,7 +69,7 @@ class Predicate(NamedTuple):
         return None
 
 
-def normalize(filters) -> list[list[Predicate]]:
+def normalize(filters: Any) -> list[list[Predicate]]:
     """The alternatives of a filter, each a list of predicates.
 
     Raises
@@ -82,7 +86,7 @@ def normalize(filters) -> list[list[Predicate]]:
     return [[_predicate(part) for part in conjunction] for conjunction in filters]
 
 
-def _predicate(part) -> Predicate:
+def _predicate(part: Any) -> Predicate:
     if not isinstance(part, tuple | list) or len(part) != 3 or not isinstance(part[0], str):
         raise TypeError("a predicate is a tuple (column, op, value)")
     column, op, value = part
@@ -152,13 +156,13 @@ def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataT
 
 
 def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
-              might_contain: Callable[[str, list], np.ndarray]) -> list[int]:
+              might_contain: Callable[[str, list[Any]], np.ndarray]) -> list[int]:
     """The row groups in which a filter may hold.
 
     ``might_contain(column, values)`` gives a bool array [row groups, values]; it is asked once for
     each column, so that each Bloom filter is read once.
     """
-    candidates: dict[str, list] = {}
+    candidates: dict[str, list[Any]] = {}
     for predicate in (p for alternative in alternatives for p in alternative):
         if predicate.candidates:
             candidates.setdefault(predicate.column, []).extend(predicate.candidates)

@@ -8,7 +8,9 @@ floating-point column rules nothing out.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from operator import ge, gt, le, lt
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,12 +49,13 @@ _BELOW = {"<": lt, "<=": le}
 _ABOVE = {">": gt, ">=": ge}
 
 
-def _may_equal(value, statistics: RawStatistics, column_type: ColumnType) -> bool:
+def _may_equal(value: object, statistics: RawStatistics, column_type: ColumnType) -> bool:
     return (_may_compare(le, bound(statistics.minimum, column_type), value, column_type)
             and _may_compare(ge, bound(statistics.maximum, column_type), value, column_type))
 
 
-def _may_compare(compare, limit: Ordered | None, value, column_type: ColumnType) -> bool:
+def _may_compare(compare: Callable[[Any, Any], bool], limit: Ordered | None, value: object,
+                 column_type: ColumnType) -> bool:
     if limit is None or (probe := ordered(value, column_type)) is None:
         return True
     # The probe may have been rounded to a narrower float, so it may be the limit itself.
@@ -63,7 +66,7 @@ def _is_float(column_type: ColumnType) -> bool:
     return column_type.arrow_type is not None and pa.types.is_floating(column_type.arrow_type)
 
 
-def ordered(value, column_type: ColumnType) -> Ordered | None:
+def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
     """A value that somebody asks for; None where it has no certain counterpart in the column."""
     t = column_type.arrow_type
     if column_type.physical_type == "BOOLEAN":
@@ -93,7 +96,7 @@ def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
     """A minimum or maximum as the footer has it; None where it cannot be used."""
     t, physical = column_type.arrow_type, column_type.physical_type
     if physical == "BOOLEAN":
-        return {b"\0": False, b"\1": True}.get(raw)
+        return None if raw is None else {b"\0": False, b"\1": True}.get(raw)
     if raw is None or t is None or pa.types.is_float16(t):
         return None
     if physical == "BYTE_ARRAY":

@@ -36,7 +36,7 @@ def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _from_ints(_divide(numpy_values(array), _MILLIS_PER_DAY).astype(np.int32), target)
     if column_type.physical_type == "INT96":
         return array.view(pa.timestamp(source.unit))
-    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+    if target is not None and pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
         ints, _ = _rescale(numpy_values(array), UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
         return _from_ints(ints, target)
     return array
@@ -97,7 +97,7 @@ def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _convert_time(array, target, 1, _MILLIS_PER_DAY)
     if pa.types.is_date32(source) and pa.types.is_date64(target):
         return _convert_time(array, target, _MILLIS_PER_DAY, 1)
-    if _same_clock(source, target):
+    if target is not None and _same_clock(source, target):
         if column_type.physical_type == "INT96":
             return array  # days and time of the day: every unit fits
         return _convert_time(array, target, UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
@@ -155,7 +155,8 @@ def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:
             or (pa.types.is_duration(source) and pa.types.is_duration(target)))
 
 
-def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int, target_unit: int):
+def _convert_time(array: pa.Array, target: pa.DataType, source_unit: int,
+                  target_unit: int) -> pa.Array:
     import pyarrow.compute as pc
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ints = numpy_values(array.fill_null(0) if array.null_count else array).astype(np.int64)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,8 +75,8 @@ class SplitBlockBloomFilter(Summarized):
         return cls(num_blocks_for(ndv, fpp, power_of_two=power_of_two), column_type=column_type)
 
     @classmethod
-    def from_bitset(cls, bitset, *, column_type: ColumnType | pa.DataType | None = None
-                    ) -> SplitBlockBloomFilter:
+    def from_bitset(cls, bitset: bytes | bytearray | memoryview, *,
+                    column_type: ColumnType | pa.DataType | None = None) -> SplitBlockBloomFilter:
         """A filter over a copy of a bitset.
 
         Parameters
@@ -124,9 +125,9 @@ class SplitBlockBloomFilter(Summarized):
     @property
     def bitset(self) -> memoryview:
         """The bits as bytes, as Parquet stores them: little-endian words; read-only, not copied."""
-        return memoryview(self._words).cast("B").toreadonly()
+        return memoryview(self._words.data).cast("B").toreadonly()
 
-    def insert(self, values) -> None:
+    def insert(self, values: object) -> None:
         """Insert one value or many; nulls are left out.
 
         Parameters
@@ -142,9 +143,10 @@ class SplitBlockBloomFilter(Summarized):
         """
         from secure_bloom.sbbf.probes import insertable
         for array in insertable(self, values):
+            assert self.column_type is not None  # set by insertable()
             insert_values(self._words, array, self.column_type)
 
-    def check(self, values):
+    def check(self, values: object) -> Any:
         """Whether values may have been inserted.
 
         Parameters
@@ -165,12 +167,12 @@ class SplitBlockBloomFilter(Summarized):
         from secure_bloom.sbbf.probes import check_values
         return check_values(self, values)
 
-    def insert_hashes(self, hashes) -> None:
+    def insert_hashes(self, hashes: np.ndarray | int) -> None:
         """Insert XXH64 hashes; array of uint64 (or one int)."""
         hashes = _as_hashes(hashes)
         kernels_for(hashes.size).insert_hashes(self._words, hashes)
 
-    def check_hashes(self, hashes) -> np.ndarray:
+    def check_hashes(self, hashes: np.ndarray | int) -> np.ndarray:
         """Whether each hash may have been inserted; array of uint64 in, bool array out."""
         hashes = _as_hashes(hashes)
         out = np.empty(hashes.size, dtype=bool)
@@ -250,12 +252,12 @@ class SplitBlockBloomFilter(Summarized):
             product *= ones[:, word]
         return float(product.mean()) / 32.0**WORDS_PER_BLOCK
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, SplitBlockBloomFilter):
             return NotImplemented
         return np.array_equal(self._words, other._words)
 
-    __hash__ = None  # filters change
+    __hash__ = None  # type: ignore[assignment]  # filters change
 
     def _headline(self) -> str:
         kind = f", {self.column_type}" if self.column_type else ""

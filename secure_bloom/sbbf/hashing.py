@@ -13,6 +13,8 @@ Two ways lead into :func:`hash_values`, see :mod:`secure_bloom.sbbf.conversion`.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pyarrow as pa
 
@@ -29,7 +31,7 @@ _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
 
 
-def kernels_for(count: int):
+def kernels_for(count: int) -> ModuleType:
     """The module to work ``count`` values with: numba kernels for bulk, their plain twin for less.
 
     Importing numba takes as long as the twin takes for some 500,000 values. So the twin serves

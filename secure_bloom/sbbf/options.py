@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
@@ -35,7 +35,7 @@ class BloomFilterOptions:
     ndv: int | None = None
     max_bytes: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in _NAMES:
             value = getattr(self, name)
             is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -107,7 +107,7 @@ def normalize_options(bloom_filters: BloomFilters,
     return {path: options for path, options in filters.items() if options is not None}
 
 
-def _options(path: str, value) -> BloomFilterOptions | None:
+def _options(path: str, value: object) -> BloomFilterOptions | None:
     if value is None or value is False:
         return None
     try:
@@ -116,7 +116,7 @@ def _options(path: str, value) -> BloomFilterOptions | None:
         raise type(error)(f"bloom_filters[{path!r}]: {error}") from None
 
 
-def filter_options(value, **default) -> BloomFilterOptions:
+def filter_options(value: object, **default: Any) -> BloomFilterOptions:
     """The options of a column that gets a filter.
 
     Parameters

@@ -17,6 +17,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,18 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, column_type_of, plain_type, storage_array
-from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.scalars import plain_value
 
+if TYPE_CHECKING:
+    from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertable(filter_, values) -> Iterator[pa.Array]:
+def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Array]:
     """The values that are not null, as the filter's column has them.
 
     Fixes the filter's type where it has none.
@@ -57,7 +61,7 @@ def insertable(filter_, values) -> Iterator[pa.Array]:
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
-def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
+def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> ColumnType:
     """The type of a filter that knows none, by the first values it is given."""
     if not filter_.is_empty:
         raise ColumnError("the filter holds values of an unknown type, and equal values of two "
@@ -66,7 +70,7 @@ def _first_type(filter_, arrow_type: pa.DataType) -> ColumnType:
     return column_type_of(arrow_type)
 
 
-def check_values(filter_, values):
+def check_values(filter_: SplitBlockBloomFilter, values: object) -> bool | np.ndarray:
     """See :meth:`secure_bloom.SplitBlockBloomFilter.check`."""
     if type(values) in _DEFAULTS:
         column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
@@ -79,7 +83,7 @@ def check_values(filter_, values):
     return np.concatenate([np.empty(0, bool), *answers])
 
 
-def stored_bytes(value, column_type: ColumnType) -> bytes | None:
+def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
     """The bytes of a plain Python value that its column can hold without any doubt, else None.
 
     pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
@@ -90,17 +94,17 @@ def stored_bytes(value, column_type: ColumnType) -> bytes | None:
     if type(value) is int and pa.types.is_integer(arrow_type):
         signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
         low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
-        return value.to_bytes(column_type.width, "little", signed=signed) \
+        return value.to_bytes(WIDTHS[physical_type], "little", signed=signed) \
             if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
     if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
         with suppress(UnicodeEncodeError):
-            return value.encode() if type(value) is str else value
+            return value.encode() if isinstance(value, str) else value
     return None
 
 
-def _check(filter_, array: pa.Array) -> np.ndarray:
+def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
     column_type = filter_.column_type
     if column_type is None and not pa.types.is_null(array.type):
         column_type = _first_type(filter_, array.type)
@@ -124,7 +128,8 @@ def known_values(array: pa.Array) -> np.ndarray | None:
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _check_any(filter_, array: pa.Array, column_type: ColumnType) -> np.ndarray:
+def _check_any(filter_: SplitBlockBloomFilter, array: pa.Array, column_type: ColumnType) \
+        -> np.ndarray:
     answers = filter_.check_hashes(hash_values(array, column_type))
     zeros, hashes = zero_hashes(array, column_type)
     if hashes.size:
@@ -145,14 +150,14 @@ def zero_hashes(array: pa.Array, column_type: ColumnType) -> tuple[np.ndarray, n
     return np.zeros(len(array), dtype=bool), np.empty(0, dtype=np.uint64)
 
 
-def is_scalar(values) -> bool:
+def is_scalar(values: object) -> bool:
     """Whether this is one value rather than many."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return False
     return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
 
 
-def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
+def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
     """Values of any form as Arrow arrays, in order; a scalar gives one array of one element.
 
     Python values without a common Arrow type come as arrays of one element each, those that Arrow
@@ -178,7 +183,7 @@ def as_arrays(values, *, strict: bool = False) -> list[pa.Array]:
     return [_infer([value]) or pa.nulls(1) for value in values]
 
 
-def _infer(values: list | np.ndarray) -> pa.Array | None:
+def _infer(values: list[Any] | np.ndarray) -> pa.Array | None:
     try:
         return pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -189,7 +194,7 @@ _SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
 _UNKNOWN = object()  # a value without a counterpart in Arrow
 
 
-def _plain(value):
+def _plain(value: object) -> Any:
     if isinstance(value, uuid.UUID):
         return value.bytes
     if isinstance(value, bytearray | memoryview):
@@ -199,13 +204,13 @@ def _plain(value):
     return plain_value(value) if is_scalar(value) else _UNKNOWN
 
 
-def _may_crash(values: list) -> bool:
+def _may_crash(values: list[Any]) -> bool:
     """Whether pyarrow may crash: it does so where NumPy's times stand beside other values of it."""
     types = {value.dtype for value in values if isinstance(value, np.generic)}
     return len(types) > 1 and any(dtype.kind in "mM" for dtype in types)
 
 
-def _without_numpy(value):
+def _without_numpy(value: object) -> Any:
     value = plain_value(value)
     return _UNKNOWN if isinstance(value, np.generic) else value
 
@@ -237,7 +242,9 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:
     # Not by Python's datetime.time, which cuts nanoseconds off.
     match = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", text)
-    hour, minute, second = (int(part or 0) for part in match.groups()[:3]) if match else (24, 0, 0)
+    if match is None:
+        raise ValueError
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError
     nanos = (hour * 3600 + minute * 60 + second) * 10**9 + int((match[4] or "").ljust(9, "0"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ _DAYS = {"D": 1, "W": 7}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 7 * 86_400}
 
 
-def plain_value(value):
+def plain_value(value: Any) -> Any:
     """The same value as Python has it; null, NaT and NA become None.
 
     Dates, times and durations of Arrow and NumPy become Arrow scalars, and so do those of pandas
@@ -24,23 +25,25 @@ def plain_value(value):
     """
     if isinstance(value, pa.Scalar):
         return _from_arrow(value)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _from_numpy_time(value)
     if isinstance(value, np.generic):
-        is_time = isinstance(value, np.datetime64 | np.timedelta64)
-        return _from_numpy_time(value) if is_time else value.item()
+        return value.item()
     if type(value).__name__ in ("NaTType", "NAType") and _is_of_pandas(value):
         return None
-    if isinstance(value, datetime.datetime) and getattr(value, "nanosecond", 0):
-        return pa.scalar(value.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
-    if isinstance(value, datetime.timedelta) and getattr(value, "nanoseconds", 0):
-        return pa.scalar(value.value, pa.duration("ns"))
+    pandas: Any = value  # a subclass of Python's, with more attributes
+    if isinstance(value, datetime.datetime) and getattr(pandas, "nanosecond", False):
+        return pa.scalar(pandas.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
+    if isinstance(value, datetime.timedelta) and getattr(pandas, "nanoseconds", False):
+        return pa.scalar(pandas.value, pa.duration("ns"))
     return value
 
 
-def _is_of_pandas(value) -> bool:
+def _is_of_pandas(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "pandas"
 
 
-def _from_arrow(value: pa.Scalar):
+def _from_arrow(value: pa.Scalar) -> Any:
     if not value.is_valid:
         return None
     if isinstance(value.type, pa.BaseExtensionType):
@@ -50,7 +53,7 @@ def _from_arrow(value: pa.Scalar):
     return value if pa.types.is_temporal(value.type) else plain_value(value.as_py())
 
 
-def _from_numpy_time(value: np.datetime64 | np.timedelta64):
+def _from_numpy_time(value: np.datetime64 | np.timedelta64) -> Any:
     if np.isnat(value):
         return None
     with suppress(pa.ArrowException, OverflowError):  # too large for Arrow

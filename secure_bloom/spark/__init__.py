@@ -11,16 +11,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from secure_bloom.errors import MissingExtraError
 from secure_bloom.spark.options.options import locate
 from secure_bloom.storage.summary import CommitSummary, read_summary
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pa_fs
+    from pyspark.sql import DataFrame, SparkSession
+
+    from secure_bloom.maintain.folders import MaintainResult
+    from secure_bloom.sbbf.options import BloomFilters
+    from secure_bloom.storage.files import FilePath
 
 __all__ = ["attach", "enable_pushdown", "last_commit", "load", "register"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark) -> None:
+def register(spark: SparkSession) -> None:
     """Make the format ``secure_parquet`` known to a Spark session.
 
     Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
@@ -61,19 +72,86 @@ def register(spark) -> None:
     classic.extend(spark)
 
 
-def attach(spark, path, bloom_filters, **options):
-    """See :func:`secure_bloom.spark.maintain.attach`."""
+def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
+           keyring: str | None = None, kms: str | None = None, replace: bool = False,
+           dry_run: bool = False) -> MaintainResult:
+    """Add Bloom filters to all files of a folder; each file is the work of one task.
+
+    Only the pages of these columns are read, a few at a time. Filters of encrypted columns are
+    encrypted with the column's key, all others are plain. A task that is done again finds what the
+    first one has done, and leaves it.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder, as given to ``save``; all machines must reach it.
+    bloom_filters : bool, iterable of str, or mapping
+        The leaf columns that get a filter. ``True``: every column of each file that can have one.
+        A list names them by dotted path. A mapping of paths also says how: ``True``,
+        BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
+    keyring, kms : str, optional
+        As the options of these names: a keyring that all machines have, or the URI of a KMS.
+        Default: as the environment of this process says.
+    replace : bool
+        Build filters anew where there are some. Otherwise those stay as they are.
+    dry_run : bool
+        Only say what would be done.
+
+    Returns
+    -------
+    MaintainResult
+        A file that could not be changed is among its ``failed``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    UnsupportedError
+        If the files belong to a table that keeps their sizes elsewhere.
+    ColumnError
+        If no file of the folder has such a column, or it cannot have a filter in any.
+    """
     from secure_bloom.spark.maintain import attach
-    return attach(spark, path, bloom_filters, **options)
+    return attach(spark, path, bloom_filters, keyring=keyring, kms=kms, replace=replace,
+                  dry_run=dry_run)
 
 
-def load(spark, path: str, filters: list[tuple], **options: str):
-    """See :func:`secure_bloom.spark.options.row_filters.load`."""
+def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]],
+         **options: str) -> DataFrame:
+    """A folder as DataFrame of the rows for which all predicates hold.
+
+    Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
+    has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
+    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the
+    column's follow Spark's own rules: it compares a BIGINT with a float as doubles, and
+    reads '5' as a number.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect, with the format registered.
+    path : str
+        The folder.
+    filters : list of tuple
+        ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
+        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone. Columns are
+        named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name that
+        has a dot stands in backticks.
+    **options
+        As for ``spark.read.options``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a predicate is malformed, or its value of a type that cannot be passed.
+    """
     from secure_bloom.spark.options import row_filters as module
     return module.load(spark, path, filters, **options)
 
 
-def enable_pushdown(spark) -> None:
+def enable_pushdown(spark: SparkSession) -> None:
     """Let DataFrames with option ``single_use`` skip what the conditions of their query rule out.
 
     The option is needed because Spark (up to 4.3) applies the conditions of one query to others on
@@ -102,7 +180,7 @@ def enable_pushdown(spark) -> None:
     register(spark)
 
 
-def last_commit(path, filesystem=None) -> CommitSummary:
+def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> CommitSummary:
     """What the last write to a folder published: files, rows, bytes and Bloom filters.
 
     Needs no Spark.
@@ -121,5 +199,5 @@ def last_commit(path, filesystem=None) -> CommitSummary:
         If another program made the last write.
     """
     if filesystem is None:
-        filesystem, path = locate({"path": str(path)})
+        filesystem, path = locate(str(path))
     return read_summary(filesystem, str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,9 +16,10 @@ from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri, with_environment
-from secure_bloom.spark.options.options import KEYRING, KMS, locate
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
+from secure_bloom.spark.options.options import KEYRING, KMS, Options, locate
 from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.visibility import parquet_files
 
 if TYPE_CHECKING:
@@ -27,36 +28,16 @@ if TYPE_CHECKING:
 _MAX_TASKS = 10_000
 
 
-def attach(spark: SparkSession, path, bloom_filters: BloomFilters, *,
+def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
            keyring: str | None = None, kms: str | None = None, replace: bool = False,
            dry_run: bool = False) -> MaintainResult:
-    """Add Bloom filters to all files of a folder; each file is the work of one task.
-
-    As :func:`secure_bloom.attach`, which see. A task that is done again finds what the first one
-    has done, and leaves it.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        Classic or Connect.
-    path : str or path
-        The folder, as given to ``save``; all machines must reach it.
-    bloom_filters : bool, iterable of str, or mapping
-        As for :func:`secure_bloom.attach`.
-    keyring, kms : str, optional
-        As the options of these names: a keyring that all machines have, or the URI of a KMS.
-        Default: as the environment of this process says.
-    replace, dry_run : bool
-        As for :func:`secure_bloom.attach`.
-    """
+    """See :func:`secure_bloom.spark.attach`."""
     wanted = filters_for_files(bloom_filters)
     root = str(path)
-    filesystem, folder = locate({"path": root})
+    filesystem, folder = locate(root)
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
-    options = {KEYRING: keyring, KMS: kms}
-    options = {name: value for name, value in options.items() if value is not None}
-    uri = kms_uri(with_environment(options, environment_uri()))
+    uri = kms_uri(Options({KEYRING: keyring, KMS: kms}).with_default_kms(environment_uri()))
     task = partial(_task, root, paths, uri, wanted, replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
     with fitting_python(spark):
@@ -68,7 +49,7 @@ def _task(root: str, paths: list[str], uri: str | None,
           bloom_filters: bool | dict[str, BloomFilterOptions], replace: bool,
           dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Attach to the files with these numbers."""
-    filesystem, _ = locate({"path": root})
+    filesystem, _ = locate(root)
     keys = NO_KEYS if uri is None else kms_client(uri)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         result = attach_here(paths[number], bloom_filters, keys, replace=replace, dry_run=dry_run,
@@ -77,7 +58,7 @@ def _task(root: str, paths: list[str], uri: str | None,
                                           "result": [json.dumps(result.to_dict())]})
 
 
-def _merged(results: list[dict], dry_run: bool) -> MaintainResult:
+def _merged(results: list[dict[str, Any]], dry_run: bool) -> MaintainResult:
     merged = MaintainResult(dry_run=dry_run)
     for result in results:
         merged.changed += [FileChange(**{**change, "columns": tuple(change["columns"]),

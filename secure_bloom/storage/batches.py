@@ -28,13 +28,14 @@ def is_committed(folder: JobFolder, batch: Batch) -> bool:
     # In this order: who removes a commit record has written the file for its batch before.
     records = [state.record for state in read_jobs(folder.filesystem, folder.table).values()]
     done = [record.batch for record in records
-            if record and (record.stream, record.folder) == (batch.stream, folder.name)]
+            if record and record.batch is not None
+            and (record.stream, record.folder) == (batch.stream, folder.name)]
     return max(done + _numbers(folder, batch.stream), default=-1) >= batch.id
 
 
 def note_batch(folder: JobFolder, record: CommitRecord) -> None:
     """Keep the batch of a record, if it has one, so that the record can be removed."""
-    if record.stream is None:
+    if record.stream is None or record.batch is None:
         return
     write_empty(folder.filesystem, f"{_path(folder, record.stream)}/{record.batch}")
     for number in _numbers(folder, record.stream):

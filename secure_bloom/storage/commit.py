@@ -301,7 +301,8 @@ class Job(JobFolder):
                     for info in self._visible()} if self.overwrite else {}
         return CommitRecord([file.path for file in files], replaced,
                             asdict(CommitSummary.of(self.id, files)),
-                            batch and batch.stream, batch and batch.id, self.name)
+                            None if batch is None else batch.stream,
+                            None if batch is None else batch.id, self.name)
 
     def _remove_success(self) -> bytes | None:
         """While it is there, the folder is complete for readers that do not know our markers."""
@@ -403,6 +404,7 @@ class Job(JobFolder):
 
     def _take_back(self, state: JobState) -> None:
         """Roll back a job that is dead, in two steps: it may be about to commit at this moment."""
+        assert state.newest is not None  # that of its marker or file
         silent = datetime.now(UTC) - state.newest
         if self.has(STARTED):
             if not state.given_up and silent > STALE_AFTER:

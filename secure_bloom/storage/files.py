@@ -15,7 +15,7 @@ import contextlib
 import ctypes
 import os
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -26,7 +26,30 @@ from secure_bloom.storage.locations import is_uri, open_uri
 from secure_bloom.storage.versions import OpenFile, open_file, without_subtree
 
 
-def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
+class Readable(Protocol):
+    """A binary file that can seek."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to ``size`` bytes."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> object:
+        """Go to a position."""
+
+
+class Writable(Protocol):
+    """A binary file to append to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append bytes; returns how many, or None for all."""
+
+
+FilePath: TypeAlias = str | os.PathLike[str]
+FileSource: TypeAlias = FilePath | bytes | bytearray | memoryview | Readable
+FileTarget: TypeAlias = FilePath | Writable
+
+
+def resolve(where: FilePath, filesystem: pa_fs.FileSystem | None = None) \
+        -> tuple[pa_fs.FileSystem, str]:
     """Filesystem and path of a path or URI; see :mod:`secure_bloom.storage.locations`."""
     path = os.fspath(where)
     if filesystem is None:
@@ -38,7 +61,7 @@ def resolve(where, filesystem=None) -> tuple[pa_fs.FileSystem, str]:
     return filesystem, path
 
 
-def is_path(where) -> bool:
+def is_path(where: object) -> TypeGuard[FilePath]:
     """Whether this names a file rather than being one."""
     return isinstance(where, str | os.PathLike)
 
@@ -52,7 +75,7 @@ _READ_AHEAD = 64 * 1024  # enough for most footers
 class Source(OpenFile):
     """A Parquet file open for reading at any position; see :class:`OpenFile`."""
 
-    def __init__(self, source, filesystem=None):
+    def __init__(self, source: FileSource, filesystem: pa_fs.FileSystem | None = None):
         if is_path(source):
             filesystem, path = resolve(source, filesystem)
             file, version = open_file(filesystem, path)
@@ -121,7 +144,7 @@ class Output:
         What :meth:`abort` does.
     """
 
-    def __init__(self, stream, *, finish: Callable[[], None] | None = None,
+    def __init__(self, stream: Any, *, finish: Callable[[], None] | None = None,
                  publish: Callable[[Callable[[], None] | None], None] | None = None,
                  drop: Callable[[], None] | None = None):
         self._stream = stream
@@ -142,7 +165,7 @@ class Output:
                                    "one can write and close it; this process is a fork of it: open "
                                    "a file of its own here")
 
-    def write(self, data) -> None:
+    def write(self, data: Any) -> None:
         """Append all of the data; raw files may take less at a time."""
         self.check_own()
         data = memoryview(data).cast("B")
@@ -177,11 +200,12 @@ class Output:
             self._drop()
 
 
-def _keep_for_ever(stream) -> None:
+def _keep_for_ever(stream: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
 
-def open_output(where, filesystem=None, *, mode: int = 0o666) -> Output:
+def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
+                mode: int = 0o666) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     Parameters

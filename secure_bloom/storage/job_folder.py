@@ -6,11 +6,13 @@ import contextlib
 import posixpath
 import uuid
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.storage.files import make_folder, sync_folder, write_file
+from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.local_files import sync_folder
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GENERATION,
@@ -86,7 +88,7 @@ class JobFolder:
         """Names of files that attempts may write."""
         return set(files_below(self.filesystem, f"{self.staging}/{PENDING}", allow_not_found=True))
 
-    def end(self, settled: set[str] = frozenset(), wait: bool = True) -> None:
+    def end(self, settled: AbstractSet[str] = frozenset(), wait: bool = True) -> None:
         """The last steps of a job that has committed, or has been taken back. May be repeated.
 
         Parameters

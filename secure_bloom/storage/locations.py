@@ -37,7 +37,9 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
     pyarrow.ArrowInvalid
         If the URI is malformed.
     """
-    scheme, rest = _URI.fullmatch(uri).groups()
+    match = _URI.fullmatch(uri)
+    assert match is not None, "not a URI"
+    scheme, rest = match.groups()
     scheme = scheme.lower()
     if scheme in _HADOOP_S3:
         scheme, rest = "s3", _encoded(rest)

@@ -143,7 +143,7 @@ class Rewrite:
     def __enter__(self) -> Rewrite:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.source.file.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from typing import BinaryIO, cast
 
 from secure_bloom.crypto.modules import ModuleCipher
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -28,8 +29,7 @@ class FilterStore:
     def __init__(self, memory_limit: int = MEMORY_LIMIT):
         self._free = memory_limit
         self._filters: list[SplitBlockBloomFilter | tuple[int, int]] = []
-        self._file = None
-        self._cipher = None
+        self._spilled: tuple[BinaryIO, ModuleCipher] | None = None
 
     def put(self, filter_: SplitBlockBloomFilter) -> int:
         """Keep a filter; returns its number."""
@@ -43,22 +43,28 @@ class FilterStore:
         if isinstance(filter_, SplitBlockBloomFilter):
             return filter_
         offset, size = filter_
-        self._file.seek(offset)
+        file, cipher = self._temporary()
+        file.seek(offset)
         return SplitBlockBloomFilter.from_bitset(
-            self._cipher.decrypt(self._file.read(size), b"%d" % number))
+            cipher.decrypt(file.read(size), b"%d" % number))
 
     def close(self) -> None:
         """Forget all filters."""
         self._filters.clear()
-        if self._file is not None:
-            self._file.close()
+        if self._spilled is not None:
+            self._spilled[0].close()
 
     def _spill(self, filter_: SplitBlockBloomFilter) -> tuple[int, int]:
-        if self._file is None:
-            # Not buffered: a forked process would write the buffer a second time.
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-            self._cipher = ModuleCipher(os.urandom(32))
-        module = self._cipher.encrypt(filter_.bitset, b"%d" % len(self._filters))
-        offset = self._file.seek(0, os.SEEK_END)
-        self._file.write(module)
+        file, cipher = self._temporary()
+        module = cipher.encrypt(filter_.bitset, b"%d" % len(self._filters))
+        offset = file.seek(0, os.SEEK_END)
+        file.write(module)
         return offset, len(module)
+
+    def _temporary(self) -> tuple[BinaryIO, ModuleCipher]:
+        """The temporary file, and the cipher that exists as long as it does."""
+        if self._spilled is None:
+            # Not buffered: a forked process would write the buffer a second time.
+            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+            self._spilled = cast("BinaryIO", file), ModuleCipher(os.urandom(32))
+        return self._spilled

@@ -64,7 +64,7 @@ class CommitSummary(Summarized):
     @classmethod
     def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:
         """The sums over the files of a job that commits now."""
-        def total(name):
+        def total(name: str) -> int:
             return sum(getattr(file, name) for file in files)
         return cls(job, datetime.now(UTC).isoformat(timespec="seconds"), len(files), total("rows"),
                    total("size"), total("encrypted_filters"), total("plain_filters"),

@@ -121,7 +121,7 @@ def table_below(folder: str, paths: Iterable[str]) -> Table | None:
     return None
 
 
-def _kind(match: re.Match) -> str:
+def _kind(match: re.Match[str]) -> str:
     if match["log"]:
         return _LOGS[match["log"]]
     return "Iceberg" if match["iceberg"] else "Hudi"

@@ -18,7 +18,7 @@ import posixpath
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -57,7 +57,7 @@ class FileVersion(NamedTuple):
         Stores may round the time in one of the two answers: without ``exactly``, times less than
         a second apart are taken for the same.
         """
-        if None in (mtime_ns, self.mtime_ns):
+        if mtime_ns is None or self.mtime_ns is None:
             return size == self.size
         apart = abs(mtime_ns - self.mtime_ns)
         return size == self.size and apart < (1 if exactly else 10**9)
@@ -139,6 +139,7 @@ class OpenFile:
 
     def is_replaced(self) -> bool:
         """Whether this version is no longer the one under its name."""
+        assert self.path is not None  # it has a version
         try:
             return current_version(self.filesystem, self.path) != self.version
         except FileNotFoundError:
@@ -248,6 +249,7 @@ def _stat_version(found: os.stat_result) -> FileVersion:
 
 def _wait_for_the_clock(version: FileVersion) -> None:
     """Wait until any later change of a local file has to show in its time."""
+    assert version.mtime_ns is not None  # local files have a time
     age = time.time_ns() - version.mtime_ns
     if 0 <= age < _CLOCK_STEP:
         time.sleep((_CLOCK_STEP - age) / 10**9)
@@ -269,7 +271,7 @@ def _nanoseconds(text: str | None) -> int | None:
         return None
 
 
-def _fsspec_version(filesystem, path: str) -> FileVersion:
+def _fsspec_version(filesystem: Any, path: str) -> FileVersion:
     filesystem.invalidate_cache(path)
     info = filesystem.info(path)
     facts = ((name, str(value)) for name, value in info.items()

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -64,8 +65,8 @@ class CommitRecord:
     """
 
     files: list[str]
-    replaced: dict[str, list] = field(default_factory=dict)
-    summary: dict = field(default_factory=dict)
+    replaced: dict[str, list[Any]] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
     stream: str | None = None
     batch: int | None = None
     folder: str = ""
@@ -204,7 +205,8 @@ def _busy(folder: str) -> SecureBloomError:
     return SecureBloomError("jobs commit to this folder faster than it can be listed", file=folder)
 
 
-def _check_found(filesystem, found, folder) -> None:
+def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInfo],
+                 folder: str) -> None:
     if not found and filesystem.get_file_info(folder).type == pa_fs.FileType.NotFound:
         raise FileNotFoundError(f"there is no folder {folder}")
     for path in found:
@@ -215,17 +217,22 @@ def _check_found(filesystem, found, folder) -> None:
                                    "the next job there to end", file=f"{folder}/{table}")
 
 
-def _visible(found, jobs, prefix: str) -> dict[str, pa_fs.FileInfo]:
+def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], prefix: str) \
+        -> dict[str, pa_fs.FileInfo]:
     replacing: dict[str, list[CommitRecord]] = {}
     for state in jobs.values():
-        for path in state.record.replaced if state.record else ():
-            replacing.setdefault(path, []).append(state.record)
+        record = state.record
+        if record is None:
+            continue
+        for path in record.replaced:
+            replacing.setdefault(path, []).append(record)
 
-    def is_visible(path, info):
+    def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
         if is_hidden(path):
             return False
         path = posixpath.join(prefix, path)
-        state = jobs.get(job_of(path))
+        job = job_of(path)
+        state = None if job is None else jobs.get(job)
         return not ((state is not None and state.hides(path))
                     or any(record.replaces(path, info) for record in replacing.get(path, ())))
 
@@ -240,7 +247,7 @@ def is_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
                for state in read_jobs(filesystem, table).values())
 
 
-def signature(info: pa_fs.FileInfo) -> list:
+def signature(info: pa_fs.FileInfo) -> list[Any]:
     """What tells a file from a later one of the same name.
 
     Only infos of listings may be compared, and of their times only whole seconds: stores give
@@ -263,7 +270,8 @@ def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     raise _busy(table)
 
 
-def _jobs(filesystem, staged: Mapping[str, pa_fs.FileInfo]) -> dict[str, JobState]:
+def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
+        -> dict[str, JobState]:
     jobs: dict[str, JobState] = {}
     committed = {}
     for path, info in staged.items():
@@ -286,8 +294,9 @@ def _jobs(filesystem, staged: Mapping[str, pa_fs.FileInfo]) -> dict[str, JobStat
     return jobs
 
 
-def _read_records(filesystem, paths: Mapping[str, str]) -> dict[str, CommitRecord]:
-    def read(path):
+def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
+        -> dict[str, CommitRecord]:
+    def read(path: str) -> CommitRecord:
         with filesystem.open_input_stream(path) as stream:
             data = stream.read()
         try:
@@ -313,11 +322,11 @@ def relative_path(path: str, folder: str) -> str:
     return path.removeprefix(folder.rstrip("/")).lstrip("/")
 
 
-def _staged(filesystem, table: str) -> dict[str, pa_fs.FileInfo]:
+def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInfo]:
     return files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
 
 
-def _generation(filesystem, table: str) -> bytes | None:
+def _generation(filesystem: pa_fs.FileSystem, table: str) -> bytes | None:
     # The content: times may be whole seconds, in which much can happen.
     try:
         with filesystem.open_input_stream(posixpath.join(table, STAGING, GENERATION)) as stream:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from secure_bloom.errors import FormatError
 
@@ -127,13 +128,13 @@ class Case:
     layer: str
     name: str
     operation: str
-    input: dict
+    input: dict[str, Any]
     outcome: str
     origin: str = ""
     checked_by: list[str] = field(default_factory=list)
     comment: str | None = None
     fault: str | None = None
-    output: dict = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
     folder: Path = Path()
 
     @property
@@ -191,7 +192,7 @@ def _load(path: Path, layer: str) -> list[Case]:
             for item in ([content] if layer == "files" else content["cases"])]
 
 
-def _once(pairs: list) -> dict:
+def _once(pairs: list[Any]) -> dict[str, Any]:
     """A JSON object in which no name stands twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -199,7 +200,7 @@ def _once(pairs: list) -> dict:
     return result
 
 
-def _case(item, layer: str, path: Path) -> Case:
+def _case(item: Any, layer: str, path: Path) -> Case:
     place = f"{path}, case {item.get('name')}" if isinstance(item, dict) else str(path)
     _check("the case", item, _CASE, place, _OPTIONAL)
     operation = LAYERS[layer].get(item["operation"])
@@ -218,7 +219,7 @@ def _case(item, layer: str, path: Path) -> Case:
     return case
 
 
-def _check(what: str, value, kinds: dict[str, str], place: str,
+def _check(what: str, value: Any, kinds: dict[str, str], place: str,
            optional: Iterable[str] = ()) -> None:
     """An object must have these fields, of these kinds, and no others."""
     if not isinstance(value, dict):
@@ -233,7 +234,7 @@ def _check(what: str, value, kinds: dict[str, str], place: str,
         _check_kind(f"{what}: {name}", item, kinds[name], place)
 
 
-def _check_kind(what: str, value, kind: str, place: str) -> None:
+def _check_kind(what: str, value: Any, kind: str, place: str) -> None:
     if kind in ("filters", "probes"):
         fields = _FILTER if kind == "filters" else _PROBE
         _check_kind(what, value, "list", place)
@@ -243,19 +244,19 @@ def _check_kind(what: str, value, kind: str, place: str) -> None:
         raise FormatError(f"{what} is not of the kind {kind.replace('-', ' ')}", file=place)
 
 
-def _is_bytes(value) -> bool:
+def _is_bytes(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch("([0-9a-f]{2})*", value) is not None
 
 
-def _is_int(value) -> bool:
+def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_text(value) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.isprintable()
 
 
-_KINDS = {
+_KINDS: dict[str, Callable[[Any], bool]] = {
     "text": _is_text,
     "int": _is_int,
     "number": lambda value: _is_int(value) or isinstance(value, float),

@@ -10,7 +10,9 @@ import queue
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Callable
 from threading import Thread
+from typing import Any
 
 from secure_bloom.validator.cases import Case
 
@@ -43,7 +45,7 @@ class ExternalProgram:
         self._timeout = timeout
         self._process: _LineProcess | None = None
 
-    def answer(self, case: Case) -> tuple[str, dict]:
+    def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
         """Outcome and output for the input of a case.
 
         Raises
@@ -78,7 +80,7 @@ class ExternalProgram:
         self._process = _LineProcess(self._command)  # here, so that a wrong command is noticed
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -95,7 +97,7 @@ def _request(case: Case) -> str:
                       *(f"{name}={_text(value)}" for name, value in fields.items())])
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -109,7 +111,7 @@ def _text(value) -> str:
 
 # --- replies -------------------------------------------------------------------------------------
 
-def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict:
+def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[str, Any]:
     if "filters" in kinds:
         kinds = {**kinds, "filters": "list", "answers": "list"}
     if values.keys() != kinds.keys():
@@ -125,20 +127,22 @@ def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict:
 _TRUTH = {"true": True, "false": False}
 
 
-def _value(text: str, kind: str):
+def _value(text: str, kind: str) -> Any:
     if kind.startswith("list"):
         *items, rest = text.split(",")
         if rest:
             raise ValueError("an item without a comma")
         return [_TRUTH[item] for item in items] if kind == "list-of-bool" else items
-    return {"int": int, "number": float, "bool": _TRUTH.__getitem__}.get(kind, str)(text)
+    parse: dict[str, Callable[[str], Any]] = {
+        "int": int, "number": float, "bool": _TRUTH.__getitem__}
+    return parse.get(kind, str)(text)
 
 
-def _with_probes(case: Case, output: dict) -> dict:
+def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
     """The filters of a reply in the form of a sidecar, each with its probes and answers."""
     asked = [((filter_["row_group"], filter_["column"]), probe)
              for filter_ in case.output["filters"] for probe in filter_["probes"]]
-    answered: dict[tuple, list] = {}
+    answered: dict[tuple[Any, ...], list[Any]] = {}
     for (place, probe), answer in zip(asked, output.pop("answers"), strict=True):
         answered.setdefault(place, []).append({**probe, "answer": _TRUTH.get(answer)})
     filters = []
@@ -162,11 +166,13 @@ class _LineProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log, text=True, encoding="utf-8",
                                          errors="replace")
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
         Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        for line in self._process.stdout:
+        for line in self._output:
             self._replies.put(line)
         self._replies.put("")
 
@@ -174,8 +180,8 @@ class _LineProcess:
         if not self._replies.empty() and self._process.poll() is None:
             raise BadReply("the program wrote more than one line for the case before")
         try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
+            self._input.write(line + "\n")
+            self._input.flush()
             reply = self._replies.get(timeout=timeout)
         except OSError:  # a broken pipe: it died before it read
             reply = ""
@@ -193,7 +199,7 @@ class _LineProcess:
     def close(self) -> None:
         """End its input, and with it the program; one that goes on is killed."""
         with contextlib.suppress(OSError):  # it died before it had read everything
-            self._process.stdin.close()
+            self._input.close()
         try:
             self._process.wait(_TIME_TO_END)
         except subprocess.TimeoutExpired:

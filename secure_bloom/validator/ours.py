@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +39,7 @@ from secure_bloom.sbbf.sizing import (
 )
 from secure_bloom.validator.cases import Case
 
-Answer = tuple[str, dict]
+Answer = tuple[str, dict[str, Any]]
 
 
 class SecureBloom:
@@ -53,7 +55,7 @@ class SecureBloom:
     def __enter__(self) -> SecureBloom:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is kept open."""
 
 
@@ -67,7 +69,8 @@ _ARROW_TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "INT96": pa.timestamp(
                 "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BYTE_ARRAY": pa.binary()}
 
 
-def _hash(physical_type, plain, type_length=0, logical_type=None, value=None) -> Answer:
+def _hash(physical_type: str, plain: Any, type_length: int = 0, logical_type: Any = None,
+          value: Any = None) -> Answer:
     if physical_type == "BOOLEAN":
         return "unsupported_type", {}
     try:
@@ -138,37 +141,37 @@ def _hash_array(hash: str) -> np.ndarray:
     return np.array([int(hash, 16)], dtype=np.uint64)
 
 
-def _mask(hash) -> Answer:
+def _mask(hash: str) -> Answer:
     return _insert(hash, bytes(BYTES_PER_BLOCK).hex())
 
 
-def _index(hash, num_blocks) -> Answer:
+def _index(hash: str, num_blocks: int) -> Answer:
     try:
         filter_ = SplitBlockBloomFilter(num_blocks)
     except ValueError:
         return "invalid_size", {}
     filter_.insert_hashes(_hash_array(hash))
     blocks = np.frombuffer(filter_.bitset, np.uint8).reshape(num_blocks, -1)
-    return "computed", {"index": int(blocks.any(axis=1).nonzero()[0][0])}
+    return "computed", {"index": int(np.flatnonzero(blocks.any(axis=1))[0])}
 
 
-def _insert(hash, block) -> Answer:
+def _insert(hash: str, block: str) -> Answer:
     filter_ = SplitBlockBloomFilter.from_bitset(bytes.fromhex(block))
     filter_.insert_hashes(_hash_array(hash))
     return "computed", {"block": filter_.bitset.hex()}
 
 
-def _check(hash, block) -> Answer:
+def _check(hash: str, block: str) -> Answer:
     filter_ = SplitBlockBloomFilter.from_bitset(bytes.fromhex(block))
     return ("present" if filter_.check_hashes(_hash_array(hash))[0] else "absent"), {}
 
 
-def _hashes(values, physical_type, type_length) -> np.ndarray:
+def _hashes(values: Any, physical_type: str, type_length: int) -> np.ndarray:
     return np.array([_hash_plain(physical_type, type_length, bytes.fromhex(value))
                      for value in values if value is not None], dtype=np.uint64)
 
 
-def _build(physical_type, num_bytes, values, type_length=0) -> Answer:
+def _build(physical_type: str, num_bytes: int, values: Any, type_length: int = 0) -> Answer:
     try:
         filter_ = SplitBlockBloomFilter(_num_blocks(num_bytes))
     except ValueError:
@@ -187,7 +190,7 @@ def _num_blocks(num_bytes: int) -> int:
     return blocks
 
 
-def _check_values(physical_type, bitset, values, type_length=0) -> Answer:
+def _check_values(physical_type: str, bitset: str, values: Any, type_length: int = 0) -> Answer:
     try:
         filter_ = SplitBlockBloomFilter.from_bitset(bytes.fromhex(bitset))
     except ValueError:
@@ -196,7 +199,7 @@ def _check_values(physical_type, bitset, values, type_length=0) -> Answer:
     return "checked", {"answers": filter_.check_hashes(hashes).tolist()}
 
 
-def _fold(bitset, num_bytes) -> Answer:
+def _fold(bitset: str, num_bytes: int) -> Answer:
     try:
         filter_ = SplitBlockBloomFilter.from_bitset(bytes.fromhex(bitset))
         folded = filter_.fold(_num_blocks(num_bytes))
@@ -205,7 +208,7 @@ def _fold(bitset, num_bytes) -> Answer:
     return "folded", {"bitset": folded.bitset.hex()}
 
 
-def _merge(bitsets) -> Answer:
+def _merge(bitsets: list[str]) -> Answer:
     try:
         first, *rest = (SplitBlockBloomFilter.from_bitset(bytes.fromhex(bitset))
                         for bitset in bitsets)
@@ -218,7 +221,7 @@ def _merge(bitsets) -> Answer:
 
 # --- sizing --------------------------------------------------------------------------------------
 
-def _fpp(num_blocks, ndv) -> Answer:
+def _fpp(num_blocks: int, ndv: int) -> Answer:
     try:
         check_num_blocks(num_blocks)
     except ValueError:
@@ -226,7 +229,7 @@ def _fpp(num_blocks, ndv) -> Answer:
     return "computed", {"fpp": false_positive_probability(num_blocks, ndv)}
 
 
-def _blocks(ndv, fpp, power_of_two) -> Answer:
+def _blocks(ndv: int, fpp: float, power_of_two: bool) -> Answer:
     try:
         check_fpp(fpp)
     except ValueError:
@@ -239,11 +242,11 @@ def _blocks(ndv, fpp, power_of_two) -> Answer:
 
 # --- headers, aad, modules -----------------------------------------------------------------------
 
-def _encode(num_bytes) -> Answer:
+def _encode(num_bytes: int) -> Answer:
     return "encoded", {"header": encode_header(num_bytes).hex()}
 
 
-def _decode(data) -> Answer:
+def _decode(data: str) -> Answer:
     try:
         num_bytes, header_size = decode_header(bytes.fromhex(data))
     except UnsupportedError:
@@ -253,7 +256,7 @@ def _decode(data) -> Answer:
     return "decoded", {"num_bytes": num_bytes, "header_size": header_size}
 
 
-def _aad(aad_prefix, aad_file_unique, module_type, **ordinals) -> Answer:
+def _aad(aad_prefix: str, aad_file_unique: str, module_type: Any, **ordinals: Any) -> Answer:
     file_aad, module_type = bytes.fromhex(aad_prefix + aad_file_unique), ModuleType(module_type)
     try:
         aad = module_aad(file_aad, module_type, **ordinals)
@@ -269,7 +272,7 @@ def _cipher(key: str) -> ModuleCipher | None:
         return None
 
 
-def _encrypt(key, nonce, aad, plaintext) -> Answer:
+def _encrypt(key: str, nonce: str, aad: str, plaintext: str) -> Answer:
     cipher = _cipher(key)
     if cipher is None:
         return "invalid_key", {}
@@ -277,7 +280,7 @@ def _encrypt(key, nonce, aad, plaintext) -> Answer:
     return "encrypted", {"module": module.hex()}
 
 
-def _decrypt(key, aad, module) -> Answer:
+def _decrypt(key: str, aad: str, module: str) -> Answer:
     cipher = _cipher(key)
     if cipher is None:
         return "invalid_key", {}
@@ -288,14 +291,14 @@ def _decrypt(key, aad, module) -> Answer:
     return "decrypted", {"plaintext": plaintext.hex()}
 
 
-def _sign(key, nonce, aad, footer) -> Answer:
-    signature = _cipher(key)._sign(*map(bytes.fromhex, (footer, aad, nonce)))
+def _sign(key: str, nonce: str, aad: str, footer: str) -> Answer:
+    signature = ModuleCipher(bytes.fromhex(key))._sign(*map(bytes.fromhex, (footer, aad, nonce)))
     return "signed", {"signature": signature.hex()}
 
 
-def _verify(key, aad, footer, signature) -> Answer:
+def _verify(key: str, aad: str, footer: str, signature: str) -> Answer:
     try:
-        _cipher(key).verify(*map(bytes.fromhex, (footer, signature, aad)))
+        ModuleCipher(bytes.fromhex(key)).verify(*map(bytes.fromhex, (footer, signature, aad)))
     except AuthenticationError:
         return "authentication_failed", {}
     return "verified", {}
@@ -303,7 +306,7 @@ def _verify(key, aad, footer, signature) -> Answer:
 
 # --- key-material --------------------------------------------------------------------------------
 
-def _unwrap(key_metadata, master_keys) -> Answer:
+def _unwrap(key_metadata: Any, master_keys: Any) -> Answer:
     metadata = bytes.fromhex(key_metadata)
     try:
         if is_key_material(metadata) and key_reference(metadata) is not None:
@@ -332,8 +335,9 @@ def _read(case: Case) -> Answer:
                  for other in others if other != answer), answer)
 
 
-def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=None) -> list:
-    ways: list = []
+def _ways(file: Any, footer_key: Any = None, column_keys: Any = None, master_keys: Any = None,
+          aad_prefix: Any = None) -> list[Any]:
+    ways: list[Any] = []
     if footer_key is not None or column_keys is not None:
         ways.append(ExplicitKeys(
             None if footer_key is None else bytes.fromhex(footer_key),
@@ -345,9 +349,9 @@ def _ways(file, footer_key=None, column_keys=None, master_keys=None, aad_prefix=
     return ways or [NO_KEYS]
 
 
-def _read_with(case: Case, keys) -> Answer:
+def _read_with(case: Case, keys: Any) -> Answer:
     refusal: SecureBloomError | None = None
-    filters: list[dict] = []
+    filters: list[dict[str, Any]] = []
     try:
         file = ParquetFile(case.path, keys)
     except SecureBloomError as error:
@@ -364,23 +368,25 @@ def _read_with(case: Case, keys) -> Answer:
     return ("read", {"filters": filters}) if refusal is None else _refused(refusal, filters)
 
 
-def _refused(error: SecureBloomError, filters: list[dict]) -> Answer:
+def _refused(error: SecureBloomError, filters: list[dict[str, Any]]) -> Answer:
     outcome = next(outcome for kind, outcome in _REFUSALS if isinstance(error, kind))
     at = "footer" if error.column is None else f"{error.row_group}:{error.column}"
     return outcome, {"at": at, "filters": filters}
 
 
-_REFUSALS = [(AuthenticationError, "authentication_failed"), (KeyRetrievalError, "key_unavailable"),
-             (UnsupportedError, "unsupported"), (SecureBloomError, "malformed")]
+_REFUSALS: list[tuple[type[SecureBloomError], str]] = [
+    (AuthenticationError, "authentication_failed"), (KeyRetrievalError, "key_unavailable"),
+    (UnsupportedError, "unsupported"), (SecureBloomError, "malformed")]
 
 
-def _probes(case: Case, chunk) -> list[dict]:
+def _probes(case: Case, chunk: Any) -> list[dict[str, Any]]:
     place = chunk.row_group, chunk.column.path
     return next((filter_["probes"] for filter_ in case.output["filters"]
                  if (filter_["row_group"], filter_["column"]) == place), [])
 
 
-def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict]) -> dict:
+def _filter(filter_: SplitBlockBloomFilter, chunk: Any, probes: list[dict[str, Any]]) \
+        -> dict[str, Any]:
     return {"row_group": chunk.row_group, "column": chunk.column.path,
             "encrypted": chunk.encryption is not None, "num_bytes": filter_.num_bytes,
             "sha256": hashlib.sha256(filter_.bitset).hexdigest(),
@@ -388,9 +394,10 @@ def _filter(filter_: SplitBlockBloomFilter, chunk, probes: list[dict]) -> dict:
                         "answer": _probe(filter_, probe)} for probe in probes]}
 
 
-def _probe(filter_: SplitBlockBloomFilter, probe: dict) -> bool | str:
+def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
     """The answer, provided that ``value`` says the same as ``plain``."""
     column_type = filter_.column_type
+    assert column_type is not None  # it is of a file
     hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
     try:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
@@ -402,7 +409,7 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict) -> bool | str:
     return bool(filter_.check_hashes(hashes)[0])
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[tuple[str, str], Callable[..., Answer]] = {
     ("xxh64", "hash"): _hash,
     ("blocks", "mask"): _mask, ("blocks", "index"): _index,
     ("blocks", "insert"): _insert, ("blocks", "check"): _check,

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from secure_bloom.validator.cases import Case
 from secure_bloom.validator.external import BadReply, Skipped
@@ -19,7 +19,7 @@ class Implementation(Protocol):
 
     name: str
 
-    def answer(self, case: Case) -> tuple[str, dict]:
+    def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
         """Outcome and output for the input of a case."""
 
 
@@ -44,11 +44,11 @@ class CaseResult:
     case: Case
     result: str
     outcome: str | None
-    output: dict
+    output: dict[str, Any]
     message: str
     seconds: float
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
         return {"name": self.case.name, "layer": self.case.layer, "result": self.result,
                 "expected": self.case.outcome, "answered": self.outcome, "message": self.message}
@@ -74,7 +74,8 @@ def run_cases(cases: Iterable[Case], implementation: Implementation,
 
 def _run(case: Case, implementation: Implementation) -> CaseResult:
     start = time.perf_counter()
-    outcome, output = None, {}
+    outcome: str | None = None
+    output: dict[str, Any] = {}
     try:
         outcome, output = implementation.answer(case)
         message = _difference(case, outcome, output)
@@ -88,14 +89,14 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
 
 
-def _difference(case: Case, outcome: str, output: dict) -> str:
+def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
     """What is not as expected; empty where nothing is."""
     if outcome != case.outcome:
         return f"expected {case.outcome}, got {outcome}"
     return _unequal("", case.output, output)
 
 
-def _unequal(place: str, expected, got) -> str:
+def _unequal(place: str, expected: Any, got: Any) -> str:
     """Where two values differ first."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         pairs = [(f"{place}.{name}".lstrip("."), expected[name], got[name]) for name in expected]
@@ -109,12 +110,12 @@ def _unequal(place: str, expected, got) -> str:
     return next((text for pair in pairs if (text := _unequal(*pair))), "")
 
 
-def _same(expected, got) -> bool:
+def _same(expected: Any, got: Any) -> bool:
     if float in (kinds := {type(expected), type(got)}) and kinds <= {float, int}:
         return math.isclose(expected, got, rel_tol=1e-6)
     return len(kinds) == 1 and expected == got
 
 
-def _short(value) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from secure_bloom.display import Summarized, count, shown
 
@@ -144,7 +145,7 @@ class VerifyResult(Summarized):
             f"{count(len(self.findings) - errors, 'warning')}"
         return f"{shown(str(self.file), 60)}: {what}"
 
-    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence]]:
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         if self.findings:
             return ("finding", "row group", "column", "what"), (
                 (finding.kind, finding.row_group, finding.column, finding.message)
@@ -153,7 +154,7 @@ class VerifyResult(Summarized):
             (check.row_group, check.column, check.values, check.not_checked)
             for check in self.filters)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The result for JSON."""
         return {
             "file": self.file,

@@ -6,7 +6,7 @@ values are counted exactly up to a limit and estimated beyond.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -46,9 +47,9 @@ class ColumnHashes:
         Those that it was opened with.
     """
 
-    def __init__(self, file: ParquetFile, keys=None):
+    def __init__(self, file: ParquetFile, keys: Keys = None):
         self._file = file
-        self._keys = open_keys(keys)
+        self._keys: Keys = open_keys(keys)
         self._opened: dict[str, pq.ParquetFile] = {}
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
@@ -70,7 +71,8 @@ class ColumnHashes:
         for batch in self._batches(row_group, column):
             yield len(batch), hash_stored(_leaf(batch), column.type)
 
-    def _batches(self, row_group: int, column: LeafColumn, int96_unit="ns") -> Iterator[pa.Array]:
+    def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
+            -> Iterator[pa.Array]:
         """The top-level field with no other leaf than this one."""
         with pyarrow_errors(self._file.name, self._keys):
             try:
@@ -171,7 +173,7 @@ class Comparison:
 
 
 def compare(portions: Iterator[tuple[int, np.ndarray]], filter_: SplitBlockBloomFilter,
-            advance=lambda rows: None) -> Comparison:
+            advance: Callable[[int], None] = lambda rows: None) -> Comparison:
     """Look for every value in its filter; ``advance`` is told the rows of each portion."""
     values = missing = 0
     distinct = DistinctHashes()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow.fs as pa_fs
 
 from secure_bloom.display import shown
 from secure_bloom.encryption_requirement import (
@@ -22,6 +24,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.bloom_filter import (
     PLAIN,
     UNKNOWN,
@@ -36,6 +39,7 @@ from secure_bloom.parquet.schema import find_column
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
+from secure_bloom.storage.files import FileSource
 from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
 from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measure_false_positives
 
@@ -44,7 +48,8 @@ _ADVISED_FPP = 0.01
 _REWRITE = "write the file again"
 
 
-def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, filesystem=None,
+def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str] | None = None,
+                filesystem: pa_fs.FileSystem | None = None,
                 advance: Callable[[float], None] | None = None,
                 require_encryption: RequireEncryption = None) -> VerifyResult:
     """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
@@ -57,6 +62,7 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
+        The Parquet file.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files. Without, what is in plaintext is checked, and that filters of encrypted
         columns are not plain.
@@ -66,8 +72,10 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
         Where ``source`` is a path; default: local, or by URI.
     advance : callable, optional
         Told the fraction that is done, 0 to 1.
-    require_encryption : optional
-        As for :class:`ParquetFile`; what is not met becomes a finding.
+    require_encryption : bool, list of str, or mapping of str to str, optional
+        What must be encrypted; what is not becomes a finding. True: the footer, or it is signed,
+        and every column. Columns by dotted path, where a group means all leaves below it: these.
+        A mapping: these, each under this master key.
 
     Raises
     ------
@@ -88,11 +96,12 @@ def verify_file(source, keys=None, *, columns: Iterable[str] | None = None, file
     except FileError as error:
         kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
         message = f"{error.message}; nothing else could be checked. Take a good copy of the file"
-        return VerifyResult(error.file, (Finding(kind, message, error.file),))
+        name = error.file or ""
+        return VerifyResult(name, (Finding(kind, message, name),))
     except KMS_FAULTS:
         raise
     except (KeyRetrievalError, UnsupportedError) as error:
-        return VerifyResult(error.file, not_checked=error.message,
+        return VerifyResult(error.file or "", not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
     with file, error_location(file=file.name), file.one_version():
         verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
@@ -133,7 +142,8 @@ class _Range(NamedTuple):
 class _Verification:
     """The verification of one file; gathers findings and measurements on the way."""
 
-    def __init__(self, file: ParquetFile, keys, columns: Iterable[str] | None, advance):
+    def __init__(self, file: ParquetFile, keys: Keys, columns: Iterable[str] | None,
+                 advance: Callable[[float], None]):
         self._file = file
         self._footer = file.footer
         self._hashes = ColumnHashes(file, keys)
@@ -185,7 +195,7 @@ class _Verification:
         if self._is_wanted(chunk):
             self._findings.append(Finding(kind, message, self._file.name, **chunk.place))
 
-    def _note(self, chunk: ColumnChunk, reason: str | None = None, **figures) -> None:
+    def _note(self, chunk: ColumnChunk, reason: str | None = None, **figures: Any) -> None:
         if self._is_wanted(chunk):
             self._checks.append(FilterCheck(**chunk.place, not_checked=reason, **figures))
 

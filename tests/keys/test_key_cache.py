@@ -314,6 +314,7 @@ def test_files_of_one_process_share_their_keks(tmp_path, clock):
     assert len(kms.wraps) == 12
 
 
+@pytest.mark.slow
 def test_many_files_need_one_wrap_and_one_unwrap_for_each_master_key(tmp_path):
     writing, reading = CountingKms(["pii", "pay"]), CountingKms(["pii", "pay"])
     encryption = EncryptionConfiguration("pay", COLUMNS)

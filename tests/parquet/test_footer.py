@@ -66,6 +66,7 @@ def with_footer(file: bytes, footer: Footer) -> bytes:
 
 # --- what a footer says --------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_footers_say_what_pyarrow_wrote(mode):
     file, keys = file_of(mode)
@@ -135,6 +136,7 @@ def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
         assert metadata.num_row_groups == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("are_open", [False, True])
 def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):

@@ -14,9 +14,10 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 import secure_bloom
 from secure_bloom import BloomFilterOptions, ExplicitKeys, UniformKey
 from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.crypto.modules import ModuleCipher, module_length
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.keys.retrieval import KeyRetriever, KmsKeys
+from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.thrift import Struct

@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from secure_bloom.crypto import modules as gcm
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.crypto.modules import LENGTH_SIZE, ModuleCipher
 from secure_bloom.errors import FormatError
 from secure_bloom.keys import InMemoryKms, kms
-from secure_bloom.keys.retrieval import KeyRetriever
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import (

@@ -147,7 +147,8 @@ def _skip_integers(data: bytes, position: int, size: int) -> int:
     return position
 
 
-def _skip_elements(data, position, size, types, depth) -> int:
+def _skip_elements(data: bytes, position: int, size: int, types: tuple[int, ...], depth: int) \
+        -> int:
     types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
     for _ in range(size):
         for type_ in types:

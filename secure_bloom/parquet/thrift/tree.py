@@ -18,8 +18,10 @@ from __future__ import annotations
 import gc
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -51,7 +53,7 @@ _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more mem
 _MANY = 100  # fields of a structure, and field ids: more than the format has
 _LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
 
-Layout = dict
+Layout: TypeAlias = dict[int, Any]
 
 
 class Struct:
@@ -63,17 +65,17 @@ class Struct:
 
     __slots__ = ("fields",)
 
-    def __init__(self, fields: list[list] | None = None):
+    def __init__(self, fields: list[list[Any]] | None = None):
         self.fields = fields if fields is not None else []
 
-    def get(self, field_id: int):
+    def get(self, field_id: int) -> Any:
         """The value of a field as it is held, or None where the field is absent."""
         for field in self.fields:
             if field[0] == field_id:
                 return field[2]
         return None
 
-    def set(self, field_id: int, type_: int, value) -> None:
+    def set(self, field_id: int, type_: int, value: Any) -> None:
         """Replace a field, or add it in the order of field ids."""
         position = 0
         for field in self.fields:
@@ -133,7 +135,7 @@ class Struct:
         """Set a boolean field."""
         self.set(field_id, TRUE if value else FALSE, b"")
 
-    def _raw(self, field_id: int, types: tuple[int, ...]):
+    def _raw(self, field_id: int, types: tuple[int, ...]) -> bytes | None:
         for field in self.fields:
             if field[0] == field_id:
                 if field[1] not in types or not isinstance(field[2], bytes):
@@ -142,7 +144,7 @@ class Struct:
         return None
 
 
-class Slices(Sequence):
+class Slices(Sequence[bytes]):
     """The structures of a list as bytes, cut out when they are asked for.
 
     Parameters
@@ -154,19 +156,19 @@ class Slices(Sequence):
 
     __slots__ = ("bounds", "data")
 
-    def __init__(self, data: bytes, bounds: array):
+    def __init__(self, data: bytes, bounds: array[int]):
         self.data, self.bounds = data, bounds
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def __getitem__(self, index: int) -> bytes:
+    def __getitem__(self, index: int) -> bytes:  # type: ignore[override]  # no slices
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self.data[self.bounds[index]:self.bounds[index + 1]]
 
 
-def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
+def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tuple[Struct, int]:
     """Decode one structure from the start of ``data``; also return where it ends.
 
     Bytes after the structure are no fault: parquet-java pads encrypted structures with zeros.
@@ -186,14 +188,15 @@ def decode(data: bytes, layout: Layout, kernels=None) -> tuple[Struct, int]:
             raise FormatError("a Thrift structure is cut off") from None
 
 
-def _decode_by(kernels, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
+def _decode_by(kernels: ModuleType, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
     table = np.empty((32, 4), np.int64)
     count, end = kernels.fields(data, table)
     if count < 0:
         return None
     fields = []
     for field_id, type_, start, stop in table[:count].tolist():
-        value, wanted = data[start:stop], layout.get(field_id)
+        value: Any = data[start:stop]
+        wanted = layout.get(field_id)
         if type_ == STRUCT and isinstance(wanted, dict):
             value, _ = _decode_struct(value, 0, wanted)
         elif type_ == LIST and isinstance(wanted, list):
@@ -224,7 +227,7 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
-def kernels_for(size: int):
+def kernels_for(size: int) -> ModuleType | None:
     """The twins of this walker in numba, where they pay for so many bytes; else None."""
     if size < (_LARGE if "secure_bloom.kernels.bulk" in sys.modules else _VERY_LARGE):
         return None
@@ -232,7 +235,7 @@ def kernels_for(size: int):
     return footer_kernels
 
 
-def structs(struct: Struct, field_id: int) -> Sequence:
+def structs(struct: Struct, field_id: int) -> Sequence[Any]:
     """The structures in a decoded list, as they are held; empty where the field is absent."""
     value = struct.get(field_id)
     if isinstance(value, list | Slices):
@@ -258,14 +261,15 @@ def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
         raise FormatError("a Thrift list is cut off") from None
 
 
-def _is_no_list(value) -> bool:
+def _is_no_list(value: object) -> bool:
     """Whether a field is absent, or an empty list of any type."""
     return value is None or (isinstance(value, bytes) and value[:1] < b"\x10")
 
 
 def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, int]:
-    fields = []
+    fields: list[list[Any]] = []
     field_id = 0
+    value: Any
     while True:
         header = data[position]
         if header == 0:
@@ -297,13 +301,14 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
         fields.append([field_id, type_, value])
 
 
-def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
+def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list[Any]],
                  field_id: int) -> int:
     """Add what follows the first fields of a structure; returns where it ends.
 
     Only fields that the format may have are told apart, and each of them once.
     """
     known = {field[0] for field in fields}
+    value: Any
     while data[position]:
         begin, header = position, data[position]
         type_, position = header & 0x0F, position + 1
@@ -330,7 +335,9 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list],
     return position + 1
 
 
-def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
+def _decode_list(data: bytes, position: int, layout: Layout | None,
+                 keep: Callable[[Struct, int, int], Any] | None = None) \
+        -> tuple[bytes | list[Any] | Slices, int]:
     start = position
     size, element, position = read_list_header(data, position)
     if element != STRUCT:
@@ -338,10 +345,12 @@ def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
         return data[start:end], end
     if size > _MAX_STRUCTS:
         raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
-    if layout is None and size:
+    if layout is None:
+        if not size:
+            return [], position
         bounds = _struct_bounds(data, position, size)
         return Slices(data, bounds), bounds[-1]
-    structs = []
+    structs: list[Any] = []
     for _ in range(size):
         start = position
         struct, position = _decode_struct(data, position, layout)
@@ -349,7 +358,7 @@ def _decode_list(data: bytes, position: int, layout: Layout, keep=None):
     return structs, position
 
 
-def _struct_bounds(data: bytes, position: int, size: int) -> array:
+def _struct_bounds(data: bytes, position: int, size: int) -> array[int]:
     """Where each of so many structures begins, one behind the other, and where the last ends."""
     bounds = array("q", [position])
     if kernels := kernels_for(len(data)):

@@ -13,6 +13,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -21,6 +22,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
 from secure_bloom.keys.kms import wrap_locally
 from secure_bloom.spark.java import build_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FACTORY = "secure_bloom.spark.NativeCrypto"
 FACTORY_OPTION = "parquet.crypto.factory.class"
@@ -36,7 +40,7 @@ _REDACTION = "spark.redaction.regex"
 _TASKS_PER_CORE = 4
 
 
-def enable(spark, *, plaintext: bool = False) -> None:
+def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
     """Give Spark's own Parquet writer and reader the class that knows our keys.
 
     Once for each session; another call does no harm. The class is compiled by the compiler that
@@ -106,7 +110,7 @@ class Application:
             raise SecureBloomError("there is no Spark session: make one, and call "
                                    "native.enable(spark)") from None
 
-    def seal(self, option: str, content: dict) -> str:
+    def seal(self, option: str, content: dict[str, Any]) -> str:
         """The value of an option, which only this application can open.
 
         RSA-OAEP of a new key, a dot, and the content as JSON under that key, as
@@ -124,7 +128,7 @@ class Application:
         frame = reader.parquet(*map(os.fspath, paths))
         return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
 
-    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict]:
+    def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict[str, Any]]:
         """What the executors find in the footers of files: the key material that is needed yet.
 
         Parameters

@@ -6,6 +6,7 @@ import base64
 import logging
 from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from secure_bloom.errors import (
     NO_KEY,
@@ -18,12 +19,10 @@ from secure_bloom.errors import (
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.spark.native.application import (
-    FACTORY,
-    FACTORY_OPTION,
-    READ,
-    Application,
-)
+from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.wrapping import WritingKms
 
 _CALLS_AT_ONCE = 4
 _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,
@@ -32,7 +31,7 @@ _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": Authe
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def read_options(path: str | Iterable[str], *, kms) -> dict[str, str]:
+def read_options(path: str | Iterable[str], *, kms: WritingKms) -> dict[str, str]:
     """Options for Spark's own Parquet reader. They serve in this Spark application only.
 
     The footers of all files are opened, by the executors, and each distinct key-encryption key of
@@ -102,8 +101,7 @@ class _Keys:
         for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):
             with error_location(file=file):
                 material = KeyMaterial.parse(text)
-            wrapped = material.wrapped_dek if material.kek_id is None else material.wrapped_kek
-            wanted[wrapped, material.master_key_id] = file
+            wanted[material.wrapped_by_master_key, material.master_key_id] = file
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
             keys = pool.map(lambda one: self._unwrap(*one[0], one[1], one[1] in closed),
                             wanted.items())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pa_fs
 
@@ -30,6 +31,11 @@ from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
 from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
+
+if TYPE_CHECKING:
+    from secure_bloom.encryption import Encryption
+    from secure_bloom.keys.kms import KeyWrapper
+    from secure_bloom.storage.files import FilePath
 
 _FILES_AT_ONCE = 8
 _SUMMARIES = ("_metadata", "_common_metadata")
@@ -55,8 +61,8 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path, *, encryption, bloom_filters: BloomFilters = None, kms,
-           filesystem=None) -> Verification:
+def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
+           kms: KeyWrapper | None, filesystem: pa_fs.FileSystem | None = None) -> Verification:
     """Check from the files themselves that they are encrypted as it was asked for.
 
     Options that did not reach Spark's writer leave no trace but plaintext files. So call this after

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
@@ -15,21 +16,20 @@ from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
-from secure_bloom.spark.native.application import (
-    FACTORY,
-    FACTORY_OPTION,
-    WRITE,
-    Application,
-)
+from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, WRITE, Application
 from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
+
+if TYPE_CHECKING:
+    from secure_bloom.encryption import Encryption
+    from secure_bloom.keys.wrapping import WritingKms
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption, bloom_filters: BloomFilters = None,
-                  kms) -> dict[str, str]:
+def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
+                  kms: WritingKms) -> dict[str, str]:
     """Options for Spark's own Parquet writer. They serve in this Spark application only.
 
     Each master key costs one call to the KMS, here; executors make data keys for every file and
@@ -85,7 +85,7 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
     return encryption
 
 
-def _plan(encryption, kms, filters: list[str]) -> dict:
+def _plan(encryption, kms, filters: list[str]) -> dict[str, Any]:
     """What the Java class is told; see its method ``getFileEncryptionProperties``."""
     kms = open_keys(kms)
     if not isinstance(kms, KeyEncryptionKeys):
@@ -105,7 +105,8 @@ def _plan(encryption, kms, filters: list[str]) -> dict:
     return plan
 
 
-def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) -> dict:
+def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) \
+        -> dict[str, Any]:
     """A key-encryption key, and the key material around a data key that it wraps."""
     kek = keks.key_encryption_key(name, num_bytes)
     data_key = uuid.uuid4().hex

@@ -8,6 +8,7 @@ means all its leaves. Field names in a schema keep their case, so metadata is ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
-from secure_bloom.spark.names import same_names
+from secure_bloom.spark.options.names import same_names
 from secure_bloom.spark.options.options import OptionError
 
 OUR_METADATA = "secure_bloom."
@@ -40,7 +41,7 @@ class Columns:
         If metadata of ours is malformed, or two columns have one name.
     """
 
-    def __init__(self, schema: pa.Schema, metadata: Mapping[Path, Mapping] | None = None):
+    def __init__(self, schema: pa.Schema, metadata: Mapping[Path, Mapping[str, Any]] | None = None):
         self.schema = schema
         self.leaves = parquet_leaves(schema)
         self._metadata = metadata or {}
@@ -109,7 +110,7 @@ def _check_one(name: str, found: list[str], option: str, advice: str) -> None:
                           f"{advice}, or rename one of them", option=option)
 
 
-def _check_metadata(path: str, entries: Mapping) -> None:
+def _check_metadata(path: str, entries: Mapping[str, Any]) -> None:
     for name, value in entries.items():
         if name == KEY:
             if isinstance(value, list):

@@ -6,12 +6,13 @@ import base64
 import datetime
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from secure_bloom.pruning.predicates import Predicate, normalize
@@ -47,34 +48,9 @@ class ColumnPredicate:
         return Predicate(path, self.op, self.value)
 
 
-def load(spark, path: str, filters: list[tuple], **options: str) -> DataFrame:
-    """A folder as DataFrame of the rows for which all predicates hold.
-
-    Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
-    has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
-    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the
-    column's follow Spark's own rules: it compares a BIGINT with a float as doubles, and
-    reads '5' as a number.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        Classic or Connect, with the format registered.
-    path : str
-        The folder.
-    filters : list of tuple
-        ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
-        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone. Columns are
-        named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name that
-        has a dot stands in backticks.
-    **options
-        As for ``spark.read.options``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a predicate is malformed, or its value of a type that cannot be passed.
-    """
+def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]],
+         **options: str) -> DataFrame:
+    """See :func:`secure_bloom.spark.load`."""
     predicates = _checked(filters)
     frame = (spark.read.format("secure_parquet").options(**options)
              .option("filters", _to_json(predicates)).load(str(path)))

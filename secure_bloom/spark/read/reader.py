@@ -12,7 +12,7 @@ from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile, PruningResult
-from secure_bloom.spark.names import find_name, same_path
+from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.read.folder import Folder

@@ -7,7 +7,7 @@ import pyarrow as pa
 from secure_bloom.arrow.leaves import is_list
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.arrow_types import plain_type
-from secure_bloom.spark.names import find_name
+from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.schema.nested import unsliced
 from secure_bloom.spark.schema.values import can_be_read_as
 

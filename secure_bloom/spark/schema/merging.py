@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as T
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.names import find_name
+from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.schema.sensitivity import unite
 
 _INTEGERS = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())

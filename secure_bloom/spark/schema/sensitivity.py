@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -81,7 +82,7 @@ def _below(keys: Mapping[Path, set[str]], prefix: Path) -> dict[Path, set[str]]:
             if path[:len(prefix)] == prefix}
 
 
-def unite(one: Mapping, other: Mapping) -> dict:
+def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a field in two files: of both what is ours, with all master keys.
 
     Several keys are no error for who only reads, as after a change of keys, but for who writes.
@@ -91,12 +92,12 @@ def unite(one: Mapping, other: Mapping) -> dict:
     return {**ours, **one, **_entry(keys)}
 
 
-def _names(metadata: Mapping) -> list:
+def _names(metadata: Mapping[str, Any]) -> list[Any]:
     value = metadata.get(KEY, [])
     return value if isinstance(value, list) else [value]
 
 
-def _entry(keys: list) -> dict:
+def _entry(keys: list[Any]) -> dict[str, Any]:
     return {KEY: keys[0] if len(keys) == 1 else keys} if keys else {}
 
 

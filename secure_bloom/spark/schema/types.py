@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from inspect import signature
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -107,7 +108,7 @@ def _children(type_: DataType) -> list[tuple[str, StructField]]:
     return []
 
 
-def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict]:
+def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict[str, Any]]:
     """The metadata of all fields that have some, by path in the Parquet schema."""
     found = {}
 

@@ -1,0 +1,39 @@
+"""The options of :class:`pyarrow.parquet.ParquetWriter` that are passed on to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+_Codecs = str | Mapping[str, str]
+_Columns = bool | Sequence[str]
+
+
+class WriterOptions(TypedDict, total=False):
+    """What ``**writer_options`` may be; see :class:`pyarrow.parquet.ParquetWriter`."""
+
+    flavor: str | None
+    version: Literal["1.0", "2.4", "2.6"]
+    use_dictionary: _Columns
+    compression: _Codecs | None
+    write_statistics: _Columns
+    use_deprecated_int96_timestamps: bool | None
+    compression_level: int | Mapping[str, int] | None
+    use_byte_stream_split: _Columns
+    column_encoding: _Codecs | None
+    writer_engine_version: str | None
+    data_page_version: Literal["1.0", "2.0"]
+    use_compliant_nested_type: bool
+    write_batch_size: int | None
+    dictionary_pagesize_limit: int | None
+    store_schema: bool
+    write_page_index: bool
+    write_page_checksum: bool
+    sorting_columns: Sequence[Any] | None
+    store_decimal_as_integer: bool
+    write_time_adjusted_to_utc: bool
+    max_rows_per_page: int | None
+    use_content_defined_chunking: bool | Mapping[str, int]
+    data_page_size: int | None
+    coerce_timestamps: str | None
+    allow_truncated_timestamps: bool

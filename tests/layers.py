@@ -1,0 +1,89 @@
+"""The rooms of the package and their layers, from the table in ``docs/architecture.md``.
+
+``python -m tests.layers`` draws the picture above that table again.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "architecture.md"
+_ROW = re.compile(r"^\| (\d+) \| `([^`]+)` \|", re.MULTILINE)
+_PICTURE = re.compile(r"(?<=<!-- picture -->\n```text\n).*?(?=```\n<!-- end of picture -->)",
+                      re.DOTALL)
+_FOLDERS = {"secure_bloom.keys": ROOT / "keys", "secure_bloom": ROOT / "secure_bloom"}
+
+
+def layers() -> dict[str, int]:
+    """Each room, such as ``spark/read`` or ``reader.py``, and its layer, from 1 for the lowest."""
+    return {room.removesuffix("/"): int(layer)
+            for layer, room in _ROW.findall(DOCUMENT.read_text())}
+
+
+def picture() -> str:
+    """The layers, the highest first, with their rooms side by side."""
+    found: dict[int, list[str]] = {}
+    for room, layer in layers().items():
+        found.setdefault(layer, []).append(room)
+    return "".join(f"{layer:>2}  {'   '.join(found[layer])}\n"
+                   for layer in sorted(found, reverse=True))
+
+
+def drawn() -> str:
+    """The picture in the document."""
+    return _PICTURE.search(DOCUMENT.read_text()).group()
+
+
+def modules() -> dict[str, Path]:
+    """The modules of the package by name; ``keys`` is ``secure_bloom.keys``."""
+    found = {}
+    for package, folder in _FOLDERS.items():
+        for path in folder.rglob("*.py"):
+            parts = (package, *path.relative_to(folder).with_suffix("").parts)
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def room_of(module: str, rooms: dict[str, int]) -> str | None:
+    """The room that a module is in; None for the package itself."""
+    parts = module.split(".")[1:]
+    for size in range(len(parts), 0, -1):
+        for room in ("/".join(parts[:size]), f"{'/'.join(parts[:size])}.py"):
+            if room in rooms:
+                return room
+    return None
+
+
+def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterator[tuple[str, int]]:
+    """What a module imports of the package, functions included, and in which line.
+
+    Parameters
+    ----------
+    run : bool
+        Leave out what is imported for type checkers only.
+    """
+    tree = ast.parse(known[module].read_text())
+    skipped = {node for block in ast.walk(tree) if run and _is_for_types(block)
+               for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                target = full if full in known else node.module
+                if target in known and target != module:
+                    yield target, node.lineno
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) \
+        and node.test.id == "TYPE_CHECKING"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(_PICTURE.sub(lambda _: picture(), DOCUMENT.read_text()))

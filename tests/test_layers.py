@@ -1,0 +1,43 @@
+"""Imports go one way: from higher layers to lower ones, and never round in a circle."""
+
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from tests.layers import drawn, imports, layers, modules, picture, room_of
+
+MODULES = modules()
+ROOMS = layers()
+PUBLIC = ("secure_bloom", "secure_bloom.__main__")
+
+
+def test_every_module_is_in_a_room_and_every_room_has_modules():
+    rooms = {module: room_of(module, ROOMS) for module in MODULES if module not in PUBLIC}
+    assert [module for module, room in rooms.items() if room is None] == []
+    assert ROOMS.keys() - set(rooms.values()) == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_from_lower_layers_only(room):
+    upwards = [f"{module}, line {line}: {target}"
+               for module in MODULES if room_of(module, ROOMS) == room
+               for target, line in imports(module, MODULES)
+               if (other := room_of(target, ROOMS)) not in (room, None)
+               and ROOMS[other] >= ROOMS[room]]
+    assert upwards == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module: {target for target, _ in imports(module, MODULES, run=True)}
+             for module in MODULES if module not in PUBLIC}
+    for targets in graph.values():
+        targets.difference_update(PUBLIC)  # its names come from the modules, when they are used
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+def test_the_picture_is_drawn_from_the_table():
+    """``python -m tests.layers`` draws it again."""
+    assert drawn() == picture()

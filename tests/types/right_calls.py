@@ -1,0 +1,108 @@
+"""A user's program, which mypy accepts. It is never run."""
+
+import io
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet.encryption as pe
+
+import secure_bloom
+from secure_bloom import (
+    BloomFilterInfo,
+    BloomFilterOptions,
+    EncryptionConfiguration,
+    ExplicitKeys,
+    Keyring,
+    ParquetFile,
+    ParquetWriter,
+    SplitBlockBloomFilter,
+    UniformKey,
+    VerifyResult,
+)
+from secure_bloom.errors import KeyRetrievalError, SecureBloomError
+from secure_bloom.keys import NO_KEYS, InMemoryKms, KeyEncryptionKeys, KmsClient
+
+KEY = b"0123456789abcdef"
+table = pa.table({"a": [1, 2]})
+
+
+class Kms:
+    """A KMS client of one's own, which inherits nothing."""
+
+    def wrap_key(self, key: bytes, master_key: str) -> bytes:
+        return key
+
+    def unwrap_key(self, wrapped: str, master_key: str) -> bytes:
+        return wrapped.encode()
+
+
+class ArrowKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
+    """One that was written for pyarrow."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return key_bytes
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        return wrapped_key.encode()
+
+
+def write(folder: Path, keyring: Keyring) -> None:
+    config = EncryptionConfiguration("footer", {"pii": ["a"]})
+    secure_bloom.write_table(table, "x.parquet")
+    secure_bloom.write_table(table, folder / "x.parquet", bloom_filters=True, encryption=config,
+                             kms=keyring, row_group_size=1000, compression="zstd",
+                             filesystem=pa_fs.LocalFileSystem())
+    secure_bloom.write_table(table, io.BytesIO(), bloom_filters=["a"], encryption=UniformKey(KEY))
+    secure_bloom.write_table(table, "x", bloom_filters={
+        "a": True, "b": BloomFilterOptions(fpp=0.1), "c": {"ndv": 10}}, encryption=config,
+        kms=KeyEncryptionKeys(Kms(), ["footer"]))
+    with ParquetWriter("x.parquet", table.schema, kms=Kms(), encryption=config,
+                       version="2.6", use_dictionary=["a"]) as writer:
+        writer.write_table(table, row_group_size=10)
+        writer.write(table.to_batches()[0])
+        assert_type(writer, ParquetWriter)
+        assert_type(writer.num_bytes, int)
+
+
+def read(folder: Path, kms: KmsClient) -> None:
+    secure_bloom.read_table("x.parquet")
+    secure_bloom.read_table(folder, keys=kms, columns=["a"], require_encryption=True,
+                            filters=[("a", "==", 1), ("b", "in", ["x", "y"])])
+    secure_bloom.read_table(b"PAR1", keys=ArrowKms(), filters=[[("a", "<", 1)], [("b", "=", None)]])
+    secure_bloom.read_table(io.BytesIO(), keys=ExplicitKeys(KEY, {"a": KEY}))
+    secure_bloom.read_table(folder, folder / "keyring.json")
+    secure_bloom.verify_file("x.parquet", "awskms:?region=eu-west-1")
+    with open("x.parquet", "rb") as file, ParquetFile(file, NO_KEYS) as parquet:
+        assert_type(parquet.bloom_filters, list[BloomFilterInfo])
+        assert_type(parquet.prune([("a", "==", 1)]), list[int])
+        assert_type(parquet.might_contain("a", [1, 2]), np.ndarray)
+        filter_ = parquet.read_bloom_filter(0, "a")
+        assert_type(filter_, SplitBlockBloomFilter | None)
+        if filter_ is not None and filter_.check(5):
+            filter_.insert([1, 2])
+    result = secure_bloom.verify_file("x.parquet", kms, columns=["a"])
+    assert_type(result, VerifyResult)
+    for finding in result.findings:
+        assert_type(finding.row_group, int | None)
+
+
+def maintain(folder: Path) -> None:
+    keys = InMemoryKms({"footer": KEY})
+    result = secure_bloom.attach(folder, {"a": True}, keys, dry_run=True, advance=print)
+    assert_type(result.failed, dict[str, str])
+    secure_bloom.seal("x.parquet", keys)
+    secure_bloom.strip("x.parquet", columns=["a"])
+    assert_type(secure_bloom.audit(folder, keys).ok, bool)
+
+
+def errors(uri: str) -> str | None:
+    try:
+        assert_type(secure_bloom.open_kms(uri), KmsClient)
+    except KeyRetrievalError as error:
+        return error.column
+    except SecureBloomError as error:
+        assert_type(error.row_group, int | None)
+    return None

@@ -1,0 +1,44 @@
+"""A user's mistakes, each of which mypy reports in its line. It is never run."""
+
+import pyarrow as pa
+
+import secure_bloom
+from secure_bloom import BloomFilterOptions, ParquetFile, ParquetWriter, UniformKey
+
+KEY = b"0123456789abcdef"
+table = pa.table({"a": [1, 2]})
+
+secure_bloom.reed_table("x")  # error: attr-defined
+secure_bloom.write_table(table, "x", bloom_filterz=3)  # error: call-arg
+secure_bloom.write_table(table, 3)  # error: arg-type
+secure_bloom.write_table(table, "x", bloom_filters=3)  # error: arg-type
+secure_bloom.write_table(table, "x", bloom_filters={3: True})  # error: dict-item
+secure_bloom.write_table(table, "x", encryption=KEY)  # error: arg-type
+secure_bloom.write_table(table, "x", kms=KEY)  # error: arg-type
+secure_bloom.write_table(table, "x", keys=KEY)  # error: arg-type
+secure_bloom.write_table(table, "x", row_group_size="1000")  # error: arg-type
+secure_bloom.write_table(table, "x", write_statistics=3)  # error: arg-type
+secure_bloom.write_table(table, "x", encryption_properties=None)  # error: call-arg
+ParquetWriter("x")  # error: call-arg
+ParquetWriter("x", table.schema, compresion="zstd")  # error: call-arg
+secure_bloom.read_table("x", keyz=None)  # error: call-arg
+secure_bloom.read_table(3)  # error: arg-type
+secure_bloom.read_table("x", keys=3)  # error: arg-type
+secure_bloom.read_table("x", columns="a")  # error: arg-type
+secure_bloom.read_table("x", filters="a == 1")  # error: arg-type
+secure_bloom.read_table("x", filters=("a", "==", 1))  # error: arg-type
+secure_bloom.read_table("x", filters=[("a", 1)])  # error: list-item
+secure_bloom.read_table("x", require_encryption=3)  # error: arg-type
+ParquetFile("x", KEY)  # error: arg-type
+ParquetFile("x").prun([("a", "==", 1)])  # error: attr-defined
+ParquetFile("x").read_bloom_filter("a", 0)  # error: arg-type, arg-type
+ParquetFile("x").read_bloom_filter(0, "a").check(5)  # error: union-attr
+UniformKey("0123456789abcdef")  # error: arg-type
+BloomFilterOptions(fp=0.1)  # error: call-arg
+secure_bloom.verify_file("x", column=["a"])  # error: call-arg
+secure_bloom.attach("x", ["a"], KEY)  # error: arg-type
+secure_bloom.attach("x")  # error: call-arg
+secure_bloom.seal("x", None, dryrun=True)  # error: call-arg
+secure_bloom.strip(3)  # error: arg-type
+secure_bloom.audit("x", scan="no")  # error: arg-type
+secure_bloom.open_kms(KEY)  # error: arg-type
