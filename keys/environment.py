@@ -1,4 +1,4 @@
-"""The KMS that the environment names, for where no keys are given.
+"""What the argument ``keys`` means, and the KMS that the environment names where none is given.
 
     SECURE_BLOOM_KEYRING    path of a keyring
     SECURE_BLOOM_KMS        URI of a KMS, see :mod:`secure_bloom.keys.uri`
@@ -9,19 +9,19 @@ It is opened when a key is first needed, so what needs no key does not depend on
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
+from secure_bloom.keys.cache import LIFETIME, cached
 from secure_bloom.keys.kms import KmsClient
-from secure_bloom.keys.uri import absolute_uri, open_kms
+from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri, open_kms
 
 KEYRING = "SECURE_BLOOM_KEYRING"
 KMS = "SECURE_BLOOM_KMS"
-
-_Keys = TypeVar("_Keys")
 
 
 class NoKeys(Enum):
@@ -69,9 +69,62 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
     return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
 
 
-def or_environment(keys: _Keys | None) -> _Keys | EnvironmentKms | None:
-    """The keys that are given, else those of the environment; None if there are none."""
-    return environment_kms() if keys is None else keys
+def open_keys(keys: Any) -> Any:
+    """What an argument ``keys`` or ``kms`` stands for.
+
+    Parameters
+    ----------
+    keys : str, path, KmsClient, ExplicitKeys, or None
+        A path is that of a keyring. A text that begins with a scheme and a colon is the URI of a
+        KMS, any other one the path of a keyring. None: the KMS of the environment.
+
+    Returns
+    -------
+    KmsClient, or the object that was given; None where the environment names no KMS
+        One client for each keyring and URI, which this process opens again after ten minutes.
+
+    Raises
+    ------
+    ValueError
+        If the URI is malformed, or the text is empty.
+    KeyringError
+        If the keyring cannot be read.
+    """
+    if keys is None:
+        return environment_kms()
+    if not isinstance(keys, str | os.PathLike):
+        return keys
+    name = os.fspath(keys)
+    if not name:
+        raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
+                         "not an empty text")
+    if isinstance(keys, str) and has_scheme(keys):
+        return _client(absolute_uri(keys))
+    return _client(keyring_uri(os.fsdecode(name)))
+
+
+def keys_or_kms(keys: Any, kms: Any) -> Any:
+    """What ``keys`` stands for, or its alias ``kms``; one of them is None, or both."""
+    if keys is not None and kms is not None:
+        raise TypeError("give keys or kms, not both: they mean the same")
+    return open_keys(kms if keys is None else keys)
+
+
+def shared_keys(keys: Any) -> Any:
+    """What ``keys`` stands for, for many files: a KMS client comes with its cache."""
+    keys = open_keys(keys)
+    return cached(keys) if hasattr(keys, "unwrap_key") else keys
+
+
+_clients: dict[str, tuple[float, Any]] = {}  # by URI, and since when
+
+
+def _client(uri: str) -> Any:
+    since, client = _clients.get(uri, (0.0, None))
+    if client is None or time.monotonic() - since > LIFETIME:
+        client = open_kms(uri)
+        _clients[uri] = time.monotonic(), client
+    return client
 
 
 class EnvironmentKms(KmsClient):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -9,12 +10,13 @@ from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS, NoKeys, or_environment
+from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_keys
 from secure_bloom.keys.kms import KeyUnwrapper, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
-#: what opens files: a KMS client or anything else with ``unwrap_key``, data keys, or nothing
-Keys: TypeAlias = KeyUnwrapper | KeyRetriever | NoKeys | None
+#: what opens files: a KMS client or anything else with ``unwrap_key``, the path of a keyring, the
+#: URI of a KMS, data keys, or nothing
+Keys: TypeAlias = KeyUnwrapper | KeyRetriever | NoKeys | str | os.PathLike[str] | None
 
 
 class ExplicitKeys:
@@ -167,16 +169,13 @@ class KmsKeys:
 
 def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
         -> KeyRetriever | None:
-    """What the ``keys`` argument of a reader means: a KMS client, explicit keys, or nothing.
-
-    None means the KMS of the environment, or nothing where it names none.
-    """
-    found: Any = or_environment(keys)
+    """What finds a file's keys, by the ``keys`` argument of a reader; None without keys."""
+    found: Any = open_keys(keys)
     if found is None or found is NO_KEYS:
         return None
     if hasattr(found, "footer_key") and hasattr(found, "column_key"):
         return cast(KeyRetriever, found)
     if hasattr(found, "unwrap_key"):
         return KmsKeys(found, read_external)
-    raise TypeError("keys must be a KmsClient or ExplicitKeys, "
-                    f"not {type(found).__name__}")
+    raise TypeError("keys must be a KmsClient or ExplicitKeys, the path of a keyring, or the URI "
+                    f"of a KMS, not {type(found).__name__}")

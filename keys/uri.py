@@ -44,10 +44,10 @@ def open_kms(uri: str) -> KmsClient:
     KeyringError
         If a keyring cannot be read.
     """
-    scheme, colon, rest = uri.partition(":")
-    if not colon or not _SCHEME.fullmatch(scheme):
+    if not has_scheme(uri):
         raise ValueError(f"a KMS is named by a URI, with one of these schemes: {_known()}; a "
                          "keyring by keyring:PATH")
+    scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
     if scheme in _OPENERS:
         path, _, query = rest.partition("?")
@@ -58,12 +58,20 @@ def open_kms(uri: str) -> KmsClient:
     raise ValueError(f"no KMS has the URI scheme {scheme!r}; there are: {_known()}")
 
 
+def has_scheme(text: str) -> bool:
+    """Whether a text is a URI rather than a path, known scheme or not."""
+    scheme, colon, _ = text.partition(":")
+    return bool(colon) and _SCHEME.fullmatch(scheme) is not None
+
+
 def absolute_uri(uri: str) -> str:
     """The URI with absolute paths where it is that of a keyring: for processes in other folders."""
     scheme, _, rest = uri.partition(":")
     if scheme.lower() != "keyring":
         return uri
     path, _, query = rest.partition("?")
+    if not path:
+        return uri  # malformed
     names = [_absolute_value(pair) for pair in query.split("&") if pair]
     return f"{keyring_uri(unquote(path))}{'?' if names else ''}{'&'.join(names)}"
 

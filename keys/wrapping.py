@@ -6,11 +6,13 @@ as many files as wanted, without the KMS.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from secure_bloom.errors import KeyNotFoundError
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import KeyWrapper
 
@@ -36,8 +38,8 @@ class KeyEncryptionKeys:
 
     Parameters
     ----------
-    kms : KmsClient
-        Those that it has made in the last minutes are taken.
+    kms : KmsClient, path of a keyring, or URI of a KMS
+        Keys that it has made in the last minutes are taken.
     master_keys : iterable of str
     data_key_length_bits : int
         128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
@@ -48,9 +50,9 @@ class KeyEncryptionKeys:
         If a master key cannot be used.
     """
 
-    def __init__(self, kms: KeyWrapper, master_keys: Iterable[str], *,
+    def __init__(self, kms: KeyWrapper | str | os.PathLike[str], master_keys: Iterable[str], *,
                  data_key_length_bits: int = 128):
-        client = cached(kms)
+        client = cached(open_keys(kms))
         self.kms_instance_id = client.kms_instance_id
         self.kms_instance_url = client.kms_instance_url
         self._num_bytes = data_key_length_bits // 8
@@ -58,7 +60,8 @@ class KeyEncryptionKeys:
                       for name in sorted(set(master_keys))}
 
     @classmethod
-    def for_encryption(cls, encryption: _NamesMasterKeys, kms: KeyWrapper) -> KeyEncryptionKeys:
+    def for_encryption(cls, encryption: _NamesMasterKeys,
+                       kms: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
         """Those that an EncryptionConfiguration needs."""
         return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
                    data_key_length_bits=encryption.data_key_length_bits)
@@ -103,4 +106,4 @@ class KeyEncryptionKeys:
 
 
 #: what wraps the data keys of a file that is written; None: the KMS of the environment
-WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | None
+WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | str | os.PathLike[str] | None

@@ -2,8 +2,8 @@
 
 >>> import secure_bloom
 >>> secure_bloom.write_table(table, "people.parquet", bloom_filters={"ssn": True},
-...                          encryption=config, kms=keyring)                      # doctest: +SKIP
->>> secure_bloom.read_table("people.parquet", keys=keyring,
+...                          encryption=config, keys="keyring.json")              # doctest: +SKIP
+>>> secure_bloom.read_table("people.parquet", "keyring.json",
 ...                         filters=[("ssn", "==", "078-05-1120")])               # doctest: +SKIP
 
 Names are imported when they are first used, so that ``import secure_bloom`` is quick.

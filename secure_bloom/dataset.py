@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +21,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import UnsupportedError, error_location
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import or_environment
-from secure_bloom.keys.kms import KeyUnwrapper
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.predicates import Filters
@@ -39,7 +36,7 @@ _AHEAD = 4  # files whose rows are read before the schema of all is known
 _OPEN_FILES = 64  # that stay open until their rows are read, and that are read at a time
 
 
-def read_table(source: FileSource, *, keys: Keys = None, columns: list[str] | None = None,
+def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | None = None,
                filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
                all_files: bool = False, require_encryption: RequireEncryption = None) -> pa.Table:
     """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
@@ -81,13 +78,11 @@ def read_table(source: FileSource, *, keys: Keys = None, columns: list[str] | No
         rows of a file are always of one version of it.
     """
     requirement = encryption_requirement(require_encryption)
-    keys = or_environment(keys)
+    keys = shared_keys(keys)  # one cache for all files
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
-    if hasattr(keys, "unwrap_key"):
-        keys = cached(cast(KeyUnwrapper, keys))  # one cache for all files
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         return until_unchanged(partial(_read_file, filesystem, path, keys, columns, filters,
                                        requirement))

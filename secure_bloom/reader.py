@@ -130,9 +130,9 @@ class ParquetFile(Summarized):
     ----------
     source : str, path, buffer, or binary file that can seek
         One thread at a time may read through a Python file object; the others serve many.
-    keys : KmsClient or ExplicitKeys, optional
-        For encrypted files. Default: those of the environment, see ``docs/keys.md``. Without keys,
-        or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
+    keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
+        keys, or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``source`` is a path; default: local, or by URI.
     require_encryption : bool, list of str, or mapping of str to str, optional

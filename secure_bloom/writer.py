@@ -53,15 +53,15 @@ _PART = 1 << 16  # values whose hashes stay in the cache
 
 _REFUSED_OPTIONS = {
     "bloom_filter_options": "use bloom_filters",
-    "encryption_properties": "use encryption and kms",
+    "encryption_properties": "use encryption and keys",
     "metadata_collector": "it would collect footers that do not know the filters",
 }
 
 
 def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilters = None,
-                encryption: Encryption | None = None, kms: WritingKms = None,
+                encryption: Encryption | None = None, keys: WritingKms = None,
                 row_group_size: int | None = None, filesystem: pa_fs.FileSystem | None = None,
-                **writer_options: Unpack[WriterOptions]) -> None:
+                kms: WritingKms = None, **writer_options: Unpack[WriterOptions]) -> None:
     """Write a table to a Parquet file with Bloom filters.
 
     Parameters
@@ -78,13 +78,15 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         are encrypted with the column's key, all others are plain.
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name serves as well. Default: the file is not encrypted.
-    kms : KmsClient or KeyEncryptionKeys, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: that of the
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
         environment, see ``docs/keys.md``.
     row_group_size : int, optional
         Rows in a row group; default as in pyarrow: at most 1,048,576.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``where`` is a path; default: local, or by URI.
+    kms
+        The same as ``keys``; give one of them.
     **writer_options
         Those of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
 
@@ -97,7 +99,7 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         If a master key cannot be used.
     """
     with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
-                       kms=kms, filesystem=filesystem, **writer_options) as writer:
+                       keys=keys, filesystem=filesystem, kms=kms, **writer_options) as writer:
         writer.write_table(table, row_group_size)
 
 
@@ -125,11 +127,13 @@ class ParquetWriter(Summarized):
     encryption : EncryptionConfiguration or UniformKey, optional
         pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
         with key material is written beside this one, and ``where`` must be a new path.
-    kms : KmsClient or KeyEncryptionKeys, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: that of the
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
         environment, see ``docs/keys.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Where ``where`` is a path; default: local, or by URI.
+    kms
+        The same as ``keys``; give one of them.
     **writer_options
         Those of :class:`pyarrow.parquet.ParquetWriter`.
 
@@ -150,8 +154,8 @@ class ParquetWriter(Summarized):
     _name = ""
 
     def __init__(self, where: FileTarget, schema: pa.Schema, *, bloom_filters: BloomFilters = None,
-                 encryption: Encryption | None = None, kms: WritingKms = None,
-                 filesystem: pa_fs.FileSystem | None = None,
+                 encryption: Encryption | None = None, keys: WritingKms = None,
+                 filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
                  **writer_options: Unpack[WriterOptions]):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
@@ -164,7 +168,7 @@ class ParquetWriter(Summarized):
         leaves = parquet_leaves(schema, **writer_options)
         self._plan = _plan(schema, leaves, bloom_filters)
         self._asked = resolve_columns(encryption, leaves)
-        self._encryption = file_encryption(self._asked, kms)
+        self._encryption = file_encryption(self._asked, keys, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)
         self._lock = RLock()

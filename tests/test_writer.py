@@ -339,8 +339,8 @@ def test_filters_are_plain_only_where_their_column_is():
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"encryption": ENCRYPTED}, TypeError, "kms"),
-    ({"encryption": ENCRYPTED, "kms": {"mf": b"x" * 16}}, TypeError, "kms"),
+    ({"encryption": ENCRYPTED}, TypeError, "pass keys="),
+    ({"encryption": ENCRYPTED, "kms": {"mf": b"x" * 16}}, TypeError, "pass keys="),
     ({"encryption": "mf", "kms": kms()}, TypeError, "EncryptionConfiguration or a UniformKey"),
     ({"kms": kms()}, TypeError, "would not be encrypted"),
     ({"encryption": UniformKey(FOOTER_KEY), "kms": kms()}, TypeError, "would not be encrypted"),

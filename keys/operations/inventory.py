@@ -16,6 +16,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import Summarized, count, names, shown
 from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, error_location
 from secure_bloom.keys import external
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.material import (
     KeyMaterial,
     find_material,
@@ -113,7 +114,7 @@ def list_master_keys(path: FilePath, keys: Keys = None, *,
     ----------
     path : str or path
         A Parquet file, or a folder of them.
-    keys : KmsClient, optional
+    keys : KmsClient, path of a keyring, or URI of a KMS, optional
         Opens encrypted footers, which hold the key material of columns. What it does not open
         counts as hidden.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -127,7 +128,7 @@ def list_master_keys(path: FilePath, keys: Keys = None, *,
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    counting = _Counting(filesystem, keys)
+    counting = _Counting(filesystem, shared_keys(keys))
     for number, file in enumerate(paths, 1):
         counting.add(file)
         if advance is not None:

@@ -29,7 +29,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.environment import keys_or_kms
 from secure_bloom.keys.kms import KeyWrapper
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
@@ -79,8 +79,10 @@ class RotationResult(Summarized):
         return asdict(self)
 
 
-def rotate_master_keys(path: FilePath, kms: KeyWrapper | None = None, *, old: str, new: str,
-                       dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
+def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None, *, old: str,
+                       new: str, dry_run: bool = False,
+                       filesystem: pa_fs.FileSystem | None = None,
+                       kms: KeyWrapper | FilePath | None = None,
                        advance: Callable[[float], None] | None = None) -> RotationResult:
     """Wrap everything that a master key wraps with another one.
 
@@ -95,15 +97,17 @@ def rotate_master_keys(path: FilePath, kms: KeyWrapper | None = None, *, old: st
     ----------
     path : str or path
         A Parquet file, or a folder of them.
-    kms : KmsClient, optional
-        Default: that of the environment. It must unwrap with the old master key, and with those of
-        footers; and wrap and unwrap with the new one.
+    keys : KmsClient, path of a keyring, or URI of a KMS, optional
+        Default: the KMS of the environment. It must unwrap with the old master key, and with those
+        of footers; and wrap and unwrap with the new one.
     old, new : str
         Names of master keys. Where they are equal, for a KMS that has a new version of the key,
         every file is written again.
     dry_run : bool
         Only say what would be done.
     filesystem : pyarrow.fs.FileSystem, optional
+    kms
+        The same as ``keys``; give one of them.
     advance : callable, optional
         Is called with the fraction that is done.
 
@@ -119,12 +123,12 @@ def rotate_master_keys(path: FilePath, kms: KeyWrapper | None = None, *, old: st
     FileNotFoundError
         If there is no such file or folder.
     """
-    kms = or_environment(kms)
-    if kms is None or not hasattr(kms, "wrap_key"):
-        raise TypeError("kms must be a KmsClient with the old and the new master key")
+    client = keys_or_kms(keys, kms)
+    if not hasattr(client, "wrap_key"):
+        raise TypeError("keys must be a KmsClient with the old and the new master key")
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    rotation = _Rotation(filesystem, cached(kms), old, new, dry_run)
+    rotation = _Rotation(filesystem, cached(client), old, new, dry_run)
     try:
         rotation.try_new_key()
         if filesystem.type_name == "local" and not dry_run:

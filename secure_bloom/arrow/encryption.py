@@ -16,7 +16,7 @@ from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import KEYRING, KMS, or_environment
+from secure_bloom.keys.environment import KEYRING, KMS, keys_or_kms
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys
@@ -51,21 +51,28 @@ class FileEncryption:
         """Put the key metadata into the footer, after everything that needs its keys."""
 
 
-def file_encryption(encryption: Encryption | None, kms: WritingKms) -> FileEncryption:
+def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
+                    kms: WritingKms = None) -> FileEncryption:
     """New encryption for one file.
 
     Parameters
     ----------
     encryption : EncryptionConfiguration or UniformKey or None
-    kms : KmsClient or KeyEncryptionKeys or None
+    keys, kms : KmsClient, KeyEncryptionKeys, path of a keyring, URI of a KMS, or None
+        One of them.
+
+    Raises
+    ------
+    TypeError
+        If both are given, or they do not go with ``encryption``.
     """
     if isinstance(encryption, EncryptionConfiguration):
-        return _KmsEncryption(encryption, _writing_kms(kms, encryption))
+        return _KmsEncryption(encryption, _writing_kms(keys_or_kms(keys, kms), encryption))
     if encryption is not None and not isinstance(encryption, UniformKey):
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
-    if kms is not None:
-        raise TypeError("kms is for an EncryptionConfiguration, which was not given; the file "
+    if keys is not None or kms is not None:
+        raise TypeError("keys are for an EncryptionConfiguration, which was not given; the file "
                         "would not be encrypted with its keys")
     if encryption is None:
         return FileEncryption()
@@ -190,16 +197,15 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms: WritingKms, encryption: EncryptionConfiguration) \
+def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
         -> CachedKms | KeyEncryptionKeys:
     """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
-    kms = or_environment(kms)
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:
             raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
                             "client itself")
         return kms
-    if kms is None or not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
-        raise TypeError("an EncryptionConfiguration names master keys: pass kms=, a KmsClient "
+    if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
+        raise TypeError("an EncryptionConfiguration names master keys: pass keys=, a KmsClient "
                         f"such as secure_bloom.keys.Keyring, or set {KEYRING} or {KMS}")
     return cached(kms)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -29,9 +29,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     SecureBloomError,
 )
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import NO_KEYS
-from secure_bloom.keys.kms import KeyUnwrapper
+from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import (
@@ -88,8 +86,7 @@ def audit(path: FilePath, keys: Keys = None, *,
         policy = Policy.read(policy)
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    if hasattr(keys, "unwrap_key"):
-        keys = cached(cast(KeyUnwrapper, keys))
+    keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
     for path_of, (file, found) in in_threads(lambda path: (path, auditing.file(path)), paths,

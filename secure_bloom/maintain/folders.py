@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -24,8 +24,7 @@ from secure_bloom.errors import (
     SecureBloomError,
     error_location,
 )
-from secure_bloom.keys.cache import cached
-from secure_bloom.keys.kms import KeyUnwrapper
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import FileChange, Plan, apply, check_keys, check_pages
 from secure_bloom.maintain.mistakes import Mistakes
@@ -118,8 +117,7 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     check_no_table(filesystem, path, paths)
     if filesystem.type_name == "local" and not dry_run:
         remove_leftovers_of(paths)
-    if hasattr(keys, "unwrap_key"):
-        keys = cached(cast(KeyUnwrapper, keys))
+    keys = shared_keys(keys)
     job = _Job(filesystem, paths, keys, planner, dry_run, advance or (lambda fraction: None))
     try:
         job.run(files_at_once or os.cpu_count() or 1)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.keys.environment import or_environment
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
@@ -49,7 +49,7 @@ class ColumnHashes:
 
     def __init__(self, file: ParquetFile, keys: Keys = None):
         self._file = file
-        self._keys: Keys = or_environment(keys)
+        self._keys: Keys = open_keys(keys)
         self._opened: dict[str, pq.ParquetFile] = {}
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:

@@ -150,7 +150,7 @@ def test_without_any_keys_it_is_as_before(tmp_path, encrypted):
         write_table(TABLE, tmp_path / "x", bloom_filters={}, encryption=ENCRYPTION)
     with pytest.raises(KeyNotFoundError, match="neither SECURE_BLOOM_KEYRING nor"):
         from_environment()
-    with pytest.raises(TypeError, match="kms"):
+    with pytest.raises(TypeError, match="keys must be a KmsClient"):
         rotate_master_keys(tmp_path, old="a", new="b")
     assert environment_kms() is None
 

@@ -273,7 +273,7 @@ def test_what_readers_take_as_keys():
     assert isinstance(key_retriever(kms), KmsKeys)
     cached = key_retriever(kms)
     assert key_retriever(cached) is cached
-    for wrong in (b"f" * 16, {"a": FOOTER}, "key"):
+    for wrong in (b"f" * 16, {"a": FOOTER}, 7):
         with pytest.raises(TypeError, match="KmsClient or ExplicitKeys"):
             key_retriever(wrong)
 

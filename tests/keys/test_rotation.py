@@ -293,7 +293,7 @@ def damage_wrapped_key(path: Path) -> None:
 
 def deleted_meanwhile(monkeypatch, path: Path, module: str) -> None:
     """Have a file be listed that is not there any more."""
-    monkeypatch.setattr(f"secure_bloom.keys.{module}.parquet_files",
+    monkeypatch.setattr(f"secure_bloom.keys.operations.{module}.parquet_files",
                         lambda *where: sorted([*parquet_files(*where), str(path)]))
 
 

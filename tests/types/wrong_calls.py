@@ -15,6 +15,7 @@ secure_bloom.write_table(table, "x", bloom_filters=3)  # error: arg-type
 secure_bloom.write_table(table, "x", bloom_filters={3: True})  # error: dict-item
 secure_bloom.write_table(table, "x", encryption=KEY)  # error: arg-type
 secure_bloom.write_table(table, "x", kms=KEY)  # error: arg-type
+secure_bloom.write_table(table, "x", keys=KEY)  # error: arg-type
 secure_bloom.write_table(table, "x", row_group_size="1000")  # error: arg-type
 secure_bloom.write_table(table, "x", write_statistics=3)  # error: arg-type
 secure_bloom.write_table(table, "x", encryption_properties=None)  # error: call-arg

@@ -17,6 +17,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
@@ -42,7 +43,7 @@ def read_options(path: str | Iterable[str], *, kms: WritingKms) -> dict[str, str
     ----------
     path : str or iterable of str
         As for ``spark.read.parquet``, whoever wrote the files there.
-    kms : KmsClient
+    kms : KmsClient, path of a keyring, or URI of a KMS
 
     Returns
     -------
@@ -85,7 +86,7 @@ class _Keys:
     """
 
     def __init__(self, kms):
-        self._kms = cached(kms)
+        self._kms = cached(open_keys(kms))
         self.unwrapped: dict[str, str] = {}
 
     def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:

@@ -20,6 +20,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -77,7 +78,7 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
         and those of unfinished jobs of ``secure_parquet``, which only Spark's own reader shows.
     encryption, bloom_filters
         As for :func:`write_options`.
-    kms : KmsClient or KeyEncryptionKeys
+    kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
         It must unwrap; KeyEncryptionKeys unwrap what was written with them.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
@@ -101,7 +102,7 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    check = partial(_check_file, encryption, filters, cached(kms), filesystem)
+    check = partial(_check_file, encryption, filters, cached(open_keys(kms)), filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
     findings += [finding for one in checks for finding in one.findings]

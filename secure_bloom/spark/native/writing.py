@@ -11,6 +11,7 @@ from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptio
 
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.environment import open_keys
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -41,7 +42,7 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     bloom_filters : iterable of str, or mapping, optional
         As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
         all columns.
-    kms : KmsClient or KeyEncryptionKeys
+    kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
 
     Returns
     -------
@@ -86,6 +87,7 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
 
 def _plan(encryption, kms, filters: list[str]) -> dict[str, Any]:
     """What the Java class is told; see its method ``getFileEncryptionProperties``."""
+    kms = open_keys(kms)
     if not isinstance(kms, KeyEncryptionKeys):
         if not hasattr(kms, "wrap_key"):
             raise TypeError("kms must be a KmsClient such as secure_bloom.keys.Keyring, not "
