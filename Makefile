@@ -1,5 +1,7 @@
 # make demo: set everything up and run the main job on real data
-# make test: set everything up and run all tests
+# make check: style and quick tests, for the minute between two edits
+# make test: set everything up and run the tests that decide a merge
+# make test-all: every test, also combinations that go the same ways
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark
 
 PYTHON ?= python3
@@ -7,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help demo test bench lint setup check-tools vectors clean
+.PHONY: help demo check test test-all bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,8 +17,14 @@ help:  ## show this help
 demo: setup  ## run the main job on real data, through Python and through Spark
 	$(BIN)/secure-bloom demo
 
-test: setup check-tools lint  ## run all tests
-	$(BIN)/pytest $(PYTEST_ARGS)
+check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
+	$(BIN)/pytest --tier check $(PYTEST_ARGS)
+
+test: setup tools check-tools lint  ## run the tests that decide a merge
+	$(BIN)/pytest --tier test $(PYTEST_ARGS)
+
+test-all: setup tools check-tools lint  ## run every test
+	$(BIN)/pytest --tier all $(PYTEST_ARGS)
 
 bench: setup check-tools  ## measure the speed; brings docs/performance.md up to date
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
@@ -36,6 +44,9 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[all,test]'
 	@touch $@
+
+tools:
+	@.ci/tools
 
 check-tools:
 	@missing=; \

@@ -122,7 +122,7 @@ def _bytes_read(path: Path) -> dict[str, int]:
 
 
 def _counted(counted: dict[str, int]) -> str:
-    return (f"- Bytes that are read to build the filters: {counted['read']:,}; the column has "
+    return (f"- Bytes read to build the filters: {counted['read']:,}; the column has "
             f"{counted['column']:,}, the footer {counted['footer']:,}, the file "
             f"{counted['file']:,}. (pyarrow reads 64 KiB to find the footer.) The kernel copies "
             "the rest.")

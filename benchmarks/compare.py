@@ -83,7 +83,7 @@ def cpu_time() -> float:
 
 def table(comparisons: list[Comparison]) -> str:
     """A Markdown table: median of the ratios with smallest and largest, median of the times."""
-    lines = ["| work | contestant | speed against | ratio (min to max) | median time |",
+    lines = ["| work | contestant | speed relative to | ratio (min to max) | median time |",
              "|---|---|---|---|---|"]
     for comparison in comparisons:
         for name, times in comparison.seconds.items():

@@ -29,8 +29,8 @@ def run(plan: Plan) -> Section:
     with ParquetJava() as java:
         found = [_compare(peer, percent, rows, plan.folder, java)
                  for peer in DEFAULT_FPP for percent in DISTINCT]
-    lines = ["| peer | distinct values | its bytes | its rate | bytes of secure_bloom | rate "
-             "| bytes, ours to its |", "|---|---|---|---|---|---|---|"]
+    lines = ["| peer | distinct values | peer's bytes | peer's rate | secure_bloom's bytes "
+             "| secure_bloom's rate | ratio of bytes |", "|---|---|---|---|---|---|---|"]
     for f in found:
         lines.append(f"| {f['peer']} | {f['percent']} % | {f['peer_bytes']:,} "
                      f"| {f['peer_rate']:.4f} | {f['bytes']:,} | {f['rate']:.4f} "

@@ -43,8 +43,8 @@ def run(plan: Plan) -> Section:
     comparison = compare(f"{COLUMNS * groups:,} column chunks, {len(content):,} bytes", {
         "pyarrow writes the file": lambda: _write(rows),
         "secure_bloom, open": lambda: Footer(content, magic),
-        "secure_bloom, 2 filters a row group": lambda: patch(COLUMNS // 2),
-        "secure_bloom, 100 filters a row group": lambda: patch(1),
+        "secure_bloom, 2 filters per row group": lambda: patch(COLUMNS // 2),
+        "secure_bloom, 100 filters per row group": lambda: patch(1),
         "pyarrow opens it": lambda: pq.ParquetFile(io.BytesIO(data)),
     }, plan.rounds)
     pairs = [(_closing_time(rows), _seconds(lambda: patch(1))) for _ in range(plan.rounds)]

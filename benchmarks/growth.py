@@ -46,7 +46,7 @@ def run(plan: Plan) -> Section:
     }
     found = {name: [(n, _median(make(n), rounds)) for n in sizes]
              for name, (sizes, make) in works.items()}
-    lines = ["| what grows: work | sizes | time | last step: size, time |", "|---|---|---|---|"]
+    lines = ["| dimension: work | sizes | time | last step: size, time |", "|---|---|---|---|"]
     for name, points in found.items():
         (n1, t1), (n2, t2) = points[-2:]
         lines.append(f"| {name} | {points[0][0]:,} to {n2:,} | {_shown(points[0][1])} to "

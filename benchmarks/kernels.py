@@ -25,8 +25,8 @@ from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
 from benchmarks.roofline import bandwidth, hashing_in_registers
 from benchmarks.section import Plan, Section
 from secure_bloom.kernels import bulk as kernels
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import column_type_of
 
 OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
 ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group
@@ -104,7 +104,7 @@ def run(plan: Plan) -> Section:
         memory = bandwidth(rows, plan.rounds)
         registers = hashing_in_registers(rows, plan.rounds)
     return Section(f"{table(results)}\n\n{roofline(results, memory)}\n\nXXH64 of int64 in "
-                   f"registers, without any access to memory: {registers / 1e6:.0f} M values/s.",
+                   f"registers, without memory access: {registers / 1e6:.0f} M values/s.",
                    {"bandwidth": memory, "hashing_in_registers": registers,
                     "results": [result.to_json() for result in results]},
                    {"kernels.svg": partial(_draw, results),
@@ -234,10 +234,10 @@ def _digest(out: np.ndarray) -> int:
 # --- what is shown -------------------------------------------------------------------------------
 
 def table(results: list[Result]) -> str:
-    """A Markdown table: how many times faster than each peer, beside the target."""
+    """A Markdown table: how many times faster than each peer, and the target."""
     lines = ["| work | M values/s | " + " | ".join(
-        f"times {peer} (min to max) | target" for peer in _targets(0))
-        + f" | {os.cpu_count()} threads, times one (min to max) |",
+        f"speed relative to {peer} (min to max) | target" for peer in _targets(0))
+        + f" | {os.cpu_count()} threads relative to one (min to max) |",
         "|---|---|---|---|---|---|---|"]
     for result in results:
         cells = [result.work.name, f"{result.speed('secure_bloom') / 1e6:.0f}"]
@@ -252,7 +252,7 @@ def roofline(results: list[Result], memory: dict[str, float]) -> str:
     """A Markdown table: bytes moved for each value, and the share of the memory's bandwidth."""
     lines = [f"Memory: {memory['read']:.1f} GB/s read, {memory['copy']:.1f} GB/s copied "
              "(read and written).", "",
-             "| work | bytes a value | GB/s | share of the bandwidth |", "|---|---|---|---|"]
+             "| work | bytes per value | GB/s | share of the bandwidth |", "|---|---|---|---|"]
     for result in filter(_uses_memory, results):
         moved = result.work.traffic * result.speed(OURS) / 1e9
         lines.append(f"| {result.work.name} | {result.work.traffic:.0f} | {moved:.1f} "

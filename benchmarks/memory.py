@@ -57,7 +57,7 @@ def run(plan: Plan) -> Section:
     streamed = {name: _in_a_process(name, plan) for name in WRITERS}
     unit = streamed[OURS]["row_group"] + streamed[OURS]["filters"]
     lookup = _bytes_of_a_lookup(plan)
-    lines = ["| process | row groups | peak of memory | times a row group with its filters |",
+    lines = ["| process | row groups | peak memory | relative to a row group with filters |",
              "|---|---|---|---|"]
     lines += [f"| {name} | {found['groups']} x {found['row_group'] / 1e6:.0f} MB "
               f"| {found['peak'] / 1e6:.0f} MB | {found['peak'] / unit:.2f} |"
@@ -65,7 +65,7 @@ def run(plan: Plan) -> Section:
     lines += ["", f"Target for secure_bloom: 2. A lookup in {FILES} files read "
               f"{lookup['read']:,} bytes, "
               f"{lookup['read'] / lookup['needed']:.3f} times the {lookup['needed']:,} bytes of "
-              "footers and asked filters (target 1.05)."]
+              "footers and requested filters (target 1.05)."]
     return Section("\n".join(lines), {"streaming": streamed, "lookup": lookup})
 
 

@@ -1,4 +1,4 @@
-"""``secure_bloom.spark.native`` against a KMS class written in Java, and the hook beside both.
+"""``secure_bloom.spark.native`` against a KMS class in Java, and the data source beside both.
 
 All write the same rows with the same encryption, filters and compression, from the same local
 Spark, and look up the same values in the same files. The KMS class is compiled here, with javac.
@@ -24,7 +24,7 @@ from benchmarks.spark_write import (
     PEOPLE,
     ROWS,
     SCALE_FACTOR,
-    hook_session,
+    data_source_session,
     people,
     tpch,
 )
@@ -40,7 +40,7 @@ ROW_GROUP = {"parquet.block.size": str(4 * 1024 * 1024)}  # several in each file
 def run(plan: Plan) -> Section:
     """Measure."""
     folder = plan.folder
-    spark = hook_session(folder)
+    spark = data_source_session(folder)
     native.enable(spark)
     tpch(folder, SCALE_FACTOR * plan.scale)
     lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
@@ -58,7 +58,7 @@ def _writes(work: str, frame: DataFrame, plan: dict, folder: Path, how: dict) ->
         "Java KMS class": _saving(frame, "parquet", folder, lambda: _java_options(plan, folder)),
         "native": _saving(frame, "parquet", folder, lambda: _native_options(plan, folder)),
         "secure_parquet": _saving(frame, "secure_parquet", folder,
-                                  lambda: _hook_options(plan, folder)),
+                                  lambda: _data_source_options(plan, folder)),
     }, **how)
 
 
@@ -111,7 +111,7 @@ def _java_options(plan: dict, folder: Path) -> dict[str, str]:
     return _policy(plan) | filters | NATIVE
 
 
-def _hook_options(plan: dict, folder: Path) -> dict[str, str]:
+def _data_source_options(plan: dict, folder: Path) -> dict[str, str]:
     filters = {f"parquet.bloom.filter.enabled#{column}": "true" for column in plan["filters"]}
     return _policy(plan) | filters | {"keyring": str(folder / "keyring.json")}
 

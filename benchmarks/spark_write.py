@@ -57,7 +57,7 @@ SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
 def run(plan: Plan) -> Section:
     """Measure."""
     folder = plan.folder
-    spark = hook_session(folder)
+    spark = data_source_session(folder)
     tpch(folder, SCALE_FACTOR * plan.scale)
     lineitem = spark.read.parquet(str(folder / "tpch" / "lineitem.parquet"))
     crowd = people(spark, plan.size(ROWS, 1000))
@@ -90,7 +90,7 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
     }, rounds)
 
 
-def hook_session(folder: Path) -> SparkSession:
+def data_source_session(folder: Path) -> SparkSession:
     """A session that knows ``secure_parquet``, and a keyring in the folder."""
     keyring(folder / "keyring.json")
     spark = session(folder)

@@ -15,9 +15,9 @@ from typing import Any
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.errors import KeyRetrievalError, KeyUnwrapError, SecureBloomError
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import KeyUnwrapper, KmsClient
 from secure_bloom.keys.material import DEFAULT_INSTANCE
-from secure_bloom.keys.wrapping import KeyEncryptionKey
 
 LIFETIME = 600.0  #: seconds that a key is kept, as parquet-java and pyarrow do
 _TIDY = 60.0  # seconds after which keys that are over leave memory, at the next call

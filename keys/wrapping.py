@@ -6,71 +6,13 @@ as many files as wanted, without the KMS.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
-from secure_bloom.errors import KeyExhaustedError, KeyNotFoundError
-from secure_bloom.keys.kms import KeyWrapper, wrap_locally
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.cache import CachedKms  # which needs this module
-
-_KEK_ID_SIZE = 16
-
-
-@dataclass
-class KeyEncryptionKey:
-    """A key-encryption key with its wrapped form. Whoever pickles it writes the key down.
-
-    Attributes
-    ----------
-    master_key_id : str
-    kek_id : bytes
-        16 random bytes; the additional authenticated data of what the KEK wraps.
-    wrapped_kek : str
-        The KEK as the KMS has wrapped it.
-    """
-
-    master_key_id: str
-    kek_id: bytes
-    wrapped_kek: str
-    _key: bytes = field(repr=False)
-    _invocations: int = field(default=0, repr=False)
-
-    @classmethod
-    def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
-        """A new random one, wrapped by a KMS client."""
-        key = os.urandom(num_bytes)
-        return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
-
-    @property
-    def secret(self) -> bytes:
-        """The key itself, for who encrypts it at once."""
-        return self._key
-
-    def wrap(self, data_key: bytes) -> str:
-        """Wrap a data key.
-
-        Raises
-        ------
-        KeyExhaustedError
-            If it has wrapped 2**32 keys.
-        """
-        with _counting:
-            if self._invocations >= MAX_INVOCATIONS:
-                raise KeyExhaustedError(f"the key-encryption key under {self.master_key_id!r} has "
-                                        f"wrapped {MAX_INVOCATIONS} keys; make a new one")
-            self._invocations += 1
-        return wrap_locally(self._key, data_key, self.kek_id)
-
-
-_counting = Lock()
-os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release,
-                    after_in_child=_counting.release)
+from secure_bloom.errors import KeyNotFoundError
+from secure_bloom.keys.cache import cached
+from secure_bloom.keys.kek import KeyEncryptionKey
+from secure_bloom.keys.kms import KeyWrapper
 
 
 class _NamesMasterKeys(Protocol):
@@ -108,7 +50,6 @@ class KeyEncryptionKeys:
 
     def __init__(self, kms: KeyWrapper, master_keys: Iterable[str], *,
                  data_key_length_bits: int = 128):
-        from secure_bloom.keys.cache import cached  # which needs the class above
         client = cached(kms)
         self.kms_instance_id = client.kms_instance_id
         self.kms_instance_url = client.kms_instance_url

@@ -21,7 +21,7 @@ from secure_bloom.encryption_requirement import (
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, located
+from secure_bloom.errors import UnsupportedError, error_location
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import or_environment
 from secure_bloom.keys.kms import KeyUnwrapper
@@ -116,7 +116,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
     with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
-            located(file=folder):
+            error_location(file=folder):
         for file in pool.map(partial(_look, query, count()), paths, partitions):
             schemas.append(file.schema)
             if file.row_groups == []:

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import listed
-from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, located
+from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn
@@ -80,7 +80,7 @@ class EncryptionRequirement:
         demanded = self._demanded(footer.columns)
         for chunks in footer.row_groups:
             for ordinal, master_key in demanded.items():
-                with located(**chunks[ordinal].place):
+                with error_location(**chunks[ordinal].place):
                     _check_chunk(footer, chunks[ordinal], master_key)
 
     def check_no_conflict(self) -> None:

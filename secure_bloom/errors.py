@@ -1,8 +1,8 @@
 """The errors of secure_bloom: one base class, one child for each thing a caller can do about it.
 
 Every error may carry where it happened (``file``, ``row_group``, ``column``); lower layers raise
-without knowing it and :func:`located` fills it in on the way up. No message ever holds key bytes,
-plaintext or a probe value.
+without knowing it and :func:`error_location` fills it in on the way up. No message ever holds key
+bytes, plaintext or a probe value.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class MissingExtraError(SecureBloomError, ImportError):
 
 
 @contextmanager
-def located(*, file: str | None = None, row_group: int | None = None,
+def error_location(*, file: str | None = None, row_group: int | None = None,
             column: str | None = None) -> Iterator[None]:
     """Add the place to any :class:`SecureBloomError` that passes through and lacks it."""
     try:

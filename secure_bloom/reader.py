@@ -39,7 +39,7 @@ from secure_bloom.errors import (
     FormatError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
@@ -79,11 +79,11 @@ def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Resu
     return checked
 
 
-class Pruned(NamedTuple):
-    """Row groups in which a filter may hold: as far as statistics tell, and in the end."""
+class PruningResult(NamedTuple):
+    """Row groups remaining after statistics, and after Bloom filters."""
 
-    by_statistics: list[int]
-    kept: list[int]
+    after_statistics: list[int]
+    after_filters: list[int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,7 +157,7 @@ class ParquetFile(Summarized):
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
             keys, partial(_key_material_beside, self._source))
-        with located(file=self._source.name), self._source.one_version():
+        with error_location(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
@@ -220,31 +220,31 @@ class ParquetFile(Summarized):
     def bloom_filters(self) -> list[BloomFilterInfo]:
         """One record for each filter, by row group and column. Reads the header of each.
 
-        The :attr:`hidden_columns` are left out: whether they have filters cannot be known.
+        The :attr:`columns_without_key` are left out: whether they have filters cannot be known.
         """
-        return [info for chunks in self._footer.row_groups for chunk in chunks
+        return [info for chunk in self._footer.column_chunks()
                 if (info := self._info(chunk)) is not None]
 
     @property
-    def hidden_columns(self) -> list[str]:
+    def columns_without_key(self) -> list[str]:
         """Paths of the columns whose metadata is encrypted with a key that this reader lacks.
 
         The key is missing, or the KMS denies access to it.
         """
-        return list(self.hidden_reasons)
+        return list(self.key_errors)
 
     @cached_property
-    def hidden_reasons(self) -> dict[str, KeyRetrievalError]:
-        """For each of the :attr:`hidden_columns` what happened when its key was asked for."""
-        hidden: dict[str, KeyRetrievalError] = {}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+    def key_errors(self) -> dict[str, KeyRetrievalError]:
+        """Why the key of each of the :attr:`columns_without_key` is not available."""
+        errors: dict[str, KeyRetrievalError] = {}
+        for chunk in self._footer.column_chunks():
             try:
-                with located(file=self.name):
+                with error_location(file=self.name):
                     _ = chunk.bloom_filter
             except NO_KEY as error:
-                hidden.setdefault(chunk.column.path, error)
-        order = [leaf.path for leaf in self.columns if leaf.path in hidden]
-        return {path: hidden[path] for path in order}
+                errors.setdefault(chunk.column.path, error)
+        order = [leaf.path for leaf in self.columns if leaf.path in errors]
+        return {path: errors[path] for path in order}
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
@@ -315,11 +315,11 @@ class ParquetFile(Summarized):
         PredicateError
             If a value cannot be compared with its column.
         """
-        return self.pruned(self._normalize(filters, of_rows=False)).kept
+        return self.prune_row_groups(self._normalize(filters, of_rows=False)).after_filters
 
     @_of_one_version
-    def pruned(self, alternatives: list[list[predicates.Predicate]],
-               row_groups: Iterable[int] | None = None) -> Pruned:
+    def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
+                         row_groups: Iterable[int] | None = None) -> PruningResult:
         """What is left of some row groups for a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         named = {predicate.column for alternative in alternatives for predicate in alternative}
@@ -329,18 +329,18 @@ class ParquetFile(Summarized):
             leaf = leaves.get(predicate.column)
             if leaf is None:
                 return True
-            with located(file=self.name):
+            with error_location(file=self.name):
                 found = self._footer.row_groups[group][leaf.ordinal].statistics
             return statistics.may_hold(predicate, found, leaf)
 
         def ask(column: str, values: list[Any]) -> np.ndarray:
-            return self._might_contain(column, values, by_statistics)
+            return self._might_contain(column, values, after_statistics)
 
-        by_statistics = [group for group in groups
-                         if any(all(may_hold(predicate, group) for predicate in alternative)
-                                for alternative in alternatives)]
+        after_statistics = [group for group in groups
+                            if any(all(may_hold(predicate, group) for predicate in alternative)
+                                   for alternative in alternatives)]
         by_filters = predicates.surviving(alternatives, self.num_row_groups, ask)
-        return Pruned(by_statistics, sorted(set(by_statistics) & set(by_filters)))
+        return PruningResult(after_statistics, sorted(set(after_statistics) & set(by_filters)))
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not touched.
@@ -449,7 +449,7 @@ class ParquetFile(Summarized):
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
-        return self.pruned(remaining(alternatives, constants)).kept
+        return self.prune_row_groups(remaining(alternatives, constants)).after_filters
 
     def _normalize(self, filters: Filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
         """The alternatives of a filter, whose values can be compared with their columns."""
@@ -460,7 +460,7 @@ class ParquetFile(Summarized):
             return predicates.find_field(self.schema, path).type
 
         alternatives = predicates.normalize(filters)
-        with located(file=self.name):
+        with error_location(file=self.name):
             predicates.check(alternatives, type_of)
         return alternatives
 
@@ -513,7 +513,7 @@ class ParquetFile(Summarized):
         """Raise the error of the first key that cannot be had, of columns that are read."""
         names = None if columns is None else {
             *columns, *(p.column for alternative in alternatives or () for p in alternative)}
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             path = chunk.column.path
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
                 _ = chunk.cipher
@@ -545,17 +545,17 @@ class ParquetFile(Summarized):
         return with_key_material(self._source.size, self._content, self._magic, self._keys)
 
     def _column(self, path: str) -> LeafColumn:
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             return find_column(self._footer.columns, path)
 
     def _read_filter(self, row_group: int, column: LeafColumn,
                      disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
         chunk = self._footer.row_groups[row_group][column.ordinal]
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             return read_filter(self._source, chunk, self._footer.start, disjoint)
 
     def _info(self, chunk: ColumnChunk) -> BloomFilterInfo | None:
-        with located(file=self._source.name):
+        with error_location(file=self._source.name):
             try:
                 where = chunk.bloom_filter
             except NO_KEY:

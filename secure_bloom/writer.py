@@ -38,10 +38,10 @@ from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
+from secure_bloom.sbbf.arrow_types import used_dictionary_values
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_stored, occurring
+from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
-from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.storage.files import FileTarget, Output, is_path, open_output, resolve
 from secure_bloom.storage.spill import FilterStore
 from secure_bloom.storage.summary import FilterTotals
@@ -382,16 +382,13 @@ class ParquetWriter(Summarized):
 def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions) \
         -> SplitBlockBloomFilter:
     """The filter of one column chunk over the leaf arrays that it stores."""
-    arrays = [occurring(array) for array in arrays]
+    arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
-    ndv = count if options.ndv is None else options.ndv
-    max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK
-    filter_ = SplitBlockBloomFilter(num_blocks_for(ndv, options.fpp, max_blocks=max_blocks),
-                                    column_type=column.type)
+    filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
     for array in arrays:
         for start in range(0, len(array), _PART):
             filter_.insert_hashes(hash_stored(array.slice(start, _PART), column.type))
-    return filter_ if options.ndv is not None else filter_.fold(fpp=options.fpp)
+    return options.fitted(filter_)
 
 
 class _Sink:

@@ -4,8 +4,16 @@ import os
 
 from tests.peers.fixtures import arrow_cpp, parquet_java
 from tests.storage.fixtures import local, s3, store
+from tests.tiers import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 
-__all__ = ["arrow_cpp", "local", "parquet_java", "s3", "store"]
+__all__ = ["arrow_cpp", "local", "parquet_java", "pytest_addoption",
+           "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary", "s3",
+           "store"]
 
 for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS"):
     os.environ.pop(_name, None)

@@ -25,12 +25,13 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.sbbf import filter as sbbf
 from secure_bloom.sbbf import hashing
+from tests.tiers import number_of_examples
 
 
 def examples(count: int):
-    """Settings of a hypothesis test."""
+    """Settings of a hypothesis test; ``make check`` tries fewer examples."""
     phases = [phase for phase in Phase if phase != Phase.explain]  # it takes minutes
-    return settings(max_examples=count, deadline=None, phases=phases,
+    return settings(max_examples=number_of_examples(count), deadline=None, phases=phases,
                     suppress_health_check=[HealthCheck.too_slow])
 
 

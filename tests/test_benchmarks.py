@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import sweep_where
+
 ROOT = Path(__file__).parent.parent
 WITHOUT_SPARK = "kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth"
+TAKE_LONG = "kernels", "memory"
 
 
+@pytest.mark.slow
+@sweep_where(lambda name: name in TAKE_LONG)
 @pytest.mark.parametrize("name", WITHOUT_SPARK)
 def test_benchmark(tmp_path, name):
     report = tmp_path / "report.json"

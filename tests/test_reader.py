@@ -78,7 +78,7 @@ def test_a_file_describes_itself(opened):
     assert opened.schema.equals(TABLE.schema)
     assert [(info.row_group, info.column) for info in opened.bloom_filters] \
         == [(group, column) for group in range(4) for column in FILTERED]
-    assert opened.hidden_columns == []
+    assert opened.columns_without_key == []
     assert repr(opened) == "<ParquetFile <buffer>: 4 row groups, 120 rows>"
 
 
@@ -306,7 +306,7 @@ def test_a_plaintext_footer_leaves_plain_columns_to_everyone():
         assert file.read(["city", "real"], filters=[("city", "==", "city 4")]).num_rows == 10
         assert file.prune([("city", "==", "city 4")]) == [1]
         assert [info.num_bytes for info in file.bloom_filters if info.column == "a"] == [None] * 4
-        assert file.hidden_columns == []
+        assert file.columns_without_key == []
         with pytest.raises(KeyNotFoundError) as caught:
             file.might_contain("a", 5)
         assert (caught.value.file, caught.value.row_group, caught.value.column) \
@@ -318,7 +318,7 @@ def test_a_plaintext_footer_leaves_plain_columns_to_everyone():
 def test_an_encrypted_footer_hides_columns_without_their_keys():
     whole = ParquetFile(written(ENCRYPTED, kms()), kms())
     file = ParquetFile(written(ENCRYPTED, kms()), InMemoryKms({"mf": MASTER_KEYS["mf"]}))
-    assert file.hidden_columns == ["a"]
+    assert file.columns_without_key == ["a"]
     assert len(file.bloom_filters) == len(whole.bloom_filters) - 4
     assert file.read(["city"], filters=[("city", "==", "city 4")]).num_rows == 10
     with pytest.raises(KeyNotFoundError, match="'mc'"):
@@ -427,9 +427,8 @@ def test_filters_outside_the_data_are_refused(offset, length):
 
 def test_filters_elsewhere_and_without_length():
     def drop_lengths(footer):
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                chunk._metadata_copies()[0].remove(15)
+        for chunk in footer.column_chunks():
+            chunk._metadata_copies()[0].remove(15)
 
     file = changed(drop_lengths)
     assert {info.length for info in file.bloom_filters} == {None}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 PYTHON, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SHELL = next(block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)

@@ -13,7 +13,7 @@ import json, logging, os, signal, subprocess, sys, traceback
 import pyarrow as pa
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ExplicitKeys, ParquetFile, UniformKey
-from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys, Keyring, rotate_master_keys, wrapping
+from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys, Keyring, kek, rotate_master_keys
 from secure_bloom import encryption as encryption_module
 
 logging.basicConfig(level=logging.DEBUG)
@@ -31,8 +31,8 @@ def spy(owner, name, position):
     setattr(owner, name, call)
 
 spy(InMemoryKms, "wrap_key", 1)             # key-encryption keys, and data keys
-spy(wrapping, "wrap_locally", 0)            # key-encryption keys
-spy(wrapping, "wrap_locally", 1)            # data keys
+spy(kek, "wrap_locally", 0)                 # key-encryption keys
+spy(kek, "wrap_locally", 1)                 # data keys
 
 master = {name: os.urandom(16) for name in ("footer", "pii", "new")}
 uniform = os.urandom(16)
@@ -156,6 +156,7 @@ def test_the_search_finds_keys():
         assert any(form in text for form in forms(key))
 
 
+@pytest.mark.slow
 def test_nothing_that_a_failing_run_leaves_holds_a_key(tmp_path):
     reader, writer = os.pipe()
     with os.fdopen(reader) as pipe:

@@ -66,6 +66,7 @@ def test_row_groups_of_several_threads_come_one_after_the_other(tmp_path, monkey
     check(tmp_path / "x", [one, other])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_writer_shared_by_many_threads(tmp_path, encrypted):
     parts = tables(24)
@@ -214,6 +215,7 @@ writer.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["pass", "writer.cycle = writer", "del writer",
                                  "inner = writer._writer; del writer; inner.close()"])
 def test_a_fork_that_exits_leaves_the_file_alone(tmp_path, end):

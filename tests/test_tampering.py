@@ -234,7 +234,7 @@ def test_a_wrong_or_missing_master_key_of_a_column(mode):
     less = InMemoryKms({name: key for name, key in MASTER_KEYS.items() if name != "kc1"})
     assert_refused(data, less, 0, "secret", KeyNotFoundError)
     file = ParquetFile(data, less)
-    assert file.hidden_columns == ([] if mode.plaintext_footer else ["secret"])
+    assert file.columns_without_key == ([] if mode.plaintext_footer else ["secret"])
     assert file.might_contain("name", values_of(1, "name"))[1].all()
 
 

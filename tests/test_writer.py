@@ -609,6 +609,7 @@ def test_a_written_file_is_as_readable_as_any_other(tmp_path):
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
 
+@pytest.mark.slow
 def test_small_files_load_no_numba():
     loaded = run_python(
         "import io, sys, pyarrow as pa, secure_bloom as sb\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, names, shown
-from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, located
+from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, error_location
 from secure_bloom.keys import external
 from secure_bloom.keys.material import (
     KeyMaterial,
@@ -144,7 +144,7 @@ class _Counting:
     def add(self, path: str) -> None:
         self._inventory.files += 1
         try:
-            with located(file=path):
+            with error_location(file=path):
                 materials = self._materials(path)
         except SecureBloomError as error:
             self._inventory.failed[path] = error.message
@@ -215,8 +215,8 @@ class _Counting:
             return {FOOTER: encrypted_footer_key_metadata(content)}, True
         if not footer.is_encrypted:
             return {}, False
-        columns = {chunk.column.path: chunk.key_metadata for chunks in footer.row_groups
-                   for chunk in chunks if chunk.encryption == "column key"}
+        columns = {chunk.column.path: chunk.key_metadata for chunk in footer.column_chunks()
+                   if chunk.encryption == "column key"}
         return {FOOTER: footer.footer_key_metadata, **columns}, False
 
     def _opened(self, content: bytes, magic: bytes, beside: Callable[[], Mapping[str, str]]) \

@@ -25,7 +25,7 @@ from secure_bloom.errors import (
     KeyUnwrapError,
     MissingExtraError,
     SecureBloomError,
-    located,
+    error_location,
 )
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
@@ -216,7 +216,7 @@ class _Rotation:
         if self._is_stopped:
             return
         try:
-            with located(file=path):
+            with error_location(file=path):
                 self._outcomes[path] = self._file(path)
         except (SecureBloomError, OSError) as error:
             if isinstance(error, _NO_FAULT_OF_A_FILE):
@@ -238,7 +238,7 @@ class _Rotation:
                                 start=rewrite.source.size - TAIL_SIZE - len(content))
             if not footer.is_encrypted:
                 return False
-            metadata = {chunk.key_metadata for chunks in footer.row_groups for chunk in chunks}
+            metadata = {chunk.key_metadata for chunk in footer.column_chunks()}
             if all(key_reference(one) is not None
                    for one in {footer.footer_key_metadata, *metadata} if one is not None):
                 return self._rotate_external(path)
@@ -269,9 +269,8 @@ class _Rotation:
 
         _ = footer.crypto.footer_cipher  # while the footer says how to get its key
         change(footer.footer_key_metadata, footer.set_footer_key_metadata)
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                change(chunk.key_metadata, chunk.set_key_metadata)
+        for chunk in footer.column_chunks():
+            change(chunk.key_metadata, chunk.set_key_metadata)
         has_changed = any(before != after for before, after in rotated.items())
         if has_changed and not self._dry_run:
             rewrite.replace_tail(footer.start, [footer.to_bytes()])

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
+from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
 from secure_bloom.crypto.key_retriever import KeyRetriever
-from secure_bloom.errors import KeyRetrievalError, located
+from secure_bloom.errors import KeyRetrievalError, error_location
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.material import DEFAULT_INSTANCE, KeyMaterial, standard_material
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -94,7 +94,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
     asks for the key of a column when the column is read.
     """
     footer = Footer(content, magic, keys)
-    by_number = KeysByNumber()
+    by_number = PlaceholderKeys()
 
     def material(key: bytes | Callable[[], bytes], is_footer_key: bool = False) -> bytes:
         return KeyMaterial("explicit", by_number.add(key), is_footer_key=is_footer_key).serialize()
@@ -105,17 +105,16 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
         footer_key = os.urandom(16)
         footer.crypto.use_footer_key(footer_key)
     footer.set_footer_key_metadata(material(footer_key, True))
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            if chunk.encryption == "column key":
-                chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
+    for chunk in footer.column_chunks():
+        if chunk.encryption == "column key":
+            chunk.set_key_metadata(material(partial(_key, keys, chunk, chunk.key_metadata)))
     footer.store_aad_prefix()
     return ArrowAccess(decryption_properties(by_number), footer.to_bytes(),
                        size - len(content) - TAIL_SIZE)
 
 
 def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> bytes:
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         return keys.column_key(chunk.column.path, key_metadata)
 
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pyarrow.parquet.encryption as pe
 
-from secure_bloom.arrow.keys import KeysByNumber, crypto_factory
+from secure_bloom.arrow.keys import PlaceholderKeys, crypto_factory
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import KEYRING, KMS, or_environment
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.material import KeyMaterial, refer_to
 from secure_bloom.keys.retrieval import ExplicitKeys
-from secure_bloom.keys.wrapping import KeyEncryptionKey, KeyEncryptionKeys, WritingKms
+from secure_bloom.keys.wrapping import KeyEncryptionKeys, WritingKms
 from secure_bloom.parquet.footer import Footer
 
 
@@ -99,7 +100,7 @@ class _KmsEncryption(FileEncryption):
             self.external_material = {}
         self._encryption, self._kms = encryption, kms
         configuration, self._master_keys = _under_aliases(encryption)
-        self._numbers = KeysByNumber()
+        self._placeholder_keys = PlaceholderKeys()
         self._wrapped: dict[str, str] = {}  # by number, with single wrapping
         self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
         self.properties = crypto_factory(self).file_encryption_properties(
@@ -107,7 +108,7 @@ class _KmsEncryption(FileEncryption):
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """What pyarrow calls with each key that it has made."""
-        number = self._numbers.add(key_bytes)
+        number = self._placeholder_keys.add(key_bytes)
         name = self._master_keys[master_key_identifier]
         if isinstance(self._kms, CachedKms) and not self._encryption.double_wrapping:
             self._wrapped[number] = self._kms.wrap_key(key_bytes, name)
@@ -119,7 +120,7 @@ class _KmsEncryption(FileEncryption):
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
         assert key_metadata is not None  # pyarrow has written it
-        return self._numbers.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
+        return self._placeholder_keys.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -141,25 +142,24 @@ class _KmsEncryption(FileEncryption):
             return final[key_metadata]
 
         footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
-        for chunks in footer.row_groups:
-            for chunk in chunks:
-                if chunk.encryption == "column key":
-                    chunk.set_key_metadata(finish(chunk.key_metadata))
+        for chunk in footer.column_chunks():
+            if chunk.encryption == "column key":
+                chunk.set_key_metadata(finish(chunk.key_metadata))
 
-    def _material(self, told: KeyMaterial) -> KeyMaterial:
-        """The real key material for what pyarrow was told."""
-        name = self._master_keys[told.master_key_id]
+    def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
+        """The real key material in place of the one that pyarrow has."""
+        name = self._master_keys[placeholder.master_key_id]
         instance: dict[str, Any] = {}
-        if told.is_footer_key:
+        if placeholder.is_footer_key:
             instance = {"kms_instance_id": self._kms.kms_instance_id,
                         "kms_instance_url": self._kms.kms_instance_url}
         if not self._encryption.double_wrapping:
-            return KeyMaterial(name, self._wrapped[told.wrapped_dek],
-                               is_footer_key=told.is_footer_key, **instance)
+            return KeyMaterial(name, self._wrapped[placeholder.wrapped_dek],
+                               is_footer_key=placeholder.is_footer_key, **instance)
         kek = self._keks[name]
-        data_key = self._numbers.unwrap_key(told.wrapped_dek)
+        data_key = self._placeholder_keys.unwrap_key(placeholder.wrapped_dek)
         return KeyMaterial(name, kek.wrap(data_key), kek.kek_id, kek.wrapped_kek,
-                           told.is_footer_key, **instance)
+                           placeholder.is_footer_key, **instance)
 
     def _store(self, material: KeyMaterial) -> bytes:
         """Key metadata with the material, or with a reference to it."""
@@ -177,7 +177,7 @@ class _KmsEncryption(FileEncryption):
 
 def _under_aliases(encryption: EncryptionConfiguration) \
         -> tuple[pe.EncryptionConfiguration, dict[str, str]]:
-    """What pyarrow is told, which confuses names with ``:`` or spaces, and the real names."""
+    """The names given to pyarrow, which confuses those with ``:`` or spaces, and the real ones."""
     names = {name: str(number) for number, name
              in enumerate([encryption.footer_key, *(encryption.column_keys or {})])}
     columns = {names[name]: list(paths) for name, paths in (encryption.column_keys or {}).items()}

@@ -28,8 +28,8 @@ class _PyarrowKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
         return self._kms.unwrap_key(wrapped_key, master_key_identifier)
 
 
-class KeysByNumber:
-    """The data keys of one file, for pyarrow: a wrapped key is a number."""
+class PlaceholderKeys:
+    """The data keys of one file, for pyarrow: each wrapped key is a number as a placeholder."""
 
     def __init__(self) -> None:
         self._keys: list[bytes | Callable[[], bytes]] = []

@@ -22,7 +22,7 @@ from secure_bloom.errors import (
     FormatError,
     KeyNotFoundError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
@@ -119,7 +119,7 @@ def _page_errors() -> Iterator[None]:
 @contextmanager
 def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
     """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
-    with located(file=name):
+    with error_location(file=name):
         try:
             yield
         except OSError as error:

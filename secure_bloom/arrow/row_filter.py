@@ -12,7 +12,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from secure_bloom.errors import located
+from secure_bloom.errors import error_location
 from secure_bloom.pruning.operands import Operand, comparable, literals, operand
 from secure_bloom.pruning.predicates import Predicate, find_field
 
@@ -87,7 +87,7 @@ class _Test:
     """A predicate on a column of a certain type."""
 
     def __init__(self, predicate: Predicate, arrow_type: pa.DataType):
-        with located(column=predicate.column):
+        with error_location(column=predicate.column):
             self._holds_for_null, self._of_others = _bind(predicate, arrow_type)
 
     def holds(self, array: pa.Array) -> pa.BooleanArray:

@@ -32,9 +32,9 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.maintain.change import layout_of
+from secure_bloom.maintain.change import stored_filter
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Layout, read_filter
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, StoredFilter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.parquet.schema import LeafColumn
@@ -87,7 +87,7 @@ class OpenFileAudit:
 
     def _find_traces(self) -> None:
         known: set[int] = set()
-        for chunk in (chunk for chunks in self._footer.row_groups for chunk in chunks):
+        for chunk in self._footer.column_chunks():
             try:
                 if (where := chunk.bloom_filter) is not None:
                     known.add(where[0])
@@ -119,7 +119,7 @@ class _ColumnAudit:
         self._fills: list[float] = []
         self._rates: list[float] = []
         self._leaking: list[ColumnChunk] = []
-        self._layouts: dict[int, Layout] = {}  # by row group, of those with a filter
+        self._stored: dict[int, StoredFilter] = {}  # by row group, of those with a filter
         self._hidden: KeyRetrievalError | None = None
         self._without_key = False
         self._errors = False
@@ -145,13 +145,13 @@ class _ColumnAudit:
             self._find("unencrypted", "the column is sensitive and its data is not encrypted",
                        _REWRITE, plain)
         self._find_places()
-        for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._layouts):
+        for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._stored):
             self._look_at(chunk)
         self._report_leaks()
         self._check_statistics(encrypted)
         if self._rates:
             result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
-        result.filters = None if self._hidden else len(self._layouts)
+        result.filters = None if self._hidden else len(self._stored)
         result.state = self._state()
         return result
 
@@ -162,12 +162,12 @@ class _ColumnAudit:
             return UNKNOWN
         if self.result.encrypted:
             return PROTECTED
-        return OPEN if self._layouts else NONE
+        return OPEN if self._stored else NONE
 
     def _find_places(self) -> None:
         for chunk in self._chunks:
             try:
-                layout = layout_of(self._file, chunk)
+                stored = stored_filter(self._file, chunk)
             except KMS_FAULTS:
                 raise
             except KeyRetrievalError as error:
@@ -178,10 +178,10 @@ class _ColumnAudit:
                 self._find(kind, f"the column's metadata cannot be read: {error.message}",
                            "take a good copy of the file", [chunk])
                 continue
-            if layout is not None:
-                self._layouts[chunk.row_group] = layout
-                self.result.bytes += (chunk.bloom_filter or (0, 0))[1] or layout.length or 0
-                self.result.plain_filters += layout.kind == PLAIN
+            if stored is not None:
+                self._stored[chunk.row_group] = stored
+                self.result.bytes += (chunk.bloom_filter or (0, 0))[1] or stored.length or 0
+                self.result.plain_filters += stored.kind == PLAIN
         if self._hidden:
             reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
                 else f"a key that cannot be had: {self._hidden.message}"
@@ -189,11 +189,11 @@ class _ColumnAudit:
                                      f"encrypted with {reason}")
 
     def _look_at(self, chunk: ColumnChunk) -> None:
-        layout = self._layouts[chunk.row_group]
-        if chunk.encryption is not None and layout.kind == PLAIN:
+        stored = self._stored[chunk.row_group]
+        if chunk.encryption is not None and stored.kind == PLAIN:
             self._leaking.append(chunk)
             return
-        if chunk.encryption is None and layout.kind == ENCRYPTED:
+        if chunk.encryption is None and stored.kind == ENCRYPTED:
             self._find("refused", "the filter is encrypted and its column is not: no reader can "
                        "use it", _ATTACH, [chunk])
             return

@@ -23,7 +23,7 @@ from secure_bloom.errors import (
     KeyAccessError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.operations.inventory import Inventory
@@ -46,7 +46,7 @@ _MAX_CELL = 200  # characters
 def inspect_file(file: ParquetFile) -> dict[str, Any]:
     """Encryption of a file, and for each column its encryption and filters."""
     footer, filters = file.footer, _filters_by_column(file)
-    hidden = {column: _why_hidden(error) for column, error in file.hidden_reasons.items()}
+    hidden = {column: _why_hidden(error) for column, error in file.key_errors.items()}
     disjoint = Disjoint(footer.start)
     return {
         "file": file.name,
@@ -63,7 +63,7 @@ def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
     """By ordinal of the column, for several may have one path."""
     filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
     infos = deque(file.bloom_filters)
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         if not infos:
             break
         if (infos[0].row_group, infos[0].column) == (chunk.row_group, chunk.column.path) \
@@ -124,7 +124,7 @@ def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilt
     for info in filters:
         chunk = file.footer.row_groups[info.row_group][column.ordinal]
         try:
-            with located(file=file.name):
+            with error_location(file=file.name):
                 filter_ = read_filter(file, chunk, file.footer.start, disjoint)
             if filter_ is not None:
                 values.append(filter_.expected_fpp())

@@ -17,11 +17,11 @@ from secure_bloom.kernels.compiling import kernel, part_of_kernel
 from secure_bloom.kernels.hashing import WIDE, load_wide, prefetch_ahead
 from secure_bloom.kernels.scalar import SALT
 from secure_bloom.kernels.simd import (
-    Lanes,
+    Vector,
+    broadcast,
     constant,
     pointer_to,
     prefetch,
-    spread,
     store,
     vector_type,
 )
@@ -30,7 +30,7 @@ from secure_bloom.kernels.xxh64 import hash_word
 _UINT64 = np.uint64
 _BATCH = np.uint64(128)
 _WORDS = 8  #: of a block
-_BLOCK = Lanes(types.uint32, _WORDS)
+_BLOCK = Vector(types.uint32, _WORDS)
 _NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
 
 
@@ -38,7 +38,7 @@ _NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
 
 def _mask(builder, key):
     """LLVM code for the block mask of a key: word i gets the bit (key * salt[i]) >> 27."""
-    product = builder.mul(spread(builder, key, _BLOCK), constant(_BLOCK, SALT))
+    product = builder.mul(broadcast(builder, key, _BLOCK), constant(_BLOCK, SALT))
     bits = builder.lshr(product, constant(_BLOCK, [27] * _WORDS))
     return builder.shl(constant(_BLOCK, [1] * _WORDS), bits)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from secure_bloom.kernels.compiling import kernel, part_of_kernel
-from secure_bloom.kernels.simd import loader, multiples, prefetch, store
+from secure_bloom.kernels.simd import arange, loader, prefetch, store
 from secure_bloom.kernels.xxh64 import hash_word, xxh64
 
 _UINT64 = np.uint64
@@ -20,7 +20,7 @@ WIDE = np.uint64(64)  #: integers that are hashed at a time
 load_wide = loader(64)
 _STRINGS = 16  #: strings that are hashed at a time
 _LANES = np.uint64(_STRINGS)
-_load_strings, _multiples = loader(_STRINGS), multiples(_STRINGS)
+_load_strings, _arange = loader(_STRINGS), arange(_STRINGS)
 _LINE = np.uint64(64)  #: bytes of a cache line
 AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
 
@@ -57,7 +57,7 @@ def hash_fixed(data, width, out):
 @part_of_kernel
 def _hash_equal(data, position, length, out, first, stop):
     """Fill ``out[first:stop]`` from values of one length, back to back from ``position`` on."""
-    steps = _multiples(length)
+    steps = _arange(length)
     whole = stop - (stop - first) % _LANES
     for i in range(first, whole, _LANES):
         for k in range(_UINT64(0), length * _LANES, _LINE):

@@ -1,6 +1,6 @@
 """Vectors of integers as a numba type, so that a kernel works several values at a time.
 
-LLVM vectorises few of our loops by itself. A :class:`Lanes` is an LLVM vector: operators work lane
+LLVM vectorises few of our loops by itself. A :class:`Vector` is an LLVM vector: operators work lane
 by lane, the other operand may be a scalar, and the same function, such as XXH64 of a value, serves
 one value (``uint64``) and many. LLVM makes of it what the CPU has: 8 lanes of 64 bits are one
 register of AVX-512, two of AVX2, four of NEON.
@@ -18,36 +18,36 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, register_model
 
 
-class Lanes(types.Type):
+class Vector(types.Type):
     """A vector of so many unsigned integers of one type."""
 
     def __init__(self, lane: types.Integer, count: int):
         self.lane, self.count = lane, count
-        super().__init__(name=f"Lanes({lane}, {count})")
+        super().__init__(name=f"Vector({lane}, {count})")
 
 
-@register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):
-    def __init__(self, manager, lanes):
-        super().__init__(manager, lanes, vector_type(lanes))
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager, vector):
+        super().__init__(manager, vector, vector_type(vector))
 
 
-def vector_type(lanes: Lanes) -> ir.VectorType:
+def vector_type(vector: Vector) -> ir.VectorType:
     """The LLVM type."""
-    return ir.VectorType(ir.IntType(lanes.lane.bitwidth), lanes.count)
+    return ir.VectorType(ir.IntType(vector.lane.bitwidth), vector.count)
 
 
-def constant(lanes: Lanes, values) -> ir.Constant:
+def constant(vector: Vector, values) -> ir.Constant:
     """An LLVM vector of constants."""
-    lane = ir.IntType(lanes.lane.bitwidth)
-    return ir.Constant(vector_type(lanes), [ir.Constant(lane, int(value)) for value in values])
+    lane = ir.IntType(vector.lane.bitwidth)
+    return ir.Constant(vector_type(vector), [ir.Constant(lane, int(value)) for value in values])
 
 
-def spread(builder, scalar, lanes: Lanes):
+def broadcast(builder, scalar, vector: Vector):
     """LLVM code for a vector with one value in all lanes."""
-    undefined = ir.Constant(vector_type(lanes), ir.Undefined)
+    undefined = ir.Constant(vector_type(vector), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = constant(Lanes(types.uint32, lanes.count), [0] * lanes.count)
+    zeros = constant(Vector(types.uint32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(first, undefined, zeros)
 
 
@@ -68,18 +68,18 @@ def _define(operation, method: str) -> None:
     class _(AbstractTemplate):
         def generic(self, args, kws):
             for kind in args:
-                if isinstance(kind, Lanes):
+                if isinstance(kind, Vector):
                     return signature(kind, *args)
             return None
 
     def generate(context, builder, signature, args):
-        lanes = signature.return_type
-        operands = [value if isinstance(kind, Lanes) else
-                    spread(builder, context.cast(builder, value, kind, lanes.lane), lanes)
+        vector = signature.return_type
+        operands = [value if isinstance(kind, Vector) else
+                    broadcast(builder, context.cast(builder, value, kind, vector.lane), vector)
                     for kind, value in zip(signature.args, args, strict=True)]
         return getattr(builder, method)(*operands)
 
-    for kinds in ((Lanes, Lanes), (Lanes, types.Integer), (types.Integer, Lanes)):
+    for kinds in ((Vector, Vector), (Vector, types.Integer), (types.Integer, Vector)):
         lower_builtin(operation, *kinds)(generate)
 
 
@@ -98,8 +98,8 @@ def rotate_left(typing_context, value, bits):
     def generate(context, builder, signature, args):
         kind, name = context.get_value_type(value), "llvm.fshl.i64"
         distance = context.cast(builder, args[1], bits, types.uint64)
-        if isinstance(value, Lanes):
-            distance, name = spread(builder, distance, value), f"llvm.fshl.v{value.count}i64"
+        if isinstance(value, Vector):
+            distance, name = broadcast(builder, distance, value), f"llvm.fshl.v{value.count}i64"
         rotate = get_or_insert_function(
             builder.module, ir.FunctionType(kind, [kind] * 3), name)
         return builder.call(rotate, [args[0], args[0], distance])
@@ -110,28 +110,28 @@ def rotate_left(typing_context, value, bits):
 
 def loader(count: int):
     """A function that loads so many elements of a uint32 or uint64 array, widened to uint64."""
-    lanes = Lanes(types.uint64, count)
+    vector = Vector(types.uint64, count)
 
     @intrinsic
     def load(typing_context, array, index):
         def generate(context, builder, signature, args):
-            source = ir.VectorType(ir.IntType(array.dtype.bitwidth), lanes.count)
+            source = ir.VectorType(ir.IntType(array.dtype.bitwidth), vector.count)
             value = builder.load(pointer_to(context, builder, array, *args, source), align=1)
-            return value if array.dtype == lanes.lane else \
-                builder.zext(value, vector_type(lanes))
-        return lanes(array, types.uint64), generate
+            return value if array.dtype == vector.lane else \
+                builder.zext(value, vector_type(vector))
+        return vector(array, types.uint64), generate
     return load
 
 
-def multiples(count: int):
+def arange(count: int):
     """A function that gives the vector 0, step, 2 step, ... of a ``uint64``."""
-    lanes = Lanes(types.uint64, count)
+    vector = Vector(types.uint64, count)
 
     @intrinsic
     def multiply(typing_context, step):
         def generate(context, builder, signature, args):
-            return builder.mul(spread(builder, args[0], lanes), constant(lanes, range(count)))
-        return lanes(types.uint64), generate
+            return builder.mul(broadcast(builder, args[0], vector), constant(vector, range(count)))
+        return vector(types.uint64), generate
     return multiply
 
 
@@ -169,15 +169,16 @@ def _reader(bits: int):
         def generate(context, builder, signature, args):
             address = builder.ptrtoint(
                 context.make_array(data)(context, builder, args[0]).data, ir.IntType(64))
-            if isinstance(position, Lanes):
-                addresses = builder.add(spread(builder, address, position), args[1])
+            if isinstance(position, Vector):
+                addresses = builder.add(broadcast(builder, address, position), args[1])
                 value = _gather(builder, word, addresses, position.count)
             else:
                 pointer = builder.inttoptr(builder.add(address, args[1]), word.as_pointer())
                 value = builder.load(pointer, align=1)
             return value if bits == 64 else \
                 builder.zext(value, context.get_value_type(signature.return_type))
-        return (position if isinstance(position, Lanes) else types.uint64)(data, position), generate
+        result = position if isinstance(position, Vector) else types.uint64
+        return result(data, position), generate
     return read
 
 

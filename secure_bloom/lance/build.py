@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.errors import ColumnError, located
+from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.lance.layout import (
     DEFAULT_ITEMS,
     DEFAULT_PROBABILITY,
@@ -80,7 +80,7 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
     of_dataset = is_dataset(dataset)
     if of_dataset:
         dataset = open_dataset(dataset)
-    with located(file=dataset.uri if of_dataset else None, column=column):
+    with error_location(file=dataset.uri if of_dataset else None, column=column):
         arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())

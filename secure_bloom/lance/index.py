@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
-from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, located
+from secure_bloom.errors import ColumnError, FormatError, UnsupportedError, error_location
 from secure_bloom.kernels.scalar import block_index, block_masks
 from secure_bloom.lance.layout import (
     MAX_ROWS,
@@ -23,10 +23,12 @@ from secure_bloom.lance.layout import (
 )
 from secure_bloom.lance.null_rows import read_null_rows
 from secure_bloom.lance.pylance import Indexed, LanceFile, find_indexed
+from secure_bloom.sbbf.arrow_types import storage_array
 from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import WORDS_PER_BLOCK, SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values, storage_array
-from secure_bloom.sbbf.probes import as_arrays
+from secure_bloom.sbbf.hashing import hash_values
+from secure_bloom.sbbf.probes import as_arrays, known_values, zero_hashes
 from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
@@ -80,7 +82,7 @@ class BloomFilterIndex(Summarized):
 
     def __init__(self, path: FilePath, value_type: pa.DataType | None = None):
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
-        with located(file=self.path):
+        with error_location(file=self.path):
             indexed = find_indexed(self.path)
             self.column = indexed.column if indexed else None
             self.column_type = _column_type(indexed, value_type)
@@ -191,7 +193,7 @@ class BloomFilterIndex(Summarized):
         return self._ask(values)
 
     def _ask(self, values: object) -> list[Zone]:
-        with located(file=self.path, column=self.column):
+        with error_location(file=self.path, column=self.column):
             if self.column_type is None:
                 raise ColumnError("which type the column has is not known, as the index lies in no "
                                   "data set: give value_type")
@@ -333,17 +335,12 @@ def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | No
     for array in as_arrays(values, strict=True):
         array = storage_array(array)
         or_null = or_null or array.null_count > 0
-        converted = exact(array.drop_null(), column_type)
-        if converted.null_count:
+        converted = convert_exactly(array.drop_null(), column_type)
+        known = known_values(converted)
+        if known is not None and not known.all():
             return None, or_null
-        hashes.append(hash_values(converted, column_type))
-        if pa.types.is_floating(converted.type):
-            floats = converted.to_numpy()
-            if np.isnan(floats).any():
-                return None, or_null
-            zeros = floats[floats == 0]
-            if zeros.size:
-                hashes.append(hash_values(pa.array(np.concatenate([zeros, -zeros])), column_type))
+        _, of_zeros = zero_hashes(converted, column_type)
+        hashes += [hash_values(converted, column_type), of_zeros]
     return np.concatenate(hashes), or_null
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.sbbf.arrow_types import is_bytes, is_text
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, num_blocks_in_lance
 
@@ -140,9 +141,9 @@ def column_type_of(arrow_type: pa.DataType) -> ColumnType:
         If Lance has no BLOOMFILTER index for such columns.
     """
     t = arrow_type
-    if pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t):
+    if is_text(t):
         return ColumnType("BYTE_ARRAY", 0, pa.string())
-    if pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t):
+    if is_bytes(t):
         return ColumnType("BYTE_ARRAY", 0, pa.binary())
     if pa.types.is_float32(t) or pa.types.is_float64(t):
         return ColumnType("FLOAT" if t.bit_width == 32 else "DOUBLE", 0, t)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from secure_bloom.display import listed
-from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, located
+from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, error_location
 from secure_bloom.storage.local_files import (
     keep_permissions,
     path_to_replace,
@@ -197,7 +197,7 @@ def open_dataset(source: Any) -> Any:
     if not isinstance(source, str | os.PathLike):
         return source
     lance = import_lance()
-    with located(file=os.fspath(source)), _panics_are_errors():
+    with error_location(file=os.fspath(source)), _panics_are_errors():
         return lance.dataset(os.fspath(source))
 
 
@@ -272,7 +272,7 @@ def find_indexed(path: str) -> Indexed | None:
     if name != _INDICES or not os.path.isdir(os.path.join(root, _VERSIONS)):
         return None
     dataset = open_dataset(root)
-    with located(file=root), _panics_are_errors():
+    with error_location(file=root), _panics_are_errors():
         found = [(index.fields[0], segment) for index in dataset.describe_indices()
                  for segment in index.segments if str(segment.uuid) == uuid]
         # Not by its name: older versions of pylance give the last part of it only.

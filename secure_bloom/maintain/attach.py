@@ -8,7 +8,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -98,9 +98,9 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    layout = layout_of(file, chunk)
-    if layout is not None and layout.kind == PLAIN and chunk.encryption is not None:
+    stored = stored_filter(file, chunk)
+    if stored is not None and stored.kind == PLAIN and chunk.encryption is not None:
         raise UnsupportedError("the column is encrypted and its filter is not: everybody can test "
                                "which values it has. Mend that with seal, or with replace",
                                **chunk.place)
-    return layout is None
+    return stored is None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from secure_bloom.errors import FormatError, located
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.options import BloomFilterOptions
-from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.verify.measure import ColumnHashes
 
 
@@ -35,7 +34,7 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
     FormatError, AuthenticationError, KeyRetrievalError
         If the pages cannot be read. No filter comes of a chunk of which something was not read.
     """
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         num_blocks = size if isinstance(size, int) else _num_blocks(chunk, size)
         filter_ = SplitBlockBloomFilter(num_blocks, column_type=chunk.column.type)
         seen = 0
@@ -45,15 +44,11 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
             advance(rows)
         if seen != num_rows:
             raise FormatError(f"the row group has {num_rows} rows, {seen} were read")
-        if isinstance(size, int) or size.ndv is not None:
-            return filter_
-        return filter_.fold(fpp=size.fpp)
+        return filter_ if isinstance(size, int) else size.fitted(filter_)
 
 
 def _num_blocks(chunk: ColumnChunk, options: BloomFilterOptions) -> int:
-    ndv = options.ndv
-    if ndv is None:  # room for every value, to be folded
-        found = chunk.statistics
-        ndv = max(0, (found.num_values or 0) - (found.null_count or 0))
-    max_blocks = (options.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK
-    return num_blocks_for(ndv, options.fpp, max_blocks=max_blocks)
+    if options.ndv is not None:
+        return options.num_blocks(0)
+    found = chunk.statistics
+    return options.num_blocks(max(0, (found.num_values or 0) - (found.null_count or 0)))

@@ -18,9 +18,9 @@ from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
     UNKNOWN,
     Disjoint,
-    Layout,
+    StoredFilter,
+    detect_filter,
     encode_filter,
-    find_layout,
 )
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC
@@ -53,8 +53,8 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.build or self.remove)
 
-    def gone(self) -> list[ColumnChunk]:
-        """The chunks whose present filter goes."""
+    def removed(self) -> list[ColumnChunk]:
+        """The chunks whose present filter is removed."""
         return [*self.remove, *(chunk for chunk, _ in self.build if chunk.bloom_filter)]
 
 
@@ -68,7 +68,7 @@ class FileChange(Summarized):
     columns : tuple of str
         Dotted paths of the columns concerned.
     built, removed : int
-        New filters; old ones that are gone, those included that were replaced.
+        New filters; old ones that were removed or replaced.
     bytes : int or None
         Of the new filters with their headers; None where nothing was done.
     notes : tuple of str
@@ -91,17 +91,17 @@ class FileChange(Summarized):
         """What a plan would do."""
         chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
-        return cls(file.name, tuple(columns), len(plan.build), len(plan.gone()), notes=notes)
+        return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()), notes=notes)
 
 
-def layout_of(file: ParquetFile, chunk: ColumnChunk) -> Layout | None:
+def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
     """What stands at the place of a chunk's filter; None where it has none."""
     where = chunk.bloom_filter
     if where is None:
         return None
     if not len(MAGIC) <= where[0] < file.footer.start:
-        return Layout(UNKNOWN)
-    return find_layout(file, where[0], file.footer.start)
+        return StoredFilter(UNKNOWN)
+    return detect_filter(file, where[0], file.footer.start)
 
 
 def check_pages(plan: Plan, file: ParquetFile) -> None:
@@ -156,12 +156,13 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
     ChangedMeanwhileError
         If somebody else has changed the file.
     """
-    gone = plan.gone()
-    removed = _merged(range_ for chunk in gone if (range_ := _extent(file, chunk)) is not None)
-    if removed:
-        _check_nothing_else_goes(removed, set(map(_place, gone)), file)
+    removed = plan.removed()
+    ranges = _merged(range_ for chunk in removed
+                     if (range_ := _extent(file, chunk)) is not None)
+    if ranges:
+        _check_nothing_else_goes(ranges, set(map(_place, removed)), file)
     writing = _Writing(plan, file, keys, advance)
-    rewrite.replace_by(writing.parts(_segments(removed, file.footer.start)))
+    rewrite.replace_by(writing.parts(_segments(ranges, file.footer.start)))
     return writing.num_bytes
 
 
@@ -210,37 +211,37 @@ def _place(chunk: ColumnChunk) -> _Place:
 
 def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     """The bytes of a chunk's filter; None where no filter stands at its place."""
-    where, layout = chunk.bloom_filter, layout_of(file, chunk)
-    if where is None or layout is None or layout.kind == UNKNOWN:
+    where, stored = chunk.bloom_filter, stored_filter(file, chunk)
+    if where is None or stored is None or stored.kind == UNKNOWN:
         return None
-    offset, told = where
-    length = max(layout.length or 0, told or 0)  # so that none stays where the two disagree
+    offset, recorded = where
+    length = max(stored.length or 0, recorded or 0)  # so that none stays where the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
                           "harm; write the file again", **chunk.place)
     return offset, offset + length
 
 
-def _check_nothing_else_goes(removed: list[_Range], gone: set[_Place], file: ParquetFile) -> None:
-    starts = [start for start, _ in removed]
-    for start, end, what, chunk in _that_stay(gone, file):
+def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: ParquetFile) -> None:
+    starts = [start for start, _ in ranges]
+    for start, end, what, chunk in _retained_ranges(removed, file):
         before = bisect_left(starts, end)  # so many of them begin before this ends
-        if before and removed[before - 1][1] > start:
+        if before and ranges[before - 1][1] > start:
             raise FormatError(f"a filter that is to be removed shares bytes with the {what} of "
                               "this column; write the file again", **chunk.place)
 
 
-def _that_stay(gone: set[_Place], file: ParquetFile) \
+def _retained_ranges(removed: set[_Place], file: ParquetFile) \
         -> Iterator[tuple[int, int, str, ColumnChunk]]:
     """The ranges of bytes that are in use, as far as the keys at hand show them."""
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
             ranges["pages"] = chunk.pages
-            where = None if _place(chunk) in gone else chunk.bloom_filter
+            where = None if _place(chunk) in removed else chunk.bloom_filter
             if where is not None:
-                layout = None if where[1] else layout_of(file, chunk)
-                ranges["filter"] = where[0], where[1] or (layout and layout.length) or 1
+                stored = None if where[1] else stored_filter(file, chunk)
+                ranges["filter"] = where[0], where[1] or (stored and stored.length) or 1
         except NO_KEY:
             pass  # as it is encrypted, nobody but the key's owner can have made it point there
         for what, range_ in ranges.items():

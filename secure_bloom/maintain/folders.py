@@ -22,7 +22,7 @@ from secure_bloom.errors import (
     ColumnError,
     MissingExtraError,
     SecureBloomError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KeyUnwrapper
@@ -179,7 +179,7 @@ class _Job:
 
     def _try(self, path: str) -> None:
         try:
-            with located(file=path):
+            with error_location(file=path):
                 self._outcomes[path] = self._change(path)
         except _NO_FAULT_OF_A_FILE:
             raise

@@ -9,7 +9,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.change import Plan, layout_of
+from secure_bloom.maintain.change import Plan, stored_filter
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -73,7 +73,7 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
 def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
     plan, hidden = Plan(), set()
     removed: dict[str, None] = {}
-    for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+    for chunk in file.footer.column_chunks():
         try:
             leaks = chunk.encryption is not None and _is_plain(file, chunk)
         except NO_KEY:
@@ -95,8 +95,8 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    layout = layout_of(file, chunk)
-    return layout is not None and layout.kind == PLAIN
+    stored = stored_filter(file, chunk)
+    return stored is not None and stored.kind == PLAIN
 
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:

@@ -62,7 +62,7 @@ def strip(path: FilePath, keys: Keys = None, *, columns: Iterable[str] | None = 
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
         wanted = {column.ordinal for column in file.columns} if paths is None \
             else {find_column(file.columns, path).ordinal for path in paths}
-        chunks = [chunk for chunks in file.footer.row_groups for chunk in chunks
+        chunks = [chunk for chunk in file.footer.column_chunks()
                   if chunk.column.ordinal in wanted]
         return Plan(remove=[chunk for chunk in chunks if chunk.bloom_filter]), ()
 

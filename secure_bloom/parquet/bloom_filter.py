@@ -15,7 +15,12 @@ import pyarrow as pa
 
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
-from secure_bloom.errors import AuthenticationError, FormatError, UnsupportedError, located
+from secure_bloom.errors import (
+    AuthenticationError,
+    FormatError,
+    UnsupportedError,
+    error_location,
+)
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header, encode_header
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -60,7 +65,7 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
     FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
         With row group and column. Nothing is returned of a filter that does not open.
     """
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         where = chunk.bloom_filter
         if where is None:
             return None
@@ -80,7 +85,7 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     """The size of the filter's bitset in bytes; arguments and errors as for :func:`read_filter`."""
-    with located(**chunk.place):
+    with error_location(**chunk.place):
         where = chunk.bloom_filter
         return None if where is None else _take_header(
             _FilterBytes(source, *where, end), chunk)
@@ -117,7 +122,7 @@ PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StoredFilter:
     """What stands somewhere in a file, as far as it can be told without a key.
 
     Attributes
@@ -132,7 +137,7 @@ class Layout:
     length: int | None = None
 
 
-def find_layout(source: ReadsAt, offset: int, end: int) -> Layout:
+def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
     """Look at what stands at an offset; ``source`` and ``end`` as for :func:`read_filter`.
 
     An encrypted header cannot be taken for a plaintext one: the length of its module ends with two
@@ -141,17 +146,17 @@ def find_layout(source: ReadsAt, offset: int, end: int) -> Layout:
     head = bytes(source.read_at(min(MAX_HEADER_SIZE, end - offset), offset))
     try:
         num_bytes, header_size = decode_header(head)
-        return Layout(PLAIN, header_size + num_bytes)
+        return StoredFilter(PLAIN, header_size + num_bytes)
     except UnsupportedError:
-        return Layout(PLAIN)
+        return StoredFilter(PLAIN)
     except FormatError:
         header = module_length(head)
     if header is None or header > min(_MAX_HEADER_MODULE, end - offset):
-        return Layout(UNKNOWN)
+        return StoredFilter(UNKNOWN)
     bitset = module_length(source.read_at(LENGTH_SIZE, offset + header))
     if bitset is None or bitset > min(MAX_BYTES + OVERHEAD, end - offset - header):
-        return Layout(UNKNOWN)
-    return Layout(ENCRYPTED, header + bitset)
+        return StoredFilter(UNKNOWN)
+    return StoredFilter(ENCRYPTED, header + bitset)
 
 
 def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:

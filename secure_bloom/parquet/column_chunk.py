@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher
-from secure_bloom.errors import NO_KEY, FormatError, located
+from secure_bloom.errors import NO_KEY, FormatError, error_location
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Layout, Struct
@@ -118,7 +118,7 @@ class ColumnChunk:
         decoded = self._decoded
         struct = decoded.struct
         if struct is None:
-            with located(**self.place):
+            with error_location(**self.place):
                 raw = self._group.raw(self.column.ordinal)
                 assert raw is not None  # what was changed is decoded
                 struct = decoded.struct = self._decode(raw, _COLUMN_CHUNK_LAYOUT)
@@ -169,7 +169,7 @@ class ColumnChunk:
         """The cipher of the column's modules; None for a plaintext column."""
         decoded = self._decoded
         if decoded.cipher is None and self.encryption is not None:
-            with located(**self.place):
+            with error_location(**self.place):
                 crypto = self._file.crypto
                 decoded.cipher = crypto.footer_cipher if self.encryption == "footer key" \
                     else crypto.column_cipher(self.column.path, self.key_metadata)
@@ -258,7 +258,7 @@ class ColumnChunk:
             meta = self._metadata()
         except NO_KEY:
             return RawStatistics()
-        with located(**self.place):
+        with error_location(**self.place):
             raw = meta.get(_STATISTICS)
             if not isinstance(raw, bytes):
                 return RawStatistics(meta.get_int(_NUM_VALUES))
@@ -360,7 +360,7 @@ class ColumnChunk:
         decoded = self._decoded
         if decoded.meta is not None:
             return decoded.meta
-        with located(**self.place):
+        with error_location(**self.place):
             module = self._struct.get_binary(_ENCRYPTED_META_DATA)
             if module is not None:
                 cipher = self.cipher

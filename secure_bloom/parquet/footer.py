@@ -11,7 +11,8 @@ Everything that is not changed is written back as it was, unknown fields include
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from types import ModuleType as Module
 
@@ -24,6 +25,7 @@ from secure_bloom.crypto.modules import module_length
 from secure_bloom.display import Summarized, count
 from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
@@ -130,6 +132,10 @@ class Footer(Summarized):
     def row_group_num_bytes(self, row_group: int) -> int:
         """Bytes of the pages of a row group as stored, as far as the footer says."""
         return self.row_groups[row_group].num_bytes
+
+    def column_chunks(self) -> Iterator[ColumnChunk]:
+        """All column chunks, by row group and column."""
+        return itertools.chain.from_iterable(self.row_groups)
 
     @property
     def footer_key_metadata(self) -> bytes | None:

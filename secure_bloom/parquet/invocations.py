@@ -26,8 +26,7 @@ def count_invocations(footer: Footer) -> None:
     num_chunks = len(footer.row_groups) * len(footer.columns)
     if num_bytes // modules.OVERHEAD + _PER_CHUNK * num_chunks < modules.MAX_INVOCATIONS // 2:
         return  # it cannot be, whatever the pages are like
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            with contextlib.suppress(*NO_KEY):
-                if chunk.cipher is not None:
-                    chunk.cipher.count(_PER_PAGE * chunk.num_pages + _PER_CHUNK)
+    for chunk in footer.column_chunks():
+        with contextlib.suppress(*NO_KEY):
+            if chunk.cipher is not None:
+                chunk.cipher.count(_PER_PAGE * chunk.num_pages + _PER_CHUNK)

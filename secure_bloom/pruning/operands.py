@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import PredicateError
-from secure_bloom.sbbf.hashing import UNIT_NANOS, is_text_or_bytes, plain_type
+from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)

@@ -40,9 +40,9 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import listed
-from secure_bloom.errors import ColumnError, located
+from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.pruning.operands import operand
-from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
@@ -61,7 +61,7 @@ class Predicate(NamedTuple):
     value: Any
 
     @property
-    def probes(self) -> list[Any] | None:
+    def candidates(self) -> list[Any] | None:
         """The values of which one must be present for the predicate to hold; None if unknown."""
         if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
             values = self.value if self.op == "in" else [self.value]
@@ -149,7 +149,7 @@ def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataT
     for predicate in (p for alternative in alternatives for p in alternative):
         is_list = predicate.op in ("in", "not in")
         arrow_type = type_of(predicate.column)
-        with located(column=predicate.column):
+        with error_location(column=predicate.column):
             for value in predicate.value if is_list else [predicate.value]:
                 if value is not None:
                     operand(value, arrow_type)
@@ -162,18 +162,18 @@ def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
     ``might_contain(column, values)`` gives a bool array [row groups, values]; it is asked once for
     each column, so that each Bloom filter is read once.
     """
-    probes: dict[str, list[Any]] = {}
+    candidates: dict[str, list[Any]] = {}
     for predicate in (p for alternative in alternatives for p in alternative):
-        if predicate.probes:
-            probes.setdefault(predicate.column, []).extend(predicate.probes)
-    answers = {column: might_contain(column, values) for column, values in probes.items()}
-    asked = dict.fromkeys(probes, 0)
+        if predicate.candidates:
+            candidates.setdefault(predicate.column, []).extend(predicate.candidates)
+    answers = {column: might_contain(column, values) for column, values in candidates.items()}
+    asked = dict.fromkeys(candidates, 0)
     keep = np.zeros(num_row_groups, dtype=bool)
     for alternative in alternatives:
         holds = np.ones(num_row_groups, dtype=bool)
         for predicate in alternative:
-            if predicate.probes is not None:
-                column, count = predicate.column, len(predicate.probes)
+            if predicate.candidates is not None:
+                column, count = predicate.column, len(predicate.candidates)
                 begin = asked.get(column, 0)
                 if count:
                     asked[column] = begin + count

@@ -18,7 +18,7 @@ from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import exact
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 
 Ordered = int | float | bytes  #: a value in a form whose order is that of the column
@@ -36,8 +36,8 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
         return not value or (not only_nulls and None not in value)
     if only_nulls or (value is None and op != "is not null"):
         return False
-    if predicate.probes is not None:
-        return any(_may_equal(probe, statistics, column.type) for probe in predicate.probes)
+    if predicate.candidates is not None:
+        return any(_may_equal(probe, statistics, column.type) for probe in predicate.candidates)
     if op in _BELOW:
         return _may_compare(_BELOW[op], bound(statistics.minimum, column.type), value, column.type)
     if op in _ABOVE and not _is_float(column.type):
@@ -78,7 +78,7 @@ def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
     array = as_arrays([value])[0]
     if pa.types.is_null(array.type):
         return None
-    array = exact(array, column_type)
+    array = convert_exactly(array, column_type)
     if array.null_count:
         return None
     if pa.types.is_temporal(t):
@@ -101,12 +101,10 @@ def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
         return None
     if physical == "BYTE_ARRAY":
         return raw
-    if physical == "FIXED_LEN_BYTE_ARRAY":
-        if len(raw) != column_type.length:
-            return None
-        return int.from_bytes(raw, "big", signed=True) if pa.types.is_decimal(t) else raw
-    if len(raw) != {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}.get(physical):
+    if len(raw) != column_type.width or physical == "INT96":
         return None
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        return int.from_bytes(raw, "big", signed=True) if pa.types.is_decimal(t) else raw
     if pa.types.is_floating(t):
         [number] = struct.unpack("<f" if physical == "FLOAT" else "<d", raw)
         return None if number != number else number

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY",
                   "FIXED_LEN_BYTE_ARRAY")
+WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  #: bytes of a value
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class ColumnType:
     physical_type: str
     length: int
     arrow_type: pa.DataType | None
+
+    @property
+    def width(self) -> int | None:
+        """Bytes of a value; None where it varies, and for BOOLEAN, which has single bits."""
+        return WIDTHS.get(self.physical_type, self.length or None)
 
     @property
     def can_have_filter(self) -> bool:

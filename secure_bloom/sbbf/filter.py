@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import column_type_of, insert_values, kernels_for
+from secure_bloom.sbbf.hashing import insert_values, kernels_for
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
     MAX_BYTES,

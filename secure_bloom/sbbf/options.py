@@ -5,10 +5,13 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, check_fpp, num_blocks_for
+
+if TYPE_CHECKING:
+    from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,16 @@ class BloomFilterOptions:
         if self.max_bytes is not None and not BYTES_PER_BLOCK <= self.max_bytes <= MAX_BYTES:
             raise ValueError(f"max_bytes must be {BYTES_PER_BLOCK} to {MAX_BYTES}, "
                              f"got {self.max_bytes}")
+
+    def num_blocks(self, num_values: int) -> int:
+        """Blocks of the filter to begin with, for so many values that are not null."""
+        ndv = num_values if self.ndv is None else self.ndv
+        return num_blocks_for(ndv, self.fpp,
+                              max_blocks=(self.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK)
+
+    def fitted(self, filter_: SplitBlockBloomFilter) -> SplitBlockBloomFilter:
+        """The complete filter in its final size: folded, unless ``ndv`` has fixed the size."""
+        return filter_ if self.ndv is not None else filter_.fold(fpp=self.fpp)
 
 
 _NAMES = tuple(field.name for field in fields(BloomFilterOptions))

@@ -7,7 +7,7 @@ several hashes, or none can answer for it:
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
 - a value without a certain counterpart in the column's type
-  (:func:`secure_bloom.sbbf.hashing.exact`): "perhaps".
+  (:func:`secure_bloom.sbbf.conversion.convert_exactly`): "perhaps".
 """
 
 from __future__ import annotations
@@ -24,15 +24,10 @@ import pyarrow as pa
 from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
-from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import (
-    UNIT_NANOS,
-    column_type_of,
-    exact,
-    hash_values,
-    plain_type,
-    storage_array,
-)
+from secure_bloom.sbbf.arrow_types import UNIT_NANOS, column_type_of, plain_type, storage_array
+from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.scalars import plain_value
 
 if TYPE_CHECKING:
@@ -56,7 +51,7 @@ def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Ar
         if pa.types.is_dictionary(array.type):
             array = storage_array(array.dictionary_decode())
         array = array.drop_null()
-        converted = exact(array, column_type) if column_type.can_have_filter else None
+        converted = convert_exactly(array, column_type) if column_type.can_have_filter else None
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
                               f"{column_type}")
@@ -99,8 +94,8 @@ def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
     if type(value) is int and pa.types.is_integer(arrow_type):
         signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
         low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
-        width = {"INT32": 4, "INT64": 8}.get(physical_type, column_type.length)
-        return value.to_bytes(width, "little", signed=signed) if low <= value < high else None
+        return value.to_bytes(WIDTHS[physical_type], "little", signed=signed) \
+            if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
     if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
@@ -116,15 +111,15 @@ def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
     answers = np.ones(len(array), dtype=bool)
     if column_type is None or not column_type.can_have_filter:
         return answers
-    converted = exact(array, column_type)
-    known = _known(converted)
+    converted = convert_exactly(array, column_type)
+    known = known_values(converted)
     if known is None:
         return _check_any(filter_, converted, column_type)
     answers[known] = _check_any(filter_, converted.filter(pa.array(known)), column_type)
     return answers
 
 
-def _known(array: pa.Array) -> np.ndarray | None:
+def known_values(array: pa.Array) -> np.ndarray | None:
     """Which values a filter can answer for; None where it is all of them."""
     if pa.types.is_floating(array.type):
         return ~np.isnan(array.to_numpy(zero_copy_only=False))  # null comes as NaN
@@ -136,13 +131,23 @@ def _known(array: pa.Array) -> np.ndarray | None:
 def _check_any(filter_: SplitBlockBloomFilter, array: pa.Array, column_type: ColumnType) \
         -> np.ndarray:
     answers = filter_.check_hashes(hash_values(array, column_type))
+    zeros, hashes = zero_hashes(array, column_type)
+    if hashes.size:
+        answers[zeros] = filter_.check_hashes(hashes).any()
+    return answers
+
+
+def zero_hashes(array: pa.Array, column_type: ColumnType) -> tuple[np.ndarray, np.ndarray]:
+    """Which values are zeros that have a sign (bool), and the hashes of both zeros.
+
+    No hashes where there is no such value. The array has no null, and the column's type.
+    """
     if pa.types.is_floating(array.type):
         zeros = array.to_numpy(zero_copy_only=False) == 0
         if zeros.any():
             both = np.array([0.0, -0.0], dtype=array.type.to_pandas_dtype())
-            hits = filter_.check_hashes(hash_values(pa.array(both), column_type))
-            answers[zeros] = hits.any()
-    return answers
+            return zeros, hash_values(pa.array(both), column_type)
+    return np.zeros(len(array), dtype=bool), np.empty(0, dtype=np.uint64)
 
 
 def is_scalar(values: object) -> bool:

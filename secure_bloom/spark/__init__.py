@@ -199,5 +199,5 @@ def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> C
         If another program made the last write.
     """
     if filesystem is None:
-        filesystem, path = locate({"path": str(path)})
+        filesystem, path = locate(str(path))
     return read_summary(filesystem, str(path))

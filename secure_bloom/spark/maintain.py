@@ -16,8 +16,8 @@ from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
 from secure_bloom.maintain.tables import check_no_table
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri, with_environment
-from secure_bloom.spark.options.options import KEYRING, KMS, locate
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
+from secure_bloom.spark.options.options import KEYRING, KMS, Options, locate
 from secure_bloom.spark.worker_python import fitting_python
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.visibility import parquet_files
@@ -34,12 +34,10 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
     """See :func:`secure_bloom.spark.attach`."""
     wanted = filters_for_files(bloom_filters)
     root = str(path)
-    filesystem, folder = locate({"path": root})
+    filesystem, folder = locate(root)
     paths = parquet_files(filesystem, folder)
     check_no_table(filesystem, folder, paths)
-    options = {KEYRING: keyring, KMS: kms}
-    options = {name: value for name, value in options.items() if value is not None}
-    uri = kms_uri(with_environment(options, environment_uri()))
+    uri = kms_uri(Options({KEYRING: keyring, KMS: kms}).with_default_kms(environment_uri()))
     task = partial(_task, root, paths, uri, wanted, replace, dry_run)
     numbers = spark.range(0, len(paths), 1, max(1, min(len(paths), _MAX_TASKS)))
     with fitting_python(spark):
@@ -51,7 +49,7 @@ def _task(root: str, paths: list[str], uri: str | None,
           bloom_filters: bool | dict[str, BloomFilterOptions], replace: bool,
           dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Attach to the files with these numbers."""
-    filesystem, _ = locate({"path": root})
+    filesystem, _ = locate(root)
     keys = NO_KEYS if uri is None else kms_client(uri)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         result = attach_here(paths[number], bloom_filters, keys, replace=replace, dry_run=dry_run,

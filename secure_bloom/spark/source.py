@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from secure_bloom.spark.options.kms import with_environment
-from secure_bloom.spark.options.options import FORMAT, for_writing, without_properties
+from secure_bloom.spark.options.options import FORMAT, Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
@@ -21,6 +20,10 @@ class SecureParquet(DataSource):
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
+    def __init__(self, options: MutableMapping[str, str]):
+        super().__init__(options)
+        self._given = Options(options)
+
     @classmethod
     def name(cls) -> str:
         """What users write in ``format(...)``."""
@@ -28,16 +31,16 @@ class SecureParquet(DataSource):
 
     def folder(self) -> Folder:
         """The folder to read."""
-        return Folder(self._with_keys(self.options))
+        return Folder(self._with_keys(self._given))
 
-    def _with_keys(self, options: Mapping[str, str]) -> Mapping[str, str]:
-        return with_environment(options, self.environment)
+    def _with_keys(self, options: Options) -> Options:
+        return options.with_default_kms(self.environment)
 
     @plain_errors()
     def schema(self) -> StructType:
         """The schema of the files in the folder."""
         self.is_inferred = True
-        return Folder(self._with_keys(without_properties(self.options))).schema()
+        return Folder(self._with_keys(self._given.without_properties())).schema()
 
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
@@ -47,11 +50,10 @@ class SecureParquet(DataSource):
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """See :class:`SecureParquetWriter`."""
-        return SecureParquetWriter(self._with_keys(for_writing(self.options)), schema, overwrite)
+        return SecureParquetWriter(self._with_keys(self._given), schema, overwrite)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
         """See :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
         from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
-        return SecureParquetStreamWriter(self._with_keys(for_writing(self.options)), schema,
-                                         overwrite)
+        return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)

@@ -384,13 +384,13 @@ class Job(JobFolder):
         files = self.pending()
         if self.has(COMMITTING):
             files.update(self.own_files())
-        gone = self.delete_files(files)
+        removed = self.delete_files(files)
         path = posixpath.join(self.folder, SUCCESS)
         if success is not None and not self.exists(path):
             write_file(self.filesystem, path, success)
-        if gone:
+        if removed:
             self.note_change()
-        self.end(gone)
+        self.end(removed)
 
     def _remove_empty(self, entries: list[pa_fs.FileInfo]) -> None:
         """Folders of attempts that came too late, and temporary files."""

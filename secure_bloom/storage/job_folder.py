@@ -101,8 +101,8 @@ class JobFolder:
         self.remove_marker(STARTED)  # first: no attempt begins any more, so this is all of them
         pending = self.pending()
         others = pending - settled
-        gone = self.delete_files(others)
-        waiting = others - gone if wait else set()
+        removed = self.delete_files(others)
+        waiting = others - removed if wait else set()
         if waiting:
             self._delete(f"{self.staging}/{marker}" for marker in
                          (COMMITTING, *(f"{PENDING}/{name}" for name in pending - waiting)))

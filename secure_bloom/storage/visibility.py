@@ -1,8 +1,8 @@
 """A folder of data files, and which of them readers may see while jobs write into it.
 
-Jobs leave markers in ``_staging`` of the table. A table is the folder itself, or for Hive folders
-such as ``t/day=1`` the folder above them, ``t``; so all who read or write t, or a part of it, look
-at the same place. Paths in markers are relative to the table.
+Jobs leave markers in ``_staging`` of the table. A table is the folder itself, or with Hive
+partitioning such as ``t/day=1`` the folder above, ``t``; so all who read or write t, or a part of
+it, look at the same place. Paths in markers are relative to the table.
 
     _staging/<job>/started         the job has not ended: all its files are hidden
     _staging/<job>/pending/<file>  an attempt may write <file>: it is hidden
@@ -133,7 +133,7 @@ def job_of(path: str) -> str | None:
 
 
 def table_of(folder: str) -> str:
-    """The folder above all Hive folders (``name=value``) at the end of a path."""
+    """The folder above all partition folders (``name=value``) at the end of a path."""
     folder = folder.rstrip("/")
     while "=" in posixpath.basename(folder)[1:]:
         folder = posixpath.dirname(folder)

@@ -25,9 +25,10 @@ from secure_bloom.keys.material import KeyMaterial, is_key_material, key_referen
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.header import decode_header, encode_header
 from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import exact, hash_values
+from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
@@ -64,10 +65,8 @@ class _WrongLength(ValueError):
 
 # --- xxh64 ---------------------------------------------------------------------------------------
 
-_PHYSICAL = {
-    "INT32": (4, pa.int32()), "INT64": (8, pa.int64()), "INT96": (12, pa.timestamp("ns")),
-    "FLOAT": (4, pa.float32()), "DOUBLE": (8, pa.float64()), "BYTE_ARRAY": (0, pa.binary()),
-}
+_ARROW_TYPES = {"INT32": pa.int32(), "INT64": pa.int64(), "INT96": pa.timestamp("ns"),
+                "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BYTE_ARRAY": pa.binary()}
 
 
 def _hash(physical_type: str, plain: Any, type_length: int = 0, logical_type: Any = None,
@@ -87,7 +86,8 @@ def _hash(physical_type: str, plain: Any, type_length: int = 0, logical_type: An
 
 
 def _hash_plain(physical_type: str, type_length: int, plain: bytes) -> int:
-    width, arrow_type = _PHYSICAL.get(physical_type, (type_length, None))
+    arrow_type = _ARROW_TYPES.get(physical_type)
+    width = WIDTHS.get(physical_type, type_length if arrow_type is None else 0)
     if (width and len(plain) != width) or (physical_type == "FIXED_LEN_BYTE_ARRAY" and not width):
         raise _WrongLength
     if physical_type in ("INT96", "FIXED_LEN_BYTE_ARRAY"):
@@ -105,7 +105,7 @@ def _hash_value(value: str, column_type: ColumnType) -> int:
     array = pa.array([parse_value(value, column_type).as_py()], column_type.arrow_type) \
         if column_type.arrow_type == pa.float16() \
         else pa.array([parse_value(value, column_type)], column_type.arrow_type)
-    return int(hash_values(exact(array, column_type), column_type)[0])
+    return int(hash_values(convert_exactly(array, column_type), column_type)[0])
 
 
 _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
@@ -131,7 +131,7 @@ def _arrow_type(physical_type: str, type_length: int, logical_type: str | None) 
     if name == "TIMESTAMP":
         return pa.timestamp(_UNITS[first], "UTC" if second == "UTC" else None)
     if name in ("", "BSON", "UUID"):
-        return _PHYSICAL[physical_type][1] if physical_type in _PHYSICAL else pa.binary(type_length)
+        return _ARROW_TYPES.get(physical_type) or pa.binary(type_length)
     raise UnsupportedError(f"unknown logical type {logical_type!r}")
 
 
@@ -357,7 +357,7 @@ def _read_with(case: Case, keys: Any) -> Answer:
     except SecureBloomError as error:
         return _refused(error, [])
     with file:
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             try:
                 filter_ = file.read_bloom_filter(chunk.row_group, chunk.column.path)
             except SecureBloomError as error:
@@ -401,7 +401,7 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
     hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
     try:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
-        in_words = hash_values(exact(value, column_type), column_type)
+        in_words = hash_values(convert_exactly(value, column_type), column_type)
     except (ValueError, SecureBloomError):
         return "the value in words is none"
     if in_words != hashes:

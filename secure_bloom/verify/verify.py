@@ -22,15 +22,15 @@ from secure_bloom.errors import (
     FormatError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.bloom_filter import (
     PLAIN,
     UNKNOWN,
     Disjoint,
-    Layout,
-    find_layout,
+    StoredFilter,
+    detect_filter,
     read_filter,
 )
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -103,7 +103,7 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
     except (KeyRetrievalError, UnsupportedError) as error:
         return VerifyResult(error.file or "", not_checked=error.message,
                             missing_keys=isinstance(error, KeyRetrievalError))
-    with file, located(file=file.name), file.one_version():
+    with file, error_location(file=file.name), file.one_version():
         verification = _Verification(file, keys, columns, advance or (lambda fraction: None))
         try:
             verification.check(requirement)
@@ -119,11 +119,11 @@ class _Found:
     chunk: ColumnChunk
     offset: int
     length: int | None  # as the footer says
-    layout: Layout
+    stored: StoredFilter
 
     @property
     def end(self) -> int:
-        return self.offset + (self.layout.length or self.length or 1)
+        return self.offset + (self.stored.length or self.length or 1)
 
 
 class _Range(NamedTuple):
@@ -170,7 +170,7 @@ class _Verification:
 
     def run(self) -> VerifyResult:
         """Find all filters, then check them one by one."""
-        chunks = [chunk for chunks in self._footer.row_groups for chunk in chunks]
+        chunks = list(self._footer.column_chunks())
         found = [where for chunk in chunks if (where := self._find(chunk)) is not None]
         self._check_overlaps(found, chunks)
         found = [where for where in found if self._is_wanted(where.chunk)]
@@ -229,7 +229,7 @@ class _Verification:
                          f"data, which is between {start} and {end}; {_REWRITE}")
             self._note(chunk, "the filter's place is wrong")
             return None
-        return _Found(chunk, offset, length, find_layout(self._file, offset, end))
+        return _Found(chunk, offset, length, detect_filter(self._file, offset, end))
 
     def _check_overlaps(self, found: list[_Found], chunks: list[ColumnChunk]) -> None:
         """Go through pages and filters in the order of the file; each begins where others end."""
@@ -260,24 +260,24 @@ class _Verification:
     # --- the filter itself ---------------------------------------------------------------------
 
     def _check(self, where: _Found) -> None:
-        chunk, layout = where.chunk, where.layout
-        encrypted = None if layout.kind == UNKNOWN else layout.kind != PLAIN
-        if chunk.encryption is not None and layout.kind == PLAIN:
+        chunk, stored = where.chunk, where.stored
+        encrypted = None if stored.kind == UNKNOWN else stored.kind != PLAIN
+        if chunk.encryption is not None and stored.kind == PLAIN:
             self._report("leak", chunk, "the filter is not encrypted, its column is: everybody can "
                          "test which values the column has. Mend the file with secure-bloom seal, "
                          "and withdraw its copies")
             self._note(chunk, "the filter is not encrypted as its column is", encrypted=False)
             return
-        if chunk.encryption is None and encrypted and where.length in (None, layout.length):
+        if chunk.encryption is None and encrypted and where.length in (None, stored.length):
             self._report("needless-encryption", chunk, "the filter is encrypted, its column is "
                          f"not: no reader can use it; {_REWRITE}")
             self._note(chunk, "the filter is encrypted, though its column is not", encrypted=True)
             return
-        has_wrong_length = None not in (where.length, layout.length) \
-            and where.length != layout.length
+        has_wrong_length = None not in (where.length, stored.length) \
+            and where.length != stored.length
         if has_wrong_length:
             self._report("length", chunk, f"the footer gives the filter a length of "
-                         f"{where.length}, {layout.length} bytes stand there; {_REWRITE}")
+                         f"{where.length}, {stored.length} bytes stand there; {_REWRITE}")
         filter_ = self._read(chunk, silent=has_wrong_length, encrypted=encrypted)
         if filter_ is not None:
             self._check_values(where, filter_)

@@ -12,10 +12,10 @@ from secure_bloom import (
     EncryptionConfiguration,
     ParquetFile,
     attach,
-    encryption,
     verify_file,
     write_table,
 )
+from secure_bloom.arrow import encryption
 from secure_bloom.errors import ColumnError, UnsupportedError
 from tests.support import kms
 

@@ -14,6 +14,7 @@ from secure_bloom.pruning.predicates import OPERATORS, normalize
 from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
 from tests.support import encryptions
+from tests.tiers import number_of_examples
 
 #: set the variable to repeat a failure
 SEED = int(os.environ.get("SECURE_BLOOM_SEED", random.randrange(2**32)))
@@ -92,7 +93,7 @@ def test_random_filters_on_rows():
     draw = random.Random(SEED)
     rows = Rows(draw, 40)
     arrays = {name: rows.table[name].combine_chunks() for name in rows.table.column_names}
-    for number in range(3000):
+    for number in range(number_of_examples(3000)):
         filters, reference = random_filter(draw, COLUMNS)
         holds = RowFilter(normalize(filters), rows.table.schema).holds(arrays)
         found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]
@@ -130,7 +131,7 @@ def test_random_filters_on_files(variant):
     whole = file.read()
     columns = COLUMNS if variant != {"store_schema": False} else {
         name: domain for name, domain in COLUMNS.items() if "duration" not in name}  # now integers
-    for number in range(80):
+    for number in range(number_of_examples(80)):
         filters, reference = random_filter(draw, columns)
         message = f"seed {SEED}, filter {number}: {reference}"
         right = rows.found(reference)
@@ -160,7 +161,7 @@ def test_random_filters_on_folders(tmp_path):
     for row in rows.rows[120:]:
         row.update({"p": 100, "q": None} | dict.fromkeys(missing))
     columns = COLUMNS | {"p": DOMAINS["int32"], "q": DOMAINS["string"]}
-    for number in range(100):
+    for number in range(number_of_examples(100)):
         filters, reference = random_filter(draw, columns)
         if number % 3 == 0:
             some = random_filter(draw, {name: columns[name] for name in ("p", "q")})

@@ -138,7 +138,7 @@ def test_after_seal_guessing_fails(tmp_path, way):
     # What anybody can still find are the filters of the plain column.
     column = None if way == "uniform" else "city"
     file = ParquetFile(path, KMS)
-    plain = {chunk.bloom_filter[0] for chunks in file.footer.row_groups for chunk in chunks
+    plain = {chunk.bloom_filter[0] for chunk in file.footer.column_chunks()
              if chunk.column.path == column}
     assert {offset for offset, _ in find_plain_filters(file, file.footer.start)} == plain
     assert len(data) > file.footer.start

@@ -11,6 +11,8 @@ from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit,
 from secure_bloom.cli.report import render_audit
 from tests.maintain.helpers import KMS, leaking
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=http://x/ onerror=alert(1)>"
 
 
@@ -23,7 +25,7 @@ def browser():
         try:
             running = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
         except playwright.Error as error:
-            pytest.skip(f"no Chromium: {error}")
+            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
         yield running
         running.close()
 

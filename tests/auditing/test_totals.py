@@ -152,6 +152,7 @@ def large(**options) -> AuditResult:
     return AuditResult("data", files, findings)
 
 
+@pytest.mark.slow
 def test_text_of_a_large_lake_is_short():
     lines = render_audit(large()).splitlines()
     assert len(lines) < 80 and lines[0].startswith("No file is encrypted: 100,000 files in data")
@@ -159,10 +160,12 @@ def test_text_of_a_large_lake_is_short():
     assert "... and 99,980 more columns of files in --json or --html" in lines
 
 
+@pytest.mark.slow
 def test_a_page_of_a_large_lake_is_short():
     assert len(render_page(large())) < 400_000
 
 
+@pytest.mark.slow
 def test_many_columns_are_cut_off_everywhere_but_in_json():
     columns = [ColumnAudit(f"c{i}", "open", filters=1, bytes=9, fill=.5, fpp=.1)
                for i in range(5000)]
@@ -217,6 +220,7 @@ class _Same(pa_fs.FileSystemHandler):
     delete_file = move = copy_file = open_output_stream = open_append_stream = _not_here
 
 
+@pytest.mark.slow
 def test_each_file_of_a_lake_takes_little_memory(tmp_path):
     """What files have in common is kept once: here 60 columns."""
     path = tmp_path / "a.parquet"

@@ -499,6 +499,7 @@ def on_terminal(*arguments, answers) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
+@pytest.mark.slow
 def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
     ring, secret = tmp_path / "sealed.json", tmp_path / "passphrase"
     code, shown = on_terminal("keyring", "create", ring, "--passphrase",
@@ -521,6 +522,7 @@ def test_a_passphrase_is_asked_for_on_the_terminal(tmp_path, csv):
     assert run("keyring", "list", ring).stdout == "footer\n"
 
 
+@pytest.mark.slow
 def test_the_passphrase_of_a_subset_is_its_own(tmp_path, keyring):
     sealed, key = tmp_path / "sealed.json", b"SECRET SECRET SECRET SECRET SEC "
     Keyring(keyring).subset(sealed, ["pii"], passphrase="SECRET pass phrase 1")
@@ -545,6 +547,7 @@ def _file(path, content):
     return path
 
 
+@pytest.mark.slow
 def test_the_old_passphrase_is_needed_for_a_new_one(tmp_path):
     ring = tmp_path / "sealed.json"
     Keyring.create(ring, "SECRET pass phrase 1").add("a")
@@ -555,6 +558,7 @@ def test_the_old_passphrase_is_needed_for_a_new_one(tmp_path):
         assert code == 4 and ring.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_weak_passphrase_is_warned_about_on_standard_error(tmp_path):
     ring = tmp_path / "sealed.json"
     code, shown = on_terminal("keyring", "create", ring, "--passphrase",

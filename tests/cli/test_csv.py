@@ -163,6 +163,7 @@ def _columns(draw):
                           min_size=rows, max_size=rows)) for kind in kinds]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(columns=_columns(), delimiter=st.sampled_from(",;\t|"), block=st.sampled_from([600, 2**20]),
        quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), data=st.data())

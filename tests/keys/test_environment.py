@@ -299,6 +299,7 @@ def test_a_command_without_options_says_what_is_wrong_with_the_environment(encry
         assert run(*arguments).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_command_asks_for_the_passphrase_only_when_a_key_is_needed(
         encrypted, plain, keyring, monkeypatch):
     keyring.set_passphrase("SECRET pass phrase 1")

@@ -17,11 +17,11 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyUnwrapError,
 )
-from secure_bloom.keys import CachedKms, InMemoryKms, KeyEncryptionKeys, wrapping
+from secure_bloom.keys import CachedKms, InMemoryKms, KeyEncryptionKeys
 from secure_bloom.keys import cache as cache_module
 from secure_bloom.keys.cache import cached
+from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import unwrap_locally
-from secure_bloom.keys.wrapping import KeyEncryptionKey
 
 MASTER, DATA = b"master key 16byt", b"the data key 16b"
 COLUMNS = {"pii": ["ssn", "name"], "pay": ["salary"]}
@@ -314,6 +314,7 @@ def test_files_of_one_process_share_their_keks(tmp_path, clock):
     assert len(kms.wraps) == 12
 
 
+@pytest.mark.slow
 def test_many_files_need_one_wrap_and_one_unwrap_for_each_master_key(tmp_path):
     writing, reading = CountingKms(["pii", "pay"]), CountingKms(["pii", "pay"])
     encryption = EncryptionConfiguration("pay", COLUMNS)
@@ -397,7 +398,7 @@ def test_single_wrapping_needs_a_kms():
 
 
 def test_a_kek_has_a_limited_number_of_invocations(monkeypatch):
-    monkeypatch.setattr(wrapping, "MAX_INVOCATIONS", 2)
+    monkeypatch.setattr("secure_bloom.keys.kek.MAX_INVOCATIONS", 2)
     kek = KeyEncryptionKey.make(CountingKms(), "pii", 16)
     wrapped = kek.wrap(DATA)
     kek.wrap(DATA)

@@ -146,6 +146,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @every_kind
 def test_every_way_in_gives_the_right_answer_or_an_error_with_its_place(tmp_path, internal, double,
                                                                        place):
@@ -170,6 +171,7 @@ def test_every_way_in_gives_the_right_answer_or_an_error_with_its_place(tmp_path
 
 # --- folders -------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @every_kind
 def test_folder_commands_go_on_and_report_what_they_cannot_do(tmp_path, internal, double, place):
     folder = tmp_path / "a"

@@ -80,7 +80,7 @@ def test_without_keys_plain_columns_and_their_filters_stay_readable():
 def test_the_footer_key_alone_hides_columns_with_keys_of_their_own():
     only_footer = InMemoryKms({"kf": b"0123456789012345"})
     file = ParquetFile(_file(plaintext_footer=False), only_footer)
-    assert file.hidden_columns == ["ssn"]
+    assert file.columns_without_key == ["ssn"]
     assert {info.column for info in file.bloom_filters} == FILTERS.keys() - {"ssn"}
     with pytest.raises(KeyNotFoundError, match="column ssn"):
         file.prune([("ssn", "==", "a")])
@@ -112,7 +112,7 @@ def test_an_error_in_a_folder_names_the_file(tmp_path):
 def test_a_column_whose_key_is_denied_is_a_column_without_a_key(plaintext_footer):
     kms = Failing()
     file = ParquetFile(_file(plaintext_footer, row_group_size=1), kms)
-    assert file.hidden_columns == ([] if plaintext_footer else ["ssn"])
+    assert file.columns_without_key == ([] if plaintext_footer else ["ssn"])
     shown = {column["column"]: column for column in report.inspect_file(file)["columns"]}
     assert shown["ssn"]["hidden"] == (None if plaintext_footer else "access denied")
     assert shown["ssn"]["filters"] == (2 if plaintext_footer else None)

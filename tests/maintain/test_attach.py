@@ -447,6 +447,7 @@ def test_only_these_columns_and_the_footer_are_read(tmp_path):
     assert column <= read <= column + 2**16 + 4 * footer < path.stat().st_size / 5
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path):
     """One row group of 8 million values: 64 MB as Arrow has them, 64 MB of hashes."""
     path = tmp_path / "a.parquet"

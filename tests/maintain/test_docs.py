@@ -16,6 +16,7 @@ from secure_bloom.keys import Keyring
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "maintain.md").read_text()
 
 
+@pytest.mark.slow
 def test_examples(tmp_path):
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if shutil.which("secure-bloom", path=path) is None:

@@ -65,6 +65,7 @@ def test_the_model_of_the_disk_finds_what_is_wrong(path, monkeypatch):
     assert found - {before[str(path)], new}
 
 
+@pytest.mark.slow
 @every_operation
 def test_stopped_after_every_single_step_and_done_again(path, monkeypatch, operation):
     before = folder(path)

@@ -18,7 +18,7 @@ from secure_bloom import (
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.retrieval import KmsKeys
-from secure_bloom.parquet.bloom_filter import find_layout
+from secure_bloom.parquet.bloom_filter import detect_filter
 from tests.maintain.helpers import KEYS, KMS, SIGNED, TABLE, WAYS, leaking, without
 from tests.peers.keys import Keys, KeyTools
 
@@ -37,7 +37,7 @@ def plain_bitsets(path, column: str) -> list[bytes]:
     found = []
     for chunks in file.footer.row_groups:
         offset, length = chunks[ordinal].bloom_filter
-        if find_layout(file, offset, file.footer.start).kind == "plain":
+        if detect_filter(file, offset, file.footer.start).kind == "plain":
             found.append(file.read_at(length, offset))
     return found
 

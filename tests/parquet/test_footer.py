@@ -66,6 +66,7 @@ def with_footer(file: bytes, footer: Footer) -> bytes:
 
 # --- what a footer says --------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_footers_say_what_pyarrow_wrote(mode):
     file, keys = file_of(mode)
@@ -83,7 +84,7 @@ def test_footers_say_what_pyarrow_wrote(mode):
     expected = {True: ["column key", None, None, None],
                 False: [None if mode == "plain" else "footer key"] * 4}[own]
     assert encrypted == [expected] * 3
-    assert [chunk.bloom_filter for chunks in footer.row_groups for chunk in chunks] == [None] * 12
+    assert [chunk.bloom_filter for chunk in footer.column_chunks()] == [None] * 12
     if footer.is_encrypted:
         assert footer.algorithm.name == ("AES_GCM_CTR_V1" if mode == "ctr" else "AES_GCM_V1")
         assert len(footer.algorithm.aad_file_unique) == 8
@@ -120,12 +121,12 @@ def test_a_file_without_row_groups_or_columns():
 def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
     file, keys = file_of(mode)
     footer = open_footer(file, keys)
-    for number, chunk in enumerate(chunk for chunks in footer.row_groups for chunk in chunks):
+    for number, chunk in enumerate(footer.column_chunks()):
         chunk.set_bloom_filter(1000 + number, 47 + number)
     patched = with_footer(file, footer)
     assert patched != file
     again = open_footer(patched, keys)
-    places = [chunk.bloom_filter for chunks in again.row_groups for chunk in chunks]
+    places = [chunk.bloom_filter for chunk in again.column_chunks()]
     assert places == [(1000 + i, 47 + i) for i in range(12)]
     assert pq.read_table(io.BytesIO(patched),
                          decryption_properties=properties_for(keys)).equals(TABLE)
@@ -135,6 +136,7 @@ def test_a_patched_footer_opens_again_and_pyarrow_reads_the_file(mode):
         assert metadata.num_row_groups == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("are_open", [False, True])
 def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):
@@ -251,9 +253,8 @@ def test_unknown_fields_survive_a_patch(signed):
     content = thrift.encode(file_metadata)
     footer_aad = module_aad(b"12345678", ModuleType.FOOTER)
     footer = Footer(content + (cipher.sign(content, footer_aad) if signed else b""), magic, keys)
-    for chunks in footer.row_groups:
-        for chunk in chunks:
-            chunk.set_bloom_filter(100, 50)
+    for chunk in footer.column_chunks():
+        chunk.set_bloom_filter(100, 50)
     patched, _ = thrift.decode(footer_parts(footer.to_bytes())[0], LAYOUT)
     assert all(has_unknown(struct) for struct in structures(patched))
     for number, group in enumerate(patched.get(4)):

@@ -10,7 +10,7 @@ from thrift.Thrift import TType
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import footer_kernels
-from secure_bloom.parquet.thrift import I32, I64, STRUCT, Struct, decode, encode, tree
+from secure_bloom.parquet.thrift import I32, I64, MAX_DEPTH, STRUCT, Struct, decode, encode, tree
 from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
 from tests.support import examples
 
@@ -110,14 +110,14 @@ def test_the_ends_of_structures(trees, cut):
         assert ends[-1] == -1
 
 
-@pytest.mark.parametrize("depth", [0, 60, tree.MAX_DEPTH, tree.MAX_DEPTH + 1, 100_000])
+@pytest.mark.parametrize("depth", [0, 60, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
 @pytest.mark.parametrize("nested", [b"\x1c", b"\x19\x19", b"\x19\x1c", b"\x1b\x01\x5c\x02"])
 def test_deep_values_are_refused_before_they_overflow(depth, nested):
     data = nested * depth + b"\0" * (depth + 8)
     ends = np.zeros(1, np.int64)
     footer_kernels.struct_ends(data, 0, ends)
     assert outcome(data, {}, footer_kernels) == outcome(data, {})
-    assert ends[0] == -1 or depth <= tree.MAX_DEPTH
+    assert ends[0] == -1 or depth <= MAX_DEPTH
 
 
 # --- where a Bloom filter is ---------------------------------------------------------------------

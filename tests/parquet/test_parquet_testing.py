@@ -64,7 +64,7 @@ def test_encrypted_files(name):
     assert file.footer.has_encrypted_footer == (footer == "encrypted")
     assert file.footer.signature_verified == (footer == "signed")
     assert {chunk.encryption for chunk in file.footer.row_groups[0]} == columns
-    assert file.bloom_filters == [] and file.hidden_columns == []
+    assert file.bloom_filters == [] and file.columns_without_key == []
     table = file.read()
     assert table.drop(["int96_field"]).to_pylist() == [expected_row(i) for i in range(50)]
     assert table.equals(open_encrypted("uniform_encryption").read())

@@ -14,8 +14,9 @@ import pytest
 from secure_bloom import ExplicitKeys, ParquetFile
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import column_type_of, hash_values
+from secure_bloom.sbbf.hashing import hash_values
 from tests.peers.arrow_cpp import ArrowCpp
 from tests.peers.examples import (
     COLUMNS,

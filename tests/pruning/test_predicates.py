@@ -45,8 +45,8 @@ def test_what_is_no_filter_is_refused(filters, error):
 def test_only_equality_has_probes(op):
     value = [1, 2] if "in" in op else 1
     expected = {"=": [1], "==": [1], "<=>": [1], "in": [1, 2]}.get(op)
-    assert Predicate("a", "<=>", None).probes is None
-    assert Predicate("a", op, value).probes == expected
+    assert Predicate("a", "<=>", None).candidates is None
+    assert Predicate("a", op, value).candidates == expected
 
 
 # --- row groups ----------------------------------------------------------------------------------

@@ -18,13 +18,10 @@ from xxhash import xxh64_intdigest
 from secure_bloom import ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_count
 from secure_bloom.errors import ColumnError
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import (
-    column_type_of,
-    exact,
-    hash_stored,
-    hash_values,
-)
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.hashing import hash_stored, hash_values
 from tests.support import (
     IMPLEMENTATIONS,
     arrow_file,
@@ -238,7 +235,7 @@ def test_int96_by_hand(seconds, day, nanos):
     column_type = ColumnType("INT96", 0, pa.timestamp("ns"))
     expected = [xxh64_intdigest(struct.pack("<qi", nanos, day))]
     assert hash_stored(array, column_type).tolist() == expected
-    assert hash_values(exact(array, column_type), column_type).tolist() == expected
+    assert hash_values(convert_exactly(array, column_type), column_type).tolist() == expected
 
 
 @pytest.mark.parametrize("arrow_type", [pa.bool_(), pa.null(), pa.list_(pa.int8()),
@@ -335,7 +332,7 @@ def converted(values: pa.Array, target: pa.DataType, physical: str | None = None
     column_type = column_type_of(target)
     if physical:
         column_type = ColumnType(physical, 0, target)
-    result = exact(values, column_type)
+    result = convert_exactly(values, column_type)
     return result.cast(target).to_pylist() if result.type != target else result.to_pylist()
 
 
@@ -413,7 +410,7 @@ def test_decimals_become_nothing_else(target):
 @pytest.mark.parametrize("target", [pa.string(), pa.binary()])
 def test_texts_and_bytes_are_the_same(source, target):
     column_type = column_type_of(target)
-    array = exact(pa.array(["a", "naïve"]).cast(source), column_type)
+    array = convert_exactly(pa.array(["a", "naïve"]).cast(source), column_type)
     assert hash_values(array, column_type).tolist() \
         == [xxh64_intdigest(b"a"), xxh64_intdigest("naïve".encode())]
 
@@ -452,7 +449,7 @@ def test_fixed_lengths_fit_themselves_only():
 def test_times_of_other_units(source, target, values, expected):
     narrow = pa.int32() if source.bit_width == 32 else pa.int64()
     array = pa.array(values, narrow).cast(source)
-    result = exact(array, ColumnType("INT64", 0, target))
+    result = convert_exactly(array, ColumnType("INT64", 0, target))
     wide = pa.int32() if target.bit_width == 32 else pa.int64()
     assert result.view(wide).to_pylist() == expected
 
@@ -472,10 +469,10 @@ def test_dates():
 def test_int96_takes_timestamps_without_zone():
     column_type = ColumnType("INT96", 0, pa.timestamp("ns"))
     for unit, value in (("s", 2), ("ms", 2000), ("us", 2 * 10**6), ("ns", 2 * 10**9)):
-        array = exact(pa.array([value]).cast(pa.timestamp(unit)), column_type)
+        array = convert_exactly(pa.array([value]).cast(pa.timestamp(unit)), column_type)
         assert hash_values(array, column_type).tolist() \
             == [xxh64_intdigest(struct.pack("<qi", 2 * 10**9, 2_440_588))]
-    assert exact(pa.array([1], pa.timestamp("us", "UTC")), column_type).null_count == 1
+    assert convert_exactly(pa.array([1], pa.timestamp("us", "UTC")), column_type).null_count == 1
 
 
 @pytest.mark.parametrize("target", [pa.int64(), pa.float64(), pa.string(), pa.decimal128(9, 2),

@@ -46,6 +46,7 @@ def test_values_without_a_common_type_stay_apart(values):
         as_arrays(values, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [
     "as_arrays(values)", "as_arrays(np.array([*values, None], dtype=object))", "file.prune(within)",
     "filter_.check(values)", "file.might_contain('a', values)", "file.read(filters=within)",

@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom import SplitBlockBloomFilter
 from secure_bloom.errors import ColumnError
-from secure_bloom.sbbf.hashing import column_type_of
+from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.sizing import MAX_BLOCKS, MAX_BYTES, false_positive_probability
 from tests.support import IMPLEMENTATIONS, examples, run_python, use_implementation
 

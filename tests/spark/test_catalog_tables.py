@@ -11,7 +11,7 @@ import pytest
 import secure_bloom
 from secure_bloom import ParquetFile, read_table
 from secure_bloom.keys import Keyring
-from secure_bloom.spark.options.options import OptionError, without_properties
+from secure_bloom.spark.options.options import OptionError, Options
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.write.writer import SecureParquetWriter
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, uses_spark, visible, write
@@ -218,15 +218,16 @@ def test_the_properties_of_a_table_are_not_options():
     properties = {"provider": "secure_parquet", "owner": "me", "keyring": "k",
                   "option.keyring": "k", "location": "file:/t", "path": "file:/t",
                   "option.path": "/t", "purpose": "tests"}
-    assert without_properties(properties) == {"keyring": "k", "path": "file:/t",
-                                              "mergeschema": "true"}
-    assert without_properties({"keyring": "k", "option.x": "1"}) == {"keyring": "k",
-                                                                     "option.x": "1"}
+    assert Options(properties).without_properties() == {
+        "keyring": "k", "path": "file:/t", "mergeschema": "true"}
+    others = {"keyring": "k", "option.x": "1"}
+    assert Options(others).without_properties() == others
 
 
 def test_a_missing_path_is_named_first(spark):
     schema = spark.range(1).schema
-    for action in (lambda: Folder({}), lambda: SecureParquetWriter({}, schema, False)):
+    for action in (lambda: Folder(Options({})),
+                   lambda: SecureParquetWriter(Options({}), schema, False)):
         with pytest.raises(OptionError, match=r"option path: .*SELECT \* FROM t WITH \(path"):
             action()
 

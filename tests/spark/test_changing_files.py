@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import types as T
 
 from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.read import folder as folder_module
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
@@ -24,7 +25,7 @@ def put(path, ids) -> None:
 
 
 def planned(path, **options) -> tuple[SecureParquetReader, list]:
-    folder = Folder({"path": str(path), **options})
+    folder = Folder(Options({"path": str(path), **options}))
     reader = SecureParquetReader(folder, folder.schema(), True)
     return reader, reader.partitions()
 
@@ -83,7 +84,7 @@ def test_an_object_is_what_its_listing_said_until_it_changes(s3, tmp_path, monke
     put(tmp_path / "a.parquet", [1, 2, 3, 4])
     write_file(filesystem, path, (tmp_path / "a.parquet").read_bytes())
     monkeypatch.setattr(folder_module, "locate",
-                        lambda options: (filesystem, options["path"]))
+                        lambda path: (filesystem, path))
     for where in (path, os.path.dirname(path)):
         reader, tasks = planned(where)
         assert rows(reader, tasks) == [1, 2, 3, 4]
@@ -111,7 +112,7 @@ def test_the_schema_is_of_files_that_are_there(tmp_path, monkeypatch, merge):
         return found
 
     monkeypatch.setattr(folder_module, "visible_files", listed)
-    schema = Folder({"path": str(tmp_path), "mergeschema": merge}).schema()
+    schema = Folder(Options({"path": str(tmp_path), "mergeschema": merge})).schema()
     assert schema == T.StructType([T.StructField("new", T.StringType())]) and len(listings) == 3
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.spark.schema.conform import conform
+from secure_bloom.spark.schema.cast import cast_to_schema
 from secure_bloom.spark.schema.values import same_values
 
 NOON = datetime.datetime(2024, 1, 1, 12)
@@ -40,7 +40,7 @@ NTZ, TZ = pa.timestamp("us"), pa.timestamp("us", "UTC")
     ([[1]], pa.list_(pa.int32(), 1), pa.list_(pa.float64()), [[1.0]]),
 ])
 def test_values_stay_what_they_are(values, source, target, expected):
-    array = conform(pa.array(values, source), target)
+    array = cast_to_schema(pa.array(values, source), target)
     assert array.type == target
     assert array.to_pylist() == expected
 
@@ -64,7 +64,7 @@ def test_values_stay_what_they_are(values, source, target, expected):
 ])
 def test_types_that_mean_something_else(values, source, target):
     with pytest.raises(UnsupportedError, match=r"the type .* cannot be read as .*; say another"):
-        conform(pa.array(values, source), target)
+        cast_to_schema(pa.array(values, source), target)
 
 
 @pytest.mark.parametrize("values, source, target", [
@@ -78,7 +78,7 @@ def test_values_that_do_not_fit(values, source, target):
     array = pa.array(values, source) if not pa.types.is_temporal(source) else \
         pa.array(values, pa.int32() if pa.types.is_date(source) else pa.int64()).view(source)
     with pytest.raises(UnsupportedError, match="without changing it"):
-        conform(array, target)
+        cast_to_schema(array, target)
 
 
 @pytest.mark.parametrize("spark_type, file_type, expected", [

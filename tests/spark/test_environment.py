@@ -8,7 +8,8 @@ import pytest
 
 import secure_bloom.spark
 from secure_bloom import ParquetFile, verify_file
-from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri, with_environment
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
+from secure_bloom.spark.options.options import Options
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, visible, write
 
 pytestmark = uses_spark
@@ -82,14 +83,15 @@ def test_a_broken_environment_breaks_only_what_needs_keys(spark, tmp_path, keyri
 
 
 def test_what_is_sent_to_workers_holds_settings_and_no_key(keyring, registered, monkeypatch):
-    assert environment_uri() is None and with_environment({"path": "x"}, None) == {"path": "x"}
+    without = Options({"path": "x"})
+    assert environment_uri() is None and without.with_default_kms(None) == {"path": "x"}
     registered(SECURE_BLOOM_KEYRING=os.path.relpath(keyring.path))
     uri = environment_uri()
     assert str(keyring.path) in uri
-    options = with_environment({"path": "x"}, uri)
+    options = without.with_default_kms(uri)
     assert options == {"path": "x", "kms": uri} and kms_uri(options) == uri
     for name in ("keyring", "kms"):
-        assert with_environment({name: "y"}, uri) == {name: "y"}
+        assert Options({name: "y"}).with_default_kms(uri) == {name: "y"}
     monkeypatch.setenv("SECURE_BLOOM_KEYRING", "/nowhere")
     client = kms_client(uri)
     assert client.unwrap_key(keyring.wrap_key(b"k" * 16, "pii"), "pii") == b"k" * 16

@@ -126,7 +126,7 @@ def assert_no_plaintext(folder):
     assert not [path for path in paths if b"secret-" in path.read_bytes()]
 
 
-@pytest.mark.parametrize("fault", ["error", "killed"])
+@pytest.mark.parametrize("fault", [pytest.param("error", marks=pytest.mark.sweep), "killed"])
 def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path, keyring, fault):
     # Retries are a property of the master, so this needs a Spark of its own.
     folder = tmp_path / "people"

@@ -1,4 +1,4 @@
-"""Hive folders and the files of a task, without Spark."""
+"""Hive partitioning and the files of a task, without Spark."""
 
 import datetime
 import decimal

@@ -26,6 +26,7 @@ from secure_bloom.spark.native import application
 from secure_bloom.storage.visibility import data_files
 from tests.spark.helpers import people, settings, uses_spark, visible
 from tests.support import ArrowKms
+from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
@@ -107,6 +108,7 @@ def sql_options(options) -> str:
     return ", ".join(f"'{name}' '{value}'" for name, value in options.items())
 
 
+@sweep_where(lambda way: way in ("one key", "pyarrow's", "pyarrow's uniform"))
 @pytest.mark.parametrize("way", WAYS)
 def test_others_read_what_spark_writes(native_spark, frame, tmp_path, kms, way):
     encryption, folder = WAYS[way], str(tmp_path / "people")

@@ -6,8 +6,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from secure_bloom import BloomFilterOptions, ParquetWriter
-from secure_bloom.spark.options.options import OptionError, check_names, locate
+from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetWriter
+from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
 SCHEMA = pa.schema([
@@ -29,7 +29,7 @@ KEYS = {"keyring": "/k.json", FOOTER: "f"}
 
 
 def parse(schema=SCHEMA, **options):
-    return parse_write_options(options, schema)
+    return parse_write_options(Options(options), schema)
 
 
 def plain(schema=SCHEMA, **options):
@@ -37,7 +37,7 @@ def plain(schema=SCHEMA, **options):
 
 
 def column_keys(text, schema=SCHEMA):
-    return parse(schema, **KEYS, **{COLUMNS: text}).encryption["column_keys"]
+    return parse(schema, **KEYS, **{COLUMNS: text}).encryption.column_keys
 
 
 def test_defaults():
@@ -51,10 +51,9 @@ def test_defaults():
 def test_encryption_with_column_keys():
     options = parse(**KEYS, **{COLUMNS: "k: SSN"})
     assert options.kms == "keyring:/k.json"
-    assert options.encryption == {
-        "footer_key": "f", "column_keys": {"k": ["SSN"]}, "plaintext_footer": False,
-        "encryption_algorithm": "AES_GCM_V1", "double_wrapping": True,
-        "data_key_length_bits": 128}
+    assert options.encryption == EncryptionConfiguration(
+        "f", {"k": ["SSN"]}, plaintext_footer=False, encryption_algorithm="AES_GCM_V1",
+        double_wrapping=True, data_key_length_bits=128)
 
 
 def test_every_encryption_option():
@@ -63,16 +62,16 @@ def test_every_encryption_option():
         "parquet.encryption.algorithm": "aes_gcm_ctr_v1",
         "parquet.encryption.double.wrapping": "false",
         "parquet.encryption.data.key.length.bits": "256"})
-    assert options.encryption["plaintext_footer"]
-    assert options.encryption["encryption_algorithm"] == "AES_GCM_CTR_V1"
-    assert not options.encryption["double_wrapping"]
-    assert options.encryption["data_key_length_bits"] == 256
+    assert options.encryption.plaintext_footer
+    assert options.encryption.encryption_algorithm == "AES_GCM_CTR_V1"
+    assert not options.encryption.double_wrapping
+    assert options.encryption.data_key_length_bits == 256
 
 
 def test_uniform_encryption():
     options = parse(keyring="k", **{UNIFORM: " f "})
-    assert options.encryption["footer_key"] == "f"
-    assert options.encryption["uniform_encryption"]
+    assert options.encryption.footer_key == "f"
+    assert options.encryption.uniform_encryption
     assert options.kms.startswith("keyring:/")
 
 
@@ -256,7 +255,7 @@ def test_names_that_spark_has_for_them():
 def test_a_partition_column_whose_folders_would_be_hidden():
     columns = pa.schema([("id", pa.int64()), (".day", pa.string())])
     with pytest.raises(OptionError, match=r"column \.day: all readers take folders"):
-        parse_write_options({"path": "/t", "plaintext": "true", "partition_by": ".day"}, columns)
+        plain(columns, path="/t", partition_by=".day")
 
 
 def test_partition_by():
@@ -272,23 +271,23 @@ KEY, FILTER = "secure_bloom.key", "secure_bloom.bloom_filter"
 
 
 def parse_marked(metadata, schema=SCHEMA, **options):
-    return parse_write_options(options, schema, metadata)
+    return parse_write_options(Options(options), schema, metadata)
 
 
 def test_keys_from_the_schema():
     metadata = {("SSN",): {KEY: "pii"}, ("address",): {KEY: " geo "}, ("id",): {"comment": "x"},
                 ("tags",): {KEY: "pii"}}
     expected = {"pii": ["SSN", "tags.list.element"], "geo": ["address.City", "address.zip"]}
-    assert parse_marked(metadata, **KEYS).encryption["column_keys"] == expected
+    assert parse_marked(metadata, **KEYS).encryption.column_keys == expected
     with_option = parse_marked(metadata, **KEYS, **{COLUMNS: "pii: ssn; m: id"}).encryption
-    assert with_option["column_keys"] == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
+    assert with_option.column_keys == {"pii": ["SSN", "tags.list.element"], "m": ["id"],
                                           "geo": ["address.City", "address.zip"]}
     one = parse_marked({("SSN",): {KEY: "pii"}}, keyring="k", **{UNIFORM: "pii"}).encryption
-    assert one["uniform_encryption"]
+    assert one.uniform_encryption
 
 
 def test_keys_from_the_schema_keep_case():
-    assert parse_marked({("a",): {KEY: "k"}}, TWINS, **KEYS).encryption["column_keys"] == {
+    assert parse_marked({("a",): {KEY: "k"}}, TWINS, **KEYS).encryption.column_keys == {
         "k": ["a"]}
 
 
@@ -372,7 +371,7 @@ def test_filters_of_all_columns_leave_out_what_has_no_path_of_its_own():
 def test_master_keys_may_have_any_name():
     arn = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"
     assert column_keys(f"{arn}: id, ssn; k: flag") == {arn: ["id", "SSN"], "k": ["flag"]}
-    assert parse_marked({("SSN",): {KEY: "a:b;c,d"}}, **KEYS).encryption["column_keys"] \
+    assert parse_marked({("SSN",): {KEY: "a:b;c,d"}}, **KEYS).encryption.column_keys \
         == {"a:b;c,d": ["SSN"]}
 
 
@@ -401,7 +400,7 @@ def test_options_go_to_tasks_without_keys(keyring):
 
 @pytest.mark.parametrize("path", ["/a/b c", "file:/a/b c", "file:///a/b c", "FILE:/a/b c"])
 def test_paths(path):
-    filesystem, found = locate({"path": path})
+    filesystem, found = locate(path)
     assert filesystem.type_name == "local"
     assert found == "/a/b c"
 
@@ -409,10 +408,35 @@ def test_paths(path):
 @pytest.mark.parametrize("path", [None, "", "nope://x/y"])
 def test_bad_paths(path):
     with pytest.raises(OptionError, match="option path: "):
-        locate({"path": path} if path is not None else {})
+        locate(path)
 
 
 def test_names_of_a_read():
-    check_names(["path", "keyring", f"{ENABLED}#x"])
+    Options({"path": "p", "keyring": "k", f"{ENABLED}#x": "true"}).check_names()
     with pytest.raises(OptionError, match="did you mean keyring"):
-        check_names(["keyrin"])
+        Options({"keyrin": "k"}).check_names()
+
+
+def test_names_of_options_have_no_case_and_none_is_not_given():
+    options = Options({"keyRing": "K", "KMS": None, f"{FPP}#SSN": "0.1"})
+    assert options == {"keyring": "K", f"{FPP}#ssn": "0.1"}
+    assert options["KEYRING"] == "K" and "Keyring" in options and options.text("kms") == ""
+    assert list(options.by_column(FPP)) == [(f"{FPP}#ssn", "ssn")]
+
+
+def test_options_are_pickled_and_show_no_values():
+    options = Options({"kms": "vault://token", "path": "/people"})
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert repr(options) == str(options) == "Options(kms, path)"
+
+
+def test_options_do_not_change():
+    given = {"keyring": "k", "of_table": "true", "columns": "a", "parquet.page.size": "9"}
+    options = Options(given)
+    assert options.for_writing() == {"keyring": "k", "data_page_size": "9"}
+    assert options.without(["keyring", "of_table"]).with_default_kms("x") \
+        == {"columns": "a", "parquet.page.size": "9", "kms": "x"}
+    given["keyring"] = "other"
+    assert options["keyring"] == "k" and len(options) == 4
+    with pytest.raises(TypeError):
+        options["keyring"] = "other"

@@ -11,6 +11,7 @@ import secure_bloom
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
@@ -234,7 +235,7 @@ def test_types_of_other_writers(spark, tmp_path):
 # --- tasks ---------------------------------------------------------------------------------------
 
 def reader(folder, **options) -> SecureParquetReader:
-    folder = Folder({"path": str(folder), **options})
+    folder = Folder(Options({"path": str(folder), **options}))
     return SecureParquetReader(folder, folder.schema(), True)
 
 
@@ -266,10 +267,11 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path, monkeypatch):
     by_path = {"path": str(tmp_path), "keyring": str(keyring.path)}
     by_uri = {"path": str(tmp_path), "kms": f"keyring:{keyring.path}"}
     for options in (by_path, by_uri, by_path):
-        assert Folder(options).keys().unwrap_key(wrapped, "pii") == b"k" * 16
+        assert Folder(Options(options)).keys().unwrap_key(wrapped, "pii") == b"k" * 16
     assert calls == ["pii"]
     keyring.add("another")  # which serves at once
-    assert Folder(by_path).keys().unwrap_key(keyring.wrap_key(b"k" * 16, "another"), "another")
+    keys = Folder(Options(by_path)).keys()
+    assert keys.unwrap_key(keyring.wrap_key(b"k" * 16, "another"), "another")
     assert calls == ["pii", "another"]
 
 

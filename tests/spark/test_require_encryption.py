@@ -10,7 +10,7 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.errors import KeyAccessError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.spark.options.options import OptionError
+from secure_bloom.spark.options.options import OptionError, Options
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
 from tests.forging import plaintext_file, stripped
@@ -164,13 +164,13 @@ def test_fields_that_the_schema_marks_are_demanded(spark, tmp_path, keyring):
 def test_a_demand_goes_to_the_tasks(tmp_path, keyring):
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     options = {"path": str(tmp_path / "t"), "keyring": str(keyring.path), REQUIRE: "money: ssn"}
-    reader = SecureParquetReader(Folder(options), MARKED)
+    reader = SecureParquetReader(Folder(Options(options)), MARKED)
     reader = pickle.loads(pickle.dumps(reader))
     [task] = reader.partitions()
     with pytest.raises(Exception, match="'money' is required"):
         list(reader.read(task))
     with pytest.raises(OptionError, match="reading only"):
-        secure_bloom.spark.options.options.check_names([REQUIRE])
+        Options({REQUIRE: "ssn"}).check_names()
 
 
 def test_other_columns_are_read_where_the_key_of_one_is_denied(tmp_path, keyring, monkeypatch):
@@ -183,7 +183,8 @@ def test_other_columns_are_read_where_the_key_of_one_is_denied(tmp_path, keyring
     put(tmp_path / "t", "a.parquet", keyring, ["ssn"])
     monkeypatch.setattr(Folder, "keys", lambda self: Denying({}))
     for name, schema in (("city", "city string, id long"), ("ssn", "ssn string")):
-        folder = Folder({"path": str(tmp_path / "t"), REQUIRE: name if name == "ssn" else "false"})
+        folder = Folder(Options({"path": str(tmp_path / "t"),
+                                 REQUIRE: name if name == "ssn" else "false"}))
         reader = SecureParquetReader(folder, T.StructType.fromDDL(schema))
         [task] = reader.partitions()
         if name == "city":

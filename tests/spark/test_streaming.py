@@ -164,7 +164,7 @@ frame = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", "1").p
 """
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.sweep), "after"])
 def test_a_driver_that_is_killed_in_a_commit(stream, tmp_path, moment):
     stream.add((0, 10), (10, 20), (20, 30))
     result = subprocess.run(

@@ -21,6 +21,7 @@ from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.storage.visibility import CommitRecord, data_files
 from secure_bloom.writer import ParquetWriter
 from tests.storage.stores import Died, Faults, everything_is_stale, later_jobs
+from tests.tiers import sweep_where
 
 
 def test_nothing_is_visible_before_the_commit(store):
@@ -306,13 +307,15 @@ def number_of_operations(store, monkeypatch, overwrite):
     return faults.count
 
 
+@pytest.mark.slow
+# On S3 each combination takes half a minute, and the others go the same ways.
+@sweep_where(lambda store, overwrite, after, error:
+             store == "s3" and not (overwrite and not after and error is Died))
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [OSError, Died])
 def test_a_fault_at_every_operation_leaves_all_or_nothing(store, monkeypatch, overwrite, after,
                                                           error):
-    if "bucket" in store.folder and not (overwrite and after == (error is OSError)):
-        pytest.skip("the other combinations take a minute more, and go the same ways")
     old, new = [1, 2], [3, 4] if overwrite else [1, 2, 3, 4]
     outcomes = set()
     for at in range(1, number_of_operations(store, monkeypatch, overwrite) + 1):
@@ -391,10 +394,10 @@ def test_a_batch_is_committed_once(store):
         "_streams/other/0", "_streams/query/1"]
 
 
+@pytest.mark.slow
+@sweep_where(lambda store, after: store == "s3")  # takes long, and goes the same ways
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):
-    if "bucket" in store.folder and not after:
-        pytest.skip("it takes long, and goes the same ways")
     for at in range(1, 100):
         folder = store.below(f"{at}")
         commit_batch(folder, 0, 1)

@@ -14,6 +14,9 @@ from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import write_file
 from secure_bloom.storage.visibility import data_files
 from tests.storage.stores import Acts, Faults, later_jobs
+from tests.tiers import sweep_where
+
+pytestmark = pytest.mark.slow
 
 
 class Scene:
@@ -60,18 +63,18 @@ def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, 
     pytest.fail("the commit never ended")
 
 
-def few_on_s3(store, wanted):
-    if "bucket" in store.folder and not wanted:
-        pytest.skip("the other combinations take long, and go the same ways")
+def few_on_s3(wanted=lambda **_: False):
+    """On S3 these take long and go the same ways, so only those that are wanted decide a merge."""
+    return sweep_where(lambda store, **parameters: store == "s3" and not wanted(**parameters))
 
 
 # --- a second job --------------------------------------------------------------------------------
 
+@few_on_s3(lambda overwrite, fails, after: overwrite and fails and after)
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, after):
-    few_on_s3(store, overwrite and fails and after)
     outcomes = set()
 
     def another(scene):
@@ -95,9 +98,8 @@ def test_another_job_between_two_steps(store, monkeypatch, overwrite, fails, aft
     assert {done for done, _ in outcomes} == ({True, False} if fails else {True})
 
 
+@few_on_s3()
 def test_another_job_between_two_steps_of_a_roll_back(store, monkeypatch):
-    few_on_s3(store, False)
-
     def the_record_cannot_be_written(scene):
         scene.job._write_record = the_disk_is_full
 
@@ -112,9 +114,9 @@ def test_another_job_between_two_steps_of_a_roll_back(store, monkeypatch):
         assert scene.store.staged() == []
 
 
+@few_on_s3()
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fails):
-    few_on_s3(store, False)
     for at in range(1, 200):
         scene = Scene(store.below(f"{at}"), overwrite=False)
         faults = Acts(at, lambda store=scene.store: store.write(7),
@@ -129,9 +131,9 @@ def test_a_batch_of_which_another_job_finishes_the_commit(store, monkeypatch, fa
     pytest.fail("the commit never ended")
 
 
+@few_on_s3()
 @pytest.mark.parametrize("act", ["finish", "overwrite"])
 def test_a_job_is_finished_between_two_steps_of_another_that_finishes_it(store, monkeypatch, act):
-    few_on_s3(store, False)
     for at in range(200):
         scene = Scene(store.below(f"{at}"))
         records = []
@@ -195,8 +197,8 @@ def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
 
 # --- jobs that were silent -----------------------------------------------------------------------
 
+@few_on_s3()
 def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
-    few_on_s3(store, False)
     outcomes = set()
 
     def give_up(scene):
@@ -215,9 +217,9 @@ def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
     assert outcomes == {(False, (1, 2)), (True, (3, 4))}
 
 
+@few_on_s3()
 def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
     # It slept for hours there. What it has committed before stays, and later it cannot commit.
-    few_on_s3(store, False)
     for scene, error in sweep(store, monkeypatch,
                               lambda scene: later_jobs(scene.store, monkeypatch)):
         seen = scene.store.values()
@@ -227,8 +229,8 @@ def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
         assert scene.store.staged() == []
 
 
+@few_on_s3()
 def test_a_silent_job_commits_between_two_steps_of_another_that_gives_it_up(store, monkeypatch):
-    few_on_s3(store, False)
     monkeypatch.setattr(commit, "STALE_AFTER", timedelta(days=-1))
     outcomes = set()
     for at in range(200):
@@ -298,10 +300,10 @@ def test_a_commit_is_a_sign_of_life(store, monkeypatch):
 
 # --- attempts that come late ---------------------------------------------------------------------
 
+@few_on_s3(lambda end, slow: end == "commit" and slow)
 @pytest.mark.parametrize("end", ["commit", "roll back"])
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_late_attempt_between_two_steps(store, monkeypatch, end, slow):
-    few_on_s3(store, end == "commit" and slow)
     late, began = {}, []
 
     def prepare(scene):
@@ -421,7 +423,7 @@ def test_a_late_attempt_removes_its_file_while_a_reader_lists_the_folder(store, 
     pytest.fail("the listing never ended")
 
 
-# --- Hive folders --------------------------------------------------------------------------------
+# --- Hive partitions -----------------------------------------------------------------------------
 
 def day(store, number):
     return store.below(f"day={number}")
@@ -489,9 +491,9 @@ def test_a_folder_above_a_table_is_refused_while_a_job_runs_there(store):
 
 # --- interruptions -------------------------------------------------------------------------------
 
+@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, after, caplog):
-    few_on_s3(store, False)
     outcomes = set()
     for at in range(1, 200):
         scene = Scene(store.below(f"{at}"))
@@ -509,9 +511,9 @@ def test_an_interruption_says_whether_the_job_has_committed(store, monkeypatch, 
     assert outcomes == {True, False}
 
 
+@few_on_s3()
 @pytest.mark.parametrize("after", [False, True])
 def test_a_filesystem_that_never_answers_again(store, monkeypatch, after):
-    few_on_s3(store, False)
     outcomes = set()
     for at in range(1, 200):
         scene = Scene(store.below(f"{at}"))

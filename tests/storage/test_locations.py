@@ -9,7 +9,7 @@ import pytest
 import secure_bloom
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.kms import kms_uri
-from secure_bloom.spark.options.options import OptionError, locate
+from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.storage import locations
 from secure_bloom.storage.files import resolve
 from tests.storage.s3 import BUCKET, S3Server
@@ -33,7 +33,7 @@ def test_unknown_schemes_are_refused_everywhere(tmp_path, monkeypatch, path, adv
         with pytest.raises(UnsupportedError, match=advice):
             action()
     with pytest.raises(OptionError, match=f"option path: .*{advice}"):
-        locate({"path": path})
+        locate(path)
     assert os.listdir(tmp_path) == []
 
 
@@ -44,7 +44,7 @@ def test_names_with_a_colon_are_local_paths(tmp_path, monkeypatch, path):
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     secure_bloom.write_table(TABLE, path, bloom_filters={})
     assert os.path.isfile(path) and secure_bloom.read_table(path).equals(TABLE)
-    assert locate({"path": path})[1] == os.path.abspath(path)
+    assert locate(path)[1] == os.path.abspath(path)
 
 
 def test_local_uris(tmp_path):
@@ -53,11 +53,11 @@ def test_local_uris(tmp_path):
         secure_bloom.write_table(TABLE, uri, bloom_filters={})
         assert secure_bloom.read_table(path).equals(TABLE)
         os.unlink(path)
-        assert locate({"path": uri})[1] == path
+        assert locate(uri)[1] == path
 
 
 def test_in_spark_nothing_is_percent_encoded(tmp_path):
-    assert locate({"path": f"file:{tmp_path}/a%20b"})[1] == f"{tmp_path}/a%20b"
+    assert locate(f"file:{tmp_path}/a%20b")[1] == f"{tmp_path}/a%20b"
     assert resolve(f"file:{tmp_path}/a%20b")[1] == f"{tmp_path}/a b"  # a URI for Python
 
 
@@ -92,12 +92,12 @@ def test_a_folder_by_its_s3a_name():
 def test_errors_hide_the_credentials_of_a_uri():
     for uri in ("wasbs://user:hunter2@account/x", "s3://user:hunter2@b ucket/x"):
         with pytest.raises(OptionError) as caught:
-            locate({"path": uri})
+            locate(uri)
         assert "hunter2" not in str(caught.value)
 
 
 def test_a_keyring_is_a_local_file():
-    assert kms_uri({"keyring": "file:/keys/k.json"}) == "keyring:/keys/k.json"
+    assert kms_uri(Options({"keyring": "file:/keys/k.json"})) == "keyring:/keys/k.json"
     for path in ("dbfs:/k.json", "s3a://bucket/k.json"):
         with pytest.raises(OptionError, match=r"option keyring: .* is not a local path"):
-            kms_uri({"keyring": path})
+            kms_uri(Options({"keyring": path}))

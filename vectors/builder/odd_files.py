@@ -127,7 +127,7 @@ def _between_row_groups(good: Base) -> bytes:
             if offset is not None and position <= offset < old.start:
                 struct.set_int(field, thrift.I64, offset + len(payload))
 
-    for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+    for chunk in footer.column_chunks():
         for meta in chunk._metadata_copies():
             move(meta, 9, 10, 11)
         move(chunk._to_change(), 2, 4, 6)

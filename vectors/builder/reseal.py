@@ -118,7 +118,7 @@ def modules(data: bytes, keys: KeyRetriever) -> list[Module]:
     A signature of a plaintext footer is no module.
     """
     footer = open_footer(data, keys)
-    found = [module for chunks in footer.row_groups for chunk in chunks if chunk.encryption
+    found = [module for chunk in footer.column_chunks() if chunk.encryption
              for module in _of_chunk(data, footer, chunk, keys)]
     if footer.has_encrypted_footer:
         found.append(_footer_module(data, footer, keys))
@@ -208,7 +208,7 @@ def reseal(data: bytes, keys: KeyRetriever, name: str) -> tuple[bytes, FileKeys]
     footer = open_footer(data, keys)
     old = [(module, module.open(data, footer.file_aad)) for module in modules(data, keys)
            if module.offset < footer.start]
-    for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+    for chunk in footer.column_chunks():
         chunk._to_change()
         _ = chunk.bloom_filter  # opens its metadata, while the old keys are known
     renewed = _Renewed(keys, Seeded(name))
@@ -259,7 +259,7 @@ class _Renewed:
             footer.set_footer_key_metadata(self._material(old, footer_key, masters))
         footer.crypto.use_footer_key(footer_key)
         self._renew_file_unique(footer)
-        for chunk in (chunk for chunks in footer.row_groups for chunk in chunks):
+        for chunk in footer.column_chunks():
             if chunk.encryption == "column key":
                 path, old = chunk.column.path, chunk.key_metadata
                 key = column_keys[path] = self._renew_key(self._keys.column_key(path, old))

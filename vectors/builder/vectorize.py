@@ -13,7 +13,8 @@ from secure_bloom import ExplicitKeys, ParquetFile, SplitBlockBloomFilter
 from secure_bloom.arrow.decryption import decryption_properties
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.sbbf.hashing import exact, hash_values
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
 from vectors.builder import reference
 from vectors.builder.columns import LIMIT, Column
@@ -109,6 +110,7 @@ def _probe(bits: SplitBlockBloomFilter, leaf: LeafColumn, column: Column, value)
     hash = xxh64_intdigest(plain)
     answer = reference.check(bytes(bits.bitset), hash)
     parsed = pa.array([parse_value(words, leaf.type)], leaf.type.arrow_type)
-    assert hash_values(exact(parsed, leaf.type), leaf.type).tolist() == [hash], (leaf, words)
+    hashes = hash_values(convert_exactly(parsed, leaf.type), leaf.type)
+    assert hashes.tolist() == [hash], (leaf, words)
     assert bits.check(parsed).tolist() == [answer], (leaf, words)
     return plain, words, answer

@@ -14,16 +14,11 @@ from secure_bloom.errors import (
     FormatError,
     KeyNotFoundError,
     KeyRetrievalError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import KeyMaterial
-from secure_bloom.spark.native.application import (
-    FACTORY,
-    FACTORY_OPTION,
-    READ,
-    Application,
-)
+from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
 if TYPE_CHECKING:
     from secure_bloom.keys.kms import KeyUnwrapper
@@ -103,7 +98,7 @@ class _Keys:
         """
         wanted: dict[tuple[str, str], str] = {}  # an example of a file, by wrapped and master key
         for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):
-            with located(file=file):
+            with error_location(file=file):
                 material = KeyMaterial.parse(text)
             wanted[material.wrapped_by_master_key, material.master_key_id] = file
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
@@ -115,7 +110,7 @@ class _Keys:
 
     def _unwrap(self, wrapped: str, master_key: str, file: str, is_needed: bool) -> bytes | None:
         try:
-            with located(file=file):
+            with error_location(file=file):
                 return self._kms.unwrap_key(wrapped, master_key)
         except NO_KEY as error:
             if is_needed:

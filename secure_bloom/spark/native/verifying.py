@@ -17,11 +17,11 @@ from secure_bloom.errors import (
     FileError,
     KeyRetrievalError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.material import find_material
-from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, find_layout, read_header
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -123,7 +123,7 @@ def _check_file(encryption: EncryptionConfiguration, filters: Mapping[str, Bloom
                 kms: CachedKms, filesystem: pa_fs.FileSystem, path: str) -> _FileCheck:
     check = _FileCheck(encryption, filters, path)
     try:
-        with located(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
+        with error_location(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
                 file.one_version():
             check.run(file, file.read_key_material)
     except FileError as error:
@@ -162,7 +162,7 @@ class _FileCheck:
         for path in self._filters.keys() - set(paths):
             self.report("it is to have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
-        for chunk in (chunk for chunks in file.footer.row_groups for chunk in chunks):
+        for chunk in file.footer.column_chunks():
             self._check_column(chunk)
             self._check_filter(file, chunk)
 
@@ -219,7 +219,7 @@ class _FileCheck:
             return
         expected = PLAIN if chunk.encryption is None else ENCRYPTED
         try:
-            kind = find_layout(file, where[0], file.footer.start).kind
+            kind = detect_filter(file, where[0], file.footer.start).kind
             if kind == expected:
                 read_header(file, chunk, file.footer.start)
         except UnsupportedError as error:

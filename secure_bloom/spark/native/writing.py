@@ -15,12 +15,7 @@ from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
-from secure_bloom.spark.native.application import (
-    FACTORY,
-    FACTORY_OPTION,
-    WRITE,
-    Application,
-)
+from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, WRITE, Application
 from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 

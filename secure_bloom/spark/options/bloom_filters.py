@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths
@@ -15,16 +15,13 @@ from secure_bloom.spark.options.options import (
     MAX_BYTES,
     NDV,
     OptionError,
-    boolean,
-    json_object,
-    number,
+    Options,
 )
 
 _FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
 
 
-def parse_bloom_filters(options: Mapping[str, str],
-                        columns: Columns) -> dict[str, BloomFilterOptions]:
+def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFilterOptions]:
     """The filters by dotted path of the leaf column.
 
     What speaks of all columns is the weakest, then comes metadata of the schema, then what names
@@ -35,13 +32,15 @@ def parse_bloom_filters(options: Mapping[str, str],
     OptionError
         If a column does not exist or cannot have a filter, or options contradict each other.
     """
-    default = {"fpp": _fpp(options, FPP), "max_bytes": _max_bytes(options)}
+    default = {"fpp": _fpp(options, FPP), "max_bytes": options.parsed(
+        MAX_BYTES, lambda text: BloomFilterOptions(max_bytes=int(text)).max_bytes,
+        "a number of bytes, 32 to 134217728 (128 MiB)", None)}
     named, listed = _named(options, columns), _listed(options, columns, default)
     for path in named.keys() & listed.keys():
         raise OptionError(f"column {path} is also named in {ENABLED}#column or its kind: say it "
                           "in one place", option=BLOOM_FILTERS)
     filters: dict[str, BloomFilterOptions | None] = {}
-    if boolean(options, ENABLED):
+    if options.boolean(ENABLED):
         filters = {path: filter_options(True, **default)
                    for path in filterable_paths(columns.leaves)}
     for path, wanted in _from_schema(columns).items():
@@ -63,17 +62,18 @@ def _from_schema(columns: Columns) -> dict[str, bool]:
     return filters
 
 
-def _named(options: Mapping[str, str], columns: Columns) -> dict[str, tuple[bool, dict[str, Any]]]:
+def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str, Any]]]:
     """Whether a column has a filter and what it says about it, from ``name#column`` options."""
-    enabled = _per_column(options, ENABLED, columns, boolean)
+    enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
-    ndv = _per_column(options, NDV, columns, _ndv)
+    ndv = _per_column(options, NDV, columns,
+                      lambda options, name: options.number(name, None))
     for path in ndv:  # as in parquet-java, it implies a filter
         if not enabled.setdefault(path, True):
             raise OptionError(f"it contradicts {ENABLED}#{path}: remove one of them",
                               option=f"{NDV}#{path}")
     for path in fpp:
-        if boolean(options, ENABLED) or _from_schema(columns).get(path):
+        if options.boolean(ENABLED) or _from_schema(columns).get(path):
             enabled.setdefault(path, True)
         if not enabled.get(path):
             raise OptionError(f"the column has no Bloom filter: set {ENABLED}#{path} to true",
@@ -82,27 +82,26 @@ def _named(options: Mapping[str, str], columns: Columns) -> dict[str, tuple[bool
                             if path in given}) for path, wanted in enabled.items()}
 
 
-def _per_column(options: Mapping[str, str], base: str, columns: Columns,
+def _per_column(options: Options, base: str, columns: Columns,
                 parse: Callable[..., Any]) -> dict[str, object]:
     """The values of ``base#column`` by path; each column exists and can have a filter."""
     values = {}
-    for name in options:
-        if name.startswith(f"{base}#"):
-            leaf = columns.find_leaf(name.removeprefix(f"{base}#"), name, keeps_case=False)
-            value = parse(options, name)
-            if value is not False:
-                _check_able(leaf, name)
-            values[leaf.path] = value
+    for name, column in options.by_column(base):
+        leaf = columns.find_leaf(column, name, keeps_case=False)
+        value = parse(options, name)
+        if value is not False:
+            _check_able(leaf, name)
+        values[leaf.path] = value
     return values
 
 
-def _listed(options: Mapping[str, str], columns: Columns,
+def _listed(options: Options, columns: Columns,
             default: dict[str, Any]) -> dict[str, BloomFilterOptions | None]:
     """The filters of option ``bloom_filters``; None where one is not wanted."""
     if BLOOM_FILTERS not in options:
         return {}
     filters = {}
-    for name, value in json_object(options, BLOOM_FILTERS, _FORM).items():
+    for name, value in options.json_object(BLOOM_FILTERS, _FORM).items():
         leaf = columns.find_leaf(name, BLOOM_FILTERS)
         if leaf.path in filters:
             raise OptionError(f"column {leaf.path} is named twice", option=BLOOM_FILTERS)
@@ -124,25 +123,6 @@ def _check_able(leaf: LeafColumn, option: str) -> None:
                           option=option)
 
 
-def _fpp(options: Mapping[str, str], name: str) -> float:
-    if name not in options:
-        return BloomFilterOptions.fpp
-    try:
-        return BloomFilterOptions(fpp=float(options[name])).fpp
-    except ValueError:
-        raise OptionError(f"it must be a number between 0 and 1, both excluded, not "
-                          f"{options[name]!r}", option=name) from None
-
-
-def _ndv(options: Mapping[str, str], name: str) -> int:
-    return number(options, name, None, lambda ndv: ndv > 0, "at least 1")
-
-
-def _max_bytes(options: Mapping[str, str]) -> int | None:
-    if MAX_BYTES not in options:
-        return None
-    try:
-        return BloomFilterOptions(max_bytes=int(options[MAX_BYTES])).max_bytes
-    except ValueError:
-        raise OptionError(f"it must be a number of bytes, 32 to 134217728 (128 MiB), not "
-                          f"{options[MAX_BYTES]!r}", option=MAX_BYTES) from None
+def _fpp(options: Options, name: str) -> float:
+    return options.parsed(name, lambda text: BloomFilterOptions(fpp=float(text)).fpp,
+                          "a number between 0 and 1, both excluded", BloomFilterOptions.fpp)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from secure_bloom.encryption import ALGORITHMS
+from secure_bloom.encryption import ALGORITHMS, EncryptionConfiguration, confuses_pyarrow
 from secure_bloom.spark.options.columns import KEY, Columns
 from secure_bloom.spark.options.options import (
     ALGORITHM,
@@ -20,8 +20,7 @@ from secure_bloom.spark.options.options import (
     PLAINTEXT_FOOTER,
     UNIFORM_KEY,
     OptionError,
-    boolean,
-    choice,
+    Options,
 )
 
 _METADATA = f"metadata {KEY}"
@@ -29,8 +28,8 @@ _MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
                 'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
 
 
-def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict[str, Any] | None:
-    """Arguments of EncryptionConfiguration; None only where plaintext was asked for.
+def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
+    """Which master keys encrypt what; None only where plaintext was asked for.
 
     Raises
     ------
@@ -39,7 +38,7 @@ def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict[str, 
     """
     asked = [name for name in ENCRYPTION if name in options]
     sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
-    if boolean(options, PLAINTEXT):
+    if options.boolean(PLAINTEXT):
         if asked:
             raise OptionError(f"it contradicts {asked[0]}: remove one of them", option=PLAINTEXT)
         if sensitive:
@@ -53,41 +52,42 @@ def parse_encryption(options: Mapping[str, str], columns: Columns) -> dict[str, 
     if not (options.get(KEYRING) or options.get(KMS)):
         raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys, or "
                           f"their KMS in option {KMS}", option=KEYRING)
-    encryption = _keys(options, columns)
-    encryption |= {"encryption_algorithm": choice(options, ALGORITHM, ALGORITHMS),
-                   "double_wrapping": boolean(options, DOUBLE_WRAPPING, True),
-                   "data_key_length_bits": int(choice(options, KEY_BITS, ("128", "192", "256"))),
-                   "plaintext_footer": boolean(options, PLAINTEXT_FOOTER)}
-    if encryption["plaintext_footer"] and UNIFORM_KEY in options:
+    keys = _keys(options, columns)
+    plaintext_footer = options.boolean(PLAINTEXT_FOOTER)
+    if plaintext_footer and UNIFORM_KEY in options:
         raise OptionError(f"not possible with {UNIFORM_KEY}: use {FOOTER_KEY} and {COLUMN_KEYS}",
                           option=PLAINTEXT_FOOTER)
-    return encryption
+    return EncryptionConfiguration(
+        **keys, plaintext_footer=plaintext_footer,
+        encryption_algorithm=options.choice(ALGORITHM, ALGORITHMS),
+        double_wrapping=options.boolean(DOUBLE_WRAPPING, True),
+        data_key_length_bits=int(options.choice(KEY_BITS, ("128", "192", "256"))))
 
 
-def keys_by_column(encryption: dict[str, Any] | None) -> dict[str, str]:
+def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]:
     """The master key of each leaf column that has one of its own, by dotted path."""
-    return {path: key for key, paths in (encryption or {}).get("column_keys", {}).items()
-            for path in paths}
+    column_keys = {} if encryption is None else encryption.column_keys or {}
+    return {path: key for key, paths in column_keys.items() for path in paths}
 
 
-def _keys(options: Mapping[str, str], columns: Columns) -> dict[str, Any]:
+def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     for name in (UNIFORM_KEY, FOOTER_KEY):
-        if name in options and not options[name].strip():
+        if name in options and not options.text(name):
             raise OptionError("it is empty: give the name of a master key", option=name)
     if UNIFORM_KEY in options:
         return {"footer_key": _uniform_key(options, columns), "uniform_encryption": True}
     if FOOTER_KEY not in options:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} besides the keys of columns, or "
                           f"{UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
-    return {"footer_key": options[FOOTER_KEY].strip(),
+    return {"footer_key": options.text(FOOTER_KEY),
             "column_keys": _column_keys(options, columns)}
 
 
-def _uniform_key(options: Mapping[str, str], columns: Columns) -> str:
+def _uniform_key(options: Options, columns: Columns) -> str:
     for name in (FOOTER_KEY, COLUMN_KEYS):
         if name in options:
             raise OptionError(f"it contradicts {name}: remove one of them", option=UNIFORM_KEY)
-    uniform = options[UNIFORM_KEY].strip()
+    uniform = options.text(UNIFORM_KEY)
     for path, key in columns.sensitive():
         if key != uniform:
             raise OptionError(f"column {path} has two keys, {uniform} (option {UNIFORM_KEY}) and "
@@ -95,7 +95,7 @@ def _uniform_key(options: Mapping[str, str], columns: Columns) -> str:
     return uniform
 
 
-def _column_keys(options: Mapping[str, str], columns: Columns) -> dict[str, list[str]]:
+def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
     """{master key: paths of leaf columns}, from the option and from the schema."""
     asked = [(path, key, f"option {COLUMN_KEYS}")
              for path, key in _column_keys_option(options, columns)]
@@ -114,11 +114,14 @@ def _column_keys(options: Mapping[str, str], columns: Columns) -> dict[str, list
                               f"({source}): remove one of them")
         if path not in column_keys.setdefault(key, []):
             column_keys[key].append(path)
-        _check_punctuation(path)
+        if confuses_pyarrow(path):
+            raise OptionError(f"column {path} cannot have a key of its own, because of the "
+                              "punctuation or the spaces in its name: rename it, or use "
+                              f"{UNIFORM_KEY}")
     return column_keys
 
 
-def _column_keys_option(options: Mapping[str, str], columns: Columns) -> Iterator[tuple[str, str]]:
+def _column_keys_option(options: Options, columns: Columns) -> Iterator[tuple[str, str]]:
     """``"key1: a, b; key2: c"`` as (path, key); a group means its leaves."""
     for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
         key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
@@ -128,10 +131,3 @@ def _column_keys_option(options: Mapping[str, str], columns: Columns) -> Iterato
         for name in names.split(","):
             for leaf in columns.find(name.strip(), COLUMN_KEYS):
                 yield leaf.path, key
-
-
-def _check_punctuation(path: str) -> None:
-    """pyarrow passes the paths on in one text, in which these have a meaning."""
-    if any(character in path for character in ":;,") or path != path.strip():
-        raise OptionError(f"column {path} cannot have a key of its own, because of the punctuation "
-                          f"or the spaces in its name: rename it, or use {UNIFORM_KEY}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from secure_bloom.spark.options.columns import Columns
@@ -11,11 +10,7 @@ from secure_bloom.spark.options.options import (
     SWITCHES,
     SWITCHES_BY_COLUMN,
     OptionError,
-    boolean,
-    choice,
-    json_object,
-    names,
-    number,
+    Options,
 )
 
 _COMPRESSIONS = {"snappy": "snappy", "none": "none", "uncompressed": "none", "gzip": "gzip",
@@ -28,7 +23,7 @@ _MAX_SIZE = 2 ** 31 - 1
 AS_SPARK = {"store_decimal_as_integer": True}
 
 
-def parse_writer_options(options: Mapping[str, str], columns: Columns) -> dict[str, Any]:
+def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
     """Keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
 
     Whether they fit each other and the types of the columns, pyarrow says.
@@ -39,42 +34,42 @@ def parse_writer_options(options: Mapping[str, str], columns: Columns) -> dict[s
         If a value is not one that the option can have, or a column does not exist.
     """
     writer = AS_SPARK | {
-        "compression": _COMPRESSIONS[choice(options, "compression", tuple(_COMPRESSIONS))]}
-    writer |= {name: boolean(options, name) for name in SWITCHES if name in options}
+        "compression": _COMPRESSIONS[options.choice("compression", tuple(_COMPRESSIONS))]}
+    writer |= {name: options.boolean(name) for name in SWITCHES if name in options}
     writer |= {name: _switch_by_column(options, name, columns)
                for name in SWITCHES_BY_COLUMN if name in options}
-    writer |= {name: number(options, name, None, lambda size: 1 <= size <= _MAX_SIZE,
-                            f"1 to {_MAX_SIZE}") for name in SIZES if name in options}
+    writer |= {name: options.number(name, None, most=_MAX_SIZE)
+               for name in SIZES if name in options}
     if "compression_level" in options:
-        writer["compression_level"] = number(options, "compression_level", None,
-                                             lambda level: abs(level) <= _MAX_SIZE, "a level")
+        writer["compression_level"] = options.number("compression_level", None,
+                                                     -_MAX_SIZE, _MAX_SIZE)
     if "data_page_version" in options:
-        writer["data_page_version"] = choice(options, "data_page_version", ("1.0", "2.0"))
+        writer["data_page_version"] = options.choice("data_page_version", ("1.0", "2.0"))
     if "column_encoding" in options:
         writer["column_encoding"] = _column_encoding(options, columns)
     return writer
 
 
-def _switch_by_column(options: Mapping[str, str], name: str, columns: Columns) -> bool | list[str]:
+def _switch_by_column(options: Options, name: str, columns: Columns) -> bool | list[str]:
     """``true``, ``false``, or the columns for which it is true."""
-    if options[name].strip().lower() in ("true", "false"):
-        return boolean(options, name)
-    return sorted({leaf.path for column in names(options, name)
+    if options.text(name).lower() in ("true", "false"):
+        return options.boolean(name)
+    return sorted({leaf.path for column in options.names(name)
                    for leaf in columns.find(column, name)})
 
 
-def _column_encoding(options: Mapping[str, str], columns: Columns) -> str | dict[str, str]:
+def _column_encoding(options: Options, columns: Columns) -> str | dict[str, str]:
     """One encoding for all columns, or a JSON object of them."""
     name = "column_encoding"
-    if not options[name].lstrip().startswith("{"):
-        return choice(options, name, _ENCODINGS)
+    if not options.text(name).startswith("{"):
+        return options.choice(name, _ENCODINGS)
     encodings: dict[str, str] = {}
     form = '{"id": "DELTA_BINARY_PACKED"}'
-    for column, encoding in json_object(options, name, form).items():
+    for column, encoding in options.json_object(name, form).items():
         if not isinstance(encoding, str):
             raise OptionError(f"it must be a JSON object such as {form}", option=name)
         for leaf in columns.find(column, name):
             if encodings.setdefault(leaf.path, encoding) != encoding:
                 raise OptionError(f"column {leaf.path} has two encodings", option=name)
-    return {path: choice({name: encoding}, name, _ENCODINGS)
+    return {path: Options({name: encoding}).choice(name, _ENCODINGS)
             for path, encoding in encodings.items()}

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 
 from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.environment import EnvironmentKms, environment_kms
 from secure_bloom.keys.uri import absolute_uri, keyring_uri, open_kms
-from secure_bloom.spark.options.options import KEYRING, KMS, OptionError, without_file_scheme
+from secure_bloom.spark.options.options import (
+    KEYRING,
+    KMS,
+    OptionError,
+    Options,
+    without_file_scheme,
+)
 from secure_bloom.storage.locations import is_uri
 
 _ENVIRONMENT = "environment:"
 _clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, and since when
 
 
-def kms_uri(options: Mapping[str, str]) -> str | None:
+def kms_uri(options: Options) -> str | None:
     """The URI of the KMS, with absolute paths, because tasks may run in another folder."""
     keyring, uri = options.get(KEYRING), options.get(KMS)
     if keyring and uri:
@@ -43,13 +48,6 @@ def environment_uri() -> str | None:
     """The value for option ``kms`` that the environment of this process stands for."""
     kms = environment_kms()
     return None if kms is None else _ENVIRONMENT + json.dumps([kms.keyring, kms.uri])
-
-
-def with_environment(options: Mapping[str, str], environment: str | None) -> Mapping[str, str]:
-    """The options, with those keys where they name none."""
-    if environment is None or options.get(KEYRING) or options.get(KMS):
-        return options
-    return {**options, KMS: environment}
 
 
 def kms_client(uri: str) -> CachedKms:

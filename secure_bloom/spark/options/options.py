@@ -1,8 +1,7 @@
-"""The options of ``secure_parquet``: their names, where they point to, and how values are read.
+"""The options of ``secure_parquet``: their names, which are allowed, and how values are read.
 
-Option names arrive in lower case, values as they were written. Nothing here needs Spark, and no
-option holds a key: keys are named, and kept in a KMS. What options mean for a write is in
-``write_options``.
+Nothing here needs Spark, and no option holds a key: keys are named, and kept in a KMS. The other
+modules of this package say what options mean.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -86,6 +85,12 @@ _ADVICE = {
                     _AS_SPARK),
 }
 
+_TABLE_PREFIX = "option."
+_OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
+
+_T = TypeVar("_T")
+_Default = TypeVar("_Default")
+
 
 class OptionError(SecureBloomError, ValueError):
     """An option is unknown, contradicts another, or has a value that it cannot have."""
@@ -94,23 +99,163 @@ class OptionError(SecureBloomError, ValueError):
         super().__init__(f"option {option}: {message}" if option else message, **where)
 
 
-def check_names(options: Iterable[str], *, reading: bool = False) -> None:
-    """Raise OptionError if there is an option that nobody would look at. Tells no values.
+class Options(Mapping[str, str]):
+    """The options of one read or write: an immutable mapping from names to values as written.
 
-    The options of a write may also be given to a read, those of a read not to a write.
+    Names have no case, as in Spark. A value may name a column: ``name#column``. It can be pickled,
+    and its repr shows no values.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        None as a value: not given.
     """
-    for name in options:
-        base, hash_, column = name.partition("#")
-        if name in _ONLY_READING:
-            if reading:
+
+    __slots__ = ("_values",)
+
+    def __init__(self, given: Mapping[str, str | None]):
+        self._values = {name.lower(): value for name, value in given.items() if value is not None}
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Options({', '.join(self)})"
+
+    def check_names(self, *, reading: bool = False) -> None:
+        """Raise OptionError if there is an option that nothing would use. Tells no values.
+
+        The options of a write may also be given to a read, those of a read not to a write.
+        """
+        for name in self:
+            base, hash_, column = name.partition("#")
+            if name in _ONLY_READING:
+                if reading:
+                    continue
+                raise OptionError("it is for reading only: remove it", option=name)
+            if name in _KNOWN or (base in _KNOWN_FOR_COLUMN and column):
                 continue
-            raise OptionError("it is for reading only: remove it", option=name)
-        if name in _KNOWN or (base in _KNOWN_FOR_COLUMN and column):
-            continue
-        if base in _KNOWN and hash_:
-            raise OptionError("it is for the whole file, not for one column: remove the part from "
-                              "# on" if column else "the column is missing after #", option=name)
-        raise OptionError(_ADVICE.get(base) or _similar(base, reading), option=name)
+            if base in _KNOWN and hash_:
+                raise OptionError("it is for the whole file, not for one column: remove the part "
+                                  "from # on" if column else "the column is missing after #",
+                                  option=name)
+            raise OptionError(_ADVICE.get(base) or _similar(base, reading), option=name)
+
+    def without(self, names: Container[str]) -> Options:
+        """All options but these."""
+        return Options({name: value for name, value in self.items() if name not in names})
+
+    def for_writing(self) -> Options:
+        """The options of a write, checked, with our name for each that has several.
+
+        Those of a table in a catalog may be for reading only, and are left out then.
+
+        Raises
+        ------
+        OptionError
+            If there is an option that a write does not have, or two names of an option have
+            different values.
+        """
+        options = self.without((_OF_TABLE, *_ONLY_READING)) if _OF_TABLE in self else self
+        options.check_names()
+        result = dict(options.without(OTHER_NAMES))
+        for other, name in OTHER_NAMES.items():
+            if other in options:
+                value = options[other]
+                if result.setdefault(name, value).strip().lower() != value.strip().lower():
+                    raise OptionError(f"it contradicts {other}: remove one of them", option=name)
+        return Options(result)
+
+    def without_properties(self) -> Options:
+        """The options of a table in a catalog.
+
+        At CREATE TABLE, Spark hands over all properties of the table; those from OPTIONS and
+        LOCATION are among them. The schema that it gets then is that of the table from there on. So
+        by default all files are merged: else a column that only the second file says is sensitive
+        has no mark.
+        """
+        if self.get("provider", "").lower() != FORMAT:
+            return self
+        own = {name.removeprefix(_TABLE_PREFIX): value for name, value in self.items()
+               if name.startswith(_TABLE_PREFIX)}
+        return Options({"mergeschema": "true", **own, "path": self.get("path", own.get("path"))})
+
+    def with_default_kms(self, uri: str | None) -> Options:
+        """The same with this KMS where they name none."""
+        return self if self.get(KEYRING) or self.get(KMS) else Options({**self, KMS: uri})
+
+    def by_column(self, name: str) -> Iterator[tuple[str, str]]:
+        """Name and column of each option ``name#column``."""
+        prefix = f"{name}#"
+        return ((one, one.removeprefix(prefix)) for one in self if one.startswith(prefix))
+
+    def parsed(self, name: str, parse: Callable[[str], _T], allowed: str,
+               default: _Default) -> _T | _Default:
+        """What ``parse`` returns, which raises ValueError for a value that is not ``allowed``."""
+        if name not in self:
+            return default
+        try:
+            return parse(self[name])
+        except ValueError:
+            raise OptionError(f"it must be {allowed}, not {self[name]!r}", option=name) from None
+
+    def text(self, name: str) -> str:
+        """The value without spaces around it; empty if not given."""
+        return self.get(name, "").strip()
+
+    def boolean(self, name: str, default: bool | _Default = False) -> bool | _Default:
+        """``true`` or ``false``."""
+        return self.parsed(name, lambda text: ("false", "true").index(text.strip().lower()) == 1,
+                           "true or false", default)
+
+    def number(self, name: str, default: _Default, least: int = 1,
+               most: int | None = None) -> int | _Default:
+        """A whole number from ``least`` to ``most``."""
+        def parse(text: str) -> int:
+            value = int(text)
+            if value < least or (most is not None and value > most):
+                raise ValueError
+            return value
+
+        allowed = f"at least {least}" if most is None else f"{least} to {most}"
+        return self.parsed(name, parse, f"a whole number, {allowed}", default)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of the choices; the first one is the default."""
+        lower = [one.lower() for one in choices]
+        return self.parsed(name, lambda text: choices[lower.index(text.strip().lower())],
+                           f"one of {', '.join(choices)}", choices[0])
+
+    def names(self, name: str) -> list[str]:
+        """Names separated by commas, none of them empty or given twice."""
+        found = [part.strip() for part in self[name].split(",")]
+        if not all(found):
+            raise OptionError("a name is missing; its form is: column, column", option=name)
+        if len(set(found)) < len(found):
+            raise OptionError("a column is named twice", option=name)
+        return found
+
+    def json_object(self, name: str, form: str) -> dict:
+        """A JSON object without a name given twice; ``form`` is an example of it."""
+        def unique(pairs):
+            if len({key for key, _ in pairs}) < len(pairs):
+                raise ValueError("a name is given twice")
+            return dict(pairs)
+
+        try:
+            value = json.loads(self[name], object_pairs_hook=unique)
+        except ValueError as error:
+            raise OptionError(f"it is no JSON object such as {form}: {error}",
+                              option=name) from None
+        if not isinstance(value, dict):
+            raise OptionError(f"it must be a JSON object such as {form}", option=name)
+        return value
 
 
 def _similar(name: str, reading: bool) -> str:
@@ -121,56 +266,10 @@ def _similar(name: str, reading: bool) -> str:
             else f"unknown, and so refused; there are: {', '.join(known)}")
 
 
-def with_one_name(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with our name for each that has several.
-
-    Raises
-    ------
-    OptionError
-        If two names of an option have different values.
-    """
-    result = {name: value for name, value in options.items() if name not in OTHER_NAMES}
-    for other, name in OTHER_NAMES.items():
-        if other in options:
-            value = options[other]
-            if result.setdefault(name, value).strip().lower() != value.strip().lower():
-                raise OptionError(f"it contradicts {other}: remove one of them", option=name)
-    return result
-
-
-# --- tables in catalogs --------------------------------------------------------------------------
-
-_PREFIX = "option."
-_OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
-
-
-def without_properties(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of a table.
-
-    At CREATE TABLE, Spark hands over all properties of the table; those from OPTIONS and LOCATION
-    are among them. The schema that it gets then is that of the table from there on. So by default
-    all files are merged: else a column that only the second file says is sensitive has no mark.
-    """
-    if options.get("provider", "").lower() != FORMAT:
-        return options
-    own = {"mergeschema": "true"} | {name.removeprefix(_PREFIX): value
-                                     for name, value in options.items() if name.startswith(_PREFIX)}
-    return own | ({"path": options["path"]} if "path" in options else {})
-
-
-def for_writing(options: Mapping[str, str]) -> Mapping[str, str]:
-    """The same options without those of a table that are for reading only."""
-    if _OF_TABLE not in options:
-        return options
-    return {name: value for name, value in options.items()
-            if name not in (_OF_TABLE, *_ONLY_READING)}
-
-
 # --- where ---------------------------------------------------------------------------------------
 
-def locate(options: Mapping[str, str]) -> tuple[pa_fs.FileSystem, str]:
+def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
     """Filesystem and absolute path of option ``path``, which save() and load() set."""
-    path = options.get("path")
     if not path:
         raise OptionError(
             "give the folder, as in save(path) and load(path). Of tables in a catalog Spark tells "
@@ -193,66 +292,3 @@ def without_file_scheme(path: str) -> str:
     """The path of a local file, as Hadoop reads it: nothing is percent-encoded."""
     match = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL | re.IGNORECASE)
     return match[1] if match else path
-
-
-# --- values --------------------------------------------------------------------------------------
-
-def boolean(options: Mapping[str, str], name: str,
-            default: bool | None = False) -> bool | None:
-    """``true`` or ``false``."""
-    if name not in options:
-        return default
-    value = options[name].strip().lower()
-    if value not in ("true", "false"):
-        raise OptionError(f"it must be true or false, not {options[name]!r}", option=name)
-    return value == "true"
-
-
-def number(options: Mapping[str, str], name: str, default: int | None,
-           is_valid: Callable[[int], bool], allowed: str) -> int | None:
-    """A whole number; ``allowed`` says in words what ``is_valid`` accepts."""
-    if name not in options:
-        return default
-    try:
-        value = int(options[name])
-    except ValueError:
-        value = None
-    if value is None or not is_valid(value):
-        raise OptionError(f"it must be a whole number, {allowed}, not {options[name]!r}",
-                          option=name)
-    return value
-
-
-def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """One of the choices; the first one is the default."""
-    value = options.get(name, choices[0]).strip()
-    for one in choices:
-        if one.lower() == value.lower():
-            return one
-    raise OptionError(f"it must be one of {', '.join(choices)}, not {value!r}", option=name)
-
-
-def names(options: Mapping[str, str], name: str) -> list[str]:
-    """Names separated by commas, none of them empty or given twice."""
-    found = [part.strip() for part in options[name].split(",")]
-    if not all(found):
-        raise OptionError("a name is missing; its form is: column, column", option=name)
-    if len(set(found)) < len(found):
-        raise OptionError("a column is named twice", option=name)
-    return found
-
-
-def json_object(options: Mapping[str, str], name: str, form: str) -> dict[str, Any]:
-    """A JSON object without a name given twice; ``form`` is an example of it."""
-    def unique(pairs):
-        if len({key for key, _ in pairs}) < len(pairs):
-            raise ValueError("a name is given twice")
-        return dict(pairs)
-
-    try:
-        value = json.loads(options[name], object_pairs_hook=unique)
-    except ValueError as error:
-        raise OptionError(f"it is no JSON object such as {form}: {error}", option=name) from None
-    if not isinstance(value, dict):
-        raise OptionError(f"it must be a JSON object such as {form}", option=name)
-    return value

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_bloom.encryption_requirement import encryption_requirement, parse_required
-from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, boolean, number
+from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options
 from secure_bloom.spark.options.row_filters import ColumnPredicate, parse_filters
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -50,7 +49,7 @@ class ReadOptions:
     require_encryption: bool | list[str] | dict[str, str] | None = None
 
 
-def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_read_options(options: Options) -> ReadOptions:
     """The meaning of a read's options; their names are already checked.
 
     Raises
@@ -59,13 +58,12 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         With the name of the option and what to do.
     """
     return ReadOptions(
-        columns=_columns(options), merge_schema=boolean(options, "mergeschema", None),
+        columns=_columns(options), merge_schema=options.boolean("mergeschema", None),
         split_bytes=_size(options, "split_bytes", ReadOptions.split_bytes, 1),
         open_cost_bytes=_size(options, "open_cost_bytes", ReadOptions.open_cost_bytes, 0),
-        min_partitions=number(options, "min_partitions", os.cpu_count() or 1,
-                               lambda count: count > 0, "at least 1"),
+        min_partitions=options.number("min_partitions", os.cpu_count() or 1),
         filters=parse_filters(options.get("filters")),
-        single_use=boolean(options, "single_use"), all_files=boolean(options, "allfiles"),
+        single_use=options.boolean("single_use"), all_files=options.boolean("allfiles"),
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)))
 
 
@@ -78,7 +76,7 @@ def _required(text: str | None) -> bool | list[str] | dict[str, str] | None:
         raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
 
 
-def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+def _columns(options: Options) -> tuple[str, ...] | None:
     """``a, b``, or a list in JSON for names with commas."""
     text = options.get("columns")
     if text is None:
@@ -95,12 +93,12 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _size(options: Mapping[str, str], name: str, default: int, least: int) -> int:
-    if name not in options:
-        return default
-    match = _SIZE.fullmatch(options[name])
-    size = int(match[1]) * _UNITS[match[2].lower()] if match else -1
-    if size < least:
-        raise OptionError(f"it must be a number of bytes, such as 134217728 or 128m, not "
-                          f"{options[name]!r}", option=name)
-    return size
+def _size(options: Options, name: str, default: int, least: int) -> int:
+    def parse(text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        size = int(match[1]) * _UNITS[match[2].lower()] if match else -1
+        if size < least:
+            raise ValueError
+        return size
+
+    return options.parsed(name, parse, "a number of bytes, such as 134217728 or 128m", default)

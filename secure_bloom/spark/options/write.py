@@ -23,10 +23,7 @@ from secure_bloom.spark.options.options import (
     ROW_GROUP_SIZE,
     UNIFORM_KEY,
     OptionError,
-    check_names,
-    names,
-    number,
-    with_one_name,
+    Options,
 )
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 
@@ -39,8 +36,8 @@ class WriteOptions:
     ----------
     kms : str or None
         URI of the KMS.
-    encryption : dict or None
-        Arguments of :class:`secure_bloom.EncryptionConfiguration`; None: plaintext.
+    encryption : EncryptionConfiguration or None
+        None: plaintext.
     bloom_filters : dict of str to BloomFilterOptions
         By dotted path of the leaf column.
     partition_by : tuple of str
@@ -54,7 +51,7 @@ class WriteOptions:
     """
 
     kms: str | None = None
-    encryption: dict[str, Any] | None = None
+    encryption: EncryptionConfiguration | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
@@ -64,28 +61,26 @@ class WriteOptions:
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
         """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
-        if self.encryption is None or not self.encryption["double_wrapping"]:
+        if self.encryption is None or not self.encryption.double_wrapping:
             return None
-        return KeyEncryptionKeys.for_encryption(EncryptionConfiguration(**self.encryption),
-                                                kms_client(self.kms))
+        return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
-            arguments |= {"encryption": EncryptionConfiguration(**self.encryption),
+            arguments |= {"encryption": self.encryption,
                           "kms": kms_client(self.kms) if keks is None else keks}
         return arguments
 
 
-def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
+def parse_write_options(options: Options, schema: pa.Schema,
                         metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
     """The meaning of a write's options.
 
     Parameters
     ----------
-    options : mapping of str to str
-        Names in lower case.
+    options : Options
     schema : pyarrow.Schema
         Of the rows to be written.
     metadata : mapping of path to mapping, optional
@@ -96,8 +91,7 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
     OptionError
         With the name of the option and what to do.
     """
-    check_names(options)
-    options = with_one_name(options)
+    options = options.for_writing()
     columns = Columns(schema, metadata)
     encryption = parse_encryption(options, columns)
     partition_by = _partition_by(options, columns, encryption)
@@ -108,29 +102,25 @@ def parse_write_options(options: Mapping[str, str], schema: pa.Schema,
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files),
-        row_group_size=number(options, ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
-                              lambda rows: 1 <= rows <= MAX_ROW_GROUP_ROWS,
-                              f"1 to {MAX_ROW_GROUP_ROWS}"),
-        max_rows_per_file=number(options, MAX_ROWS_PER_FILE, None, lambda rows: rows > 0,
-                                 "at least 1"),
-        max_bytes_per_file=number(options, MAX_BYTES_PER_FILE, None, lambda size: size > 0,
-                                  "at least 1"),
+        row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
+                                      most=MAX_ROW_GROUP_ROWS),
+        max_rows_per_file=options.number(MAX_ROWS_PER_FILE, None),
+        max_bytes_per_file=options.number(MAX_BYTES_PER_FILE, None),
         writer=parse_writer_options(options, in_files))
 
 
-def _partition_by(options: Mapping[str, str], columns: Columns,
-                  encryption: dict[str, Any] | None) -> tuple[str, ...]:
+def _partition_by(options: Options, columns: Columns,
+                  encryption: EncryptionConfiguration | None) -> tuple[str, ...]:
     """The partition columns. Their values stand in paths, so none may be sensitive."""
     if PARTITION_BY not in options:
         return ()
-    partition_by = [columns.find_field(name, PARTITION_BY)
-                    for name in names(options, PARTITION_BY)]
+    partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]
     if len(set(partition_by)) < len(partition_by):
         raise OptionError("a column is named twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
         raise OptionError("no column would be left for the files: leave one out",
                           option=PARTITION_BY)
-    if encryption is not None and "column_keys" not in encryption:
+    if encryption is not None and encryption.uniform_encryption:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
                           "stand in the names of folders: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +20,14 @@ from secure_bloom.errors import (
     ColumnError,
     KeyNotFoundError,
     UnsupportedError,
-    located,
+    error_location,
 )
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.options.kms import kms_client, kms_uri
 from secure_bloom.spark.options.names import find_name
-from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, check_names, locate
+from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
 from secure_bloom.spark.read.splits import DataFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
@@ -61,7 +60,7 @@ class Folder:
 
     Parameters
     ----------
-    options : mapping of str to str
+    options : Options
         ``path`` and, for encrypted files, ``keyring`` or ``kms``. The options for writing change
         nothing.
 
@@ -71,9 +70,9 @@ class Folder:
         If an option is unknown, or its value makes no sense.
     """
 
-    def __init__(self, options: Mapping[str, str]):
-        check_names(options, reading=True)
-        self.filesystem, self.path = locate(options)
+    def __init__(self, options: Options):
+        options.check_names(reading=True)
+        self.filesystem, self.path = locate(options.get("path"))
         self.options: ReadOptions = parse_read_options(options)
         self._kms = kms_uri(options)
 
@@ -184,7 +183,7 @@ class Folder:
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
-        with located(file=file.path), self.open(file, checks) as opened:
+        with error_location(file=file.path), self.open(file, checks) as opened:
             return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
 
     def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
@@ -192,7 +191,7 @@ class Folder:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             schemas = pool.map(partial(self._file_schema, checks=checks), files)
             for file, schema in zip(files, schemas, strict=True):
-                with located(file=file.path):
+                with error_location(file=file.path):
                     merged = merge(merged, schema)
         return merged
 

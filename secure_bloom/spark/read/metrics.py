@@ -55,13 +55,13 @@ class TaskReport:
     rows_read: int = 0
 
     def add(self, footer: Footer, row_groups: list[int], after_statistics: list[int],
-            kept: list[int]) -> None:
+            after_filters: list[int]) -> None:
         """Count the row groups of a range: all, those that statistics left, those to be read."""
         self.total.add(footer, row_groups, 1)
         self.by_statistics.add(footer, set(row_groups) - set(after_statistics),
                                bool(row_groups) and not after_statistics)
-        self.by_filters.add(footer, set(after_statistics) - set(kept),
-                            bool(after_statistics) and not kept)
+        self.by_filters.add(footer, set(after_statistics) - set(after_filters),
+                            bool(after_statistics) and not after_filters)
 
     def log(self) -> None:
         """Write the line."""

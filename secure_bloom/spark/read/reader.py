@@ -9,9 +9,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, StructType
 
 from secure_bloom.encryption_requirement import FolderChecks
-from secure_bloom.errors import ColumnError, UnsupportedError, located
+from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile, Pruned
+from secure_bloom.reader import ParquetFile, PruningResult
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
@@ -19,7 +19,7 @@ from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.metrics import TaskReport, log
 from secure_bloom.spark.read.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema import partitions as hive
-from secure_bloom.spark.schema.conform import conform
+from secure_bloom.spark.schema.cast import cast_to_schema
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.schema.types import arrow_schema
 from secure_bloom.spark.schema.values import same_values
@@ -122,7 +122,7 @@ class SecureParquetReader(DataSourceReader):
     def _partition_values(self, file: DataFile, places: dict[str, int]) -> dict[str, pa.Scalar]:
         values = {}
         for column, place in places.items():
-            with located(file=file.path, column=column):
+            with error_location(file=file.path, column=column):
                 values[column] = hive.partition_scalar(file.partition[place],
                                                        self._schema.field(column).type)
         return values
@@ -131,16 +131,16 @@ class SecureParquetReader(DataSourceReader):
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
         checks = FolderChecks(self._requirement, places)
-        with self._folder.open(part.file, checks) as file, located(file=path):
+        with self._folder.open(part.file, checks) as file, error_location(file=path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
             self._check_keys(file, names, groups)
-            after_statistics, kept = self._prune(file, names, groups)
-            report.add(file.footer, groups, after_statistics, kept)
+            after_statistics, after_filters = self._prune(file, names, groups)
+            report.add(file.footer, groups, after_statistics, after_filters)
             columns = [name for name in names.values() if name is not None]
-            for batch in file.iter_batches(columns, kept, _BATCH_ROWS):
-                yield self._conform(batch, names, constants)
+            for batch in file.iter_batches(columns, after_filters, _BATCH_ROWS):
+                yield self._cast_batch(batch, names, constants)
 
     def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
         """For each column of the schema that is not in the path, its name in a file."""
@@ -171,19 +171,20 @@ class SecureParquetReader(DataSourceReader):
                     "name columns in .schema(...)", column=".".join(path))
 
     def _prune(self, file: ParquetFile, names: dict[str, str | None],
-               groups: list[int]) -> Pruned:
+               groups: list[int]) -> PruningResult:
         found = []
         for predicate in self._predicates:
             column = predicate.path[0]
             if column not in names:
                 continue  # in the path
             if names[column] is None and not predicate.allows_null:
-                return Pruned([], [])  # the file lacks the column: all rows are null
+                return PruningResult([], [])  # the file lacks the column: all rows are null
             leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
-        return file.pruned([found], groups) if found and groups else Pruned(groups, groups)
+        return file.prune_row_groups([found], groups) if found and groups \
+            else PruningResult(groups, groups)
 
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
         type_ = self._types
@@ -194,7 +195,7 @@ class SecureParquetReader(DataSourceReader):
             type_ = type_[found].dataType
         return type_
 
-    def _conform(self, batch: pa.RecordBatch, names: dict[str, str | None],
+    def _cast_batch(self, batch: pa.RecordBatch, names: dict[str, str | None],
                  constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
         arrays = []
         for field in self._schema:
@@ -204,8 +205,8 @@ class SecureParquetReader(DataSourceReader):
             elif name is None:
                 arrays.append(pa.nulls(batch.num_rows, field.type))
             else:
-                with located(column=name):
-                    arrays.append(conform(batch.column(name), field.type))
+                with error_location(column=name):
+                    arrays.append(cast_to_schema(batch.column(name), field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

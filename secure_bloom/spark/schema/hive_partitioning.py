@@ -1,4 +1,4 @@
-"""Hive folders: ``column=value``, as Spark names them. Nothing here needs Spark."""
+"""Hive partitioning: ``column=value`` folders, as Spark names them. Nothing here needs Spark."""
 
 from __future__ import annotations
 

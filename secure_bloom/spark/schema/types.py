@@ -28,7 +28,7 @@ from secure_bloom.arrow.leaves import is_list
 from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.sbbf.arrow_types import plain_type
 
 # Spark's own writer leaves both in its files. The first tells Spark's reader the types that
 # Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.

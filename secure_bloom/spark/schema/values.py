@@ -5,16 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from secure_bloom.sbbf.arrow_types import is_bytes, is_text
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.schema.types import arrow_schema
-
-
-def _is_text(t: pa.DataType) -> bool:
-    return pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)
-
-
-def _is_bytes(t: pa.DataType) -> bool:
-    return pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t)
 
 
 def _is_zoned(t: pa.DataType) -> bool:
@@ -36,9 +29,9 @@ _SAME_VALUES = (
     (pa.types.is_float32, pa.types.is_float64),
     (pa.types.is_float64, pa.types.is_float64),
     (pa.types.is_decimal, pa.types.is_decimal),
-    (_is_text, _is_text),
-    (_is_bytes, _is_bytes),
-    (pa.types.is_fixed_size_binary, _is_bytes),
+    (is_text, is_text),
+    (is_bytes, is_bytes),
+    (pa.types.is_fixed_size_binary, is_bytes),
     (pa.types.is_date, pa.types.is_date),
     (_is_zoned, _is_zoned),
     (_is_unzoned, _is_unzoned),
@@ -50,8 +43,8 @@ _OTHER_KIND = (
     (pa.types.is_integer, pa.types.is_decimal),
     (_is_int, pa.types.is_float64),
     (pa.types.is_float16, pa.types.is_floating),
-    (_is_text, _is_bytes),
-    (_is_bytes, _is_text),
+    (is_text, is_bytes),
+    (is_bytes, is_text),
     (pa.types.is_date, _is_unzoned),
     (_is_zoned, _is_unzoned),  # the clock in UTC
     (_is_unzoned, _is_zoned),

@@ -7,7 +7,7 @@ the checkpoint would not do: when it is deleted, the numbers start again, and ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.write.writer import SecureParquetWriter, TaskCommit
 from secure_bloom.storage.batches import Batch
@@ -40,17 +41,15 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
 
     Parameters
     ----------
-    options : mapping of str to str
+    options : Options
         As for a batch write.
     schema : pyspark.sql.types.StructType
     overwrite : bool
         Whether a batch replaces what is there, as in output mode ``complete``.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
-        options = {name: value for name, value in options.items()
-                   if name.lower() not in _SPARK_OPTIONS}
-        self._writer = SecureParquetWriter(options, schema, overwrite)
+    def __init__(self, options: Options, schema: StructType, overwrite: bool):
+        self._writer = SecureParquetWriter(options.without(_SPARK_OPTIONS), schema, overwrite)
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:

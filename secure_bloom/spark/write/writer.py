@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
-from secure_bloom.spark.options.options import PARTITION_BY, OptionError, locate
+from secure_bloom.spark.options.options import PARTITION_BY, OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema.hive_partitioning import Partitioner, folder_names
@@ -49,7 +49,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     Parameters
     ----------
-    options : mapping of str to str
+    options : Options
     schema : pyspark.sql.types.StructType
     overwrite : bool
 
@@ -60,8 +60,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
         task runs.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool):
-        place = locate(options)
+    def __init__(self, options: Options, schema: StructType, overwrite: bool):
+        place = locate(options.get("path"))
         self._row_schema = stored_schema(schema)
         self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
         partition_by = self._options.partition_by

@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from secure_bloom.arrow.leaves import is_list
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.sbbf.hashing import plain_type
+from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.schema.nested import unsliced
 from secure_bloom.spark.schema.values import can_be_read_as
 
 
-def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """The values with another type, exactly; fields that a struct lacks are null.
 
     Raises
@@ -31,17 +31,17 @@ def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
         for field in type_:
             name = find_name(field.name, names)
             fields.append(pa.nulls(len(array), field.type) if name is None
-                          else conform(array.field(names.index(name)), field.type))
+                          else cast_to_schema(array.field(names.index(name)), field.type))
         return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)
     if pa.types.is_map(source) and pa.types.is_map(type_):
         array = unsliced(array)
-        return pa.MapArray.from_arrays(array.offsets, conform(array.keys, type_.key_type),
-                                       conform(array.items, type_.item_type), type=type_,
+        return pa.MapArray.from_arrays(array.offsets, cast_to_schema(array.keys, type_.key_type),
+                                       cast_to_schema(array.items, type_.item_type), type=type_,
                                        mask=mask)
     if pa.types.is_list(source) and pa.types.is_list(type_):
         array = unsliced(array)
-        return pa.ListArray.from_arrays(array.offsets, conform(array.values, type_.value_type),
-                                        type=type_, mask=mask)
+        values = cast_to_schema(array.values, type_.value_type)
+        return pa.ListArray.from_arrays(array.offsets, values, type=type_, mask=mask)
     return _cast(array, type_)
 
 

@@ -1,0 +1,68 @@
+"""A key-encryption key: wrapped by the KMS once, it wraps data keys without the KMS."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
+from secure_bloom.errors import KeyExhaustedError
+from secure_bloom.keys.kms import wrap_locally
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.cache import CachedKms
+
+_KEK_ID_SIZE = 16
+
+
+@dataclass
+class KeyEncryptionKey:
+    """A key-encryption key with its wrapped form. Its pickled form contains the key.
+
+    Attributes
+    ----------
+    master_key_id : str
+    kek_id : bytes
+        16 random bytes; the additional authenticated data of what the KEK wraps.
+    wrapped_kek : str
+        The KEK as the KMS has wrapped it.
+    """
+
+    master_key_id: str
+    kek_id: bytes
+    wrapped_kek: str
+    _key: bytes = field(repr=False)
+    _invocations: int = field(default=0, repr=False)
+
+    @classmethod
+    def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
+        """A new random one, wrapped by a KMS client."""
+        key = os.urandom(num_bytes)
+        return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
+
+    @property
+    def secret(self) -> bytes:
+        """The key itself, for callers that encrypt it at once."""
+        return self._key
+
+    def wrap(self, data_key: bytes) -> str:
+        """Wrap a data key.
+
+        Raises
+        ------
+        KeyExhaustedError
+            If it has wrapped 2**32 keys.
+        """
+        with _counting:
+            if self._invocations >= MAX_INVOCATIONS:
+                raise KeyExhaustedError(f"the key-encryption key under {self.master_key_id!r} has "
+                                        f"wrapped {MAX_INVOCATIONS} keys; make a new one")
+            self._invocations += 1
+        return wrap_locally(self._key, data_key, self.kek_id)
+
+
+_counting = Lock()
+os.register_at_fork(before=_counting.acquire, after_in_parent=_counting.release,
+                    after_in_child=_counting.release)

@@ -1,0 +1,44 @@
+"""The tiers of tests leave out what they say, and the last one nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+from tests.tiers import LEFT_OUT, sweep_where
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_each_tier_holds_the_one_before():
+    check, test, everything = map(set, LEFT_OUT.values())
+    assert check > test > everything == set()
+
+
+@sweep_where(lambda number: number > 1)
+@pytest.mark.parametrize("number", [1, 2])
+def test_combinations_are_marked_by_their_parameters(request, number):
+    assert bool(request.node.get_closest_marker("sweep")) == (number > 1)
+    assert number == 1 or tiers.tier == "all"
+
+
+def test_what_uses_an_s3_server_is_marked(request, s3):
+    assert request.node.get_closest_marker("slow") and tiers.tier != "check"
+
+
+@pytest.mark.parametrize(("command", "tier"), [("check", "check"), ("test", "test"),
+                                               ("test-all", "all")])
+def test_each_tier_has_its_command(command, tier):
+    [recipe] = re.findall(rf"^{command}:.*\n\t(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f"--tier {tier} " in recipe
+
+
+def test_ci_runs_every_test():
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test-all"
+
+
+def test_the_check_tries_fewer_examples(monkeypatch):
+    for tier, tried in (("check", [5, 20]), ("test", [12, 100]), ("all", [12, 100])):
+        monkeypatch.setattr(tiers, "tier", tier)
+        assert [tiers.number_of_examples(count) for count in (12, 100)] == tried
