@@ -60,4 +60,4 @@ vectors: setup check-tools  ## build the test vectors again
 	$(BIN)/python -m vectors.builder
 
 clean:  ## remove what make and the tests made
-	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -65,10 +65,10 @@ def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterat
         Leave out what is imported for type checkers only.
     """
     tree = ast.parse(known[module].read_text())
-    skipped = {node for block in ast.walk(tree) if run and _is_for_types(block)
-               for node in ast.walk(block)}
+    for_types = {node for block in ast.walk(tree) if _is_for_types(block)
+                 for node in ast.walk(block)}
     for node in ast.walk(tree):
-        if node in skipped:
+        if node in for_types and (run or _is_passed_on(node)):
             continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names if alias.name in known)
@@ -78,6 +78,12 @@ def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterat
                 target = full if full in known else node.module
                 if target in known and target != module:
                     yield target, node.lineno
+
+
+def _is_passed_on(node: ast.AST) -> bool:
+    """Whether these are names that a package finds elsewhere when they are first used."""
+    return isinstance(node, ast.ImportFrom) \
+        and all(alias.name == alias.asname for alias in node.names)
 
 
 def _is_for_types(node: ast.AST) -> bool:

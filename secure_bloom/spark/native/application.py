@@ -13,7 +13,7 @@ import base64
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -24,6 +24,7 @@ from secure_bloom.keys.kms import wrap_locally
 from secure_bloom.spark.java import build_jar
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from pyspark.sql import SparkSession
 
 FACTORY = "secure_bloom.spark.NativeCrypto"
@@ -91,13 +92,13 @@ class Application:
         If it was not.
     """
 
-    def __init__(self, spark):
-        self._spark = spark
+    def __init__(self, spark: SparkSession):
+        self._spark: Any = spark  # with its Java part
         self._context = _java_context(spark)
         public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
         if public_key is None:
             raise SecureBloomError("call native.enable(spark) first")
-        self._public_key = load_der_public_key(base64.b64decode(public_key))
+        self._public_key = cast("RSAPublicKey", load_der_public_key(base64.b64decode(public_key)))
 
     @classmethod
     def active(cls) -> Application:
@@ -157,7 +158,7 @@ def _lines(text: str) -> list[str]:
     return text.split("\n") if text else []
 
 
-def _session_class():
+def _session_class() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -166,7 +167,7 @@ def _session_class():
     return SparkSession
 
 
-def _java_context(spark):
+def _java_context(spark: SparkSession) -> Any:
     """The SparkContext of a session, with access to the JVM."""
     _session_class()
     if not hasattr(spark, "_jsparkSession"):
@@ -176,16 +177,16 @@ def _java_context(spark):
     return spark.sparkContext
 
 
-def _class_loader(spark):
+def _class_loader(spark: Any) -> Any:
     return spark._jsparkSession.sharedState().jarClassLoader()
 
 
-def _factory(spark):
+def _factory(spark: Any) -> Any:
     """A new object of our class. Its loader is named, as each thread of py4j has its own."""
     return _class_loader(spark).loadClass(FACTORY).newInstance()
 
 
-def _check_configuration(spark) -> None:
+def _check_configuration(spark: Any) -> None:
     context = spark.sparkContext
     other = spark._jsparkSession.sessionState().newHadoopConf().get(FACTORY_OPTION)
     if other not in (None, FACTORY):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
 if TYPE_CHECKING:
-    from secure_bloom.keys.wrapping import WritingKms
+    from secure_bloom.keys.kms import KeyUnwrapper
 
 _CALLS_AT_ONCE = 4
 _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,
@@ -31,7 +32,7 @@ _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": Authe
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def read_options(path: str | Iterable[str], *, kms: WritingKms) -> dict[str, str]:
+def read_options(path: str | Iterable[str], *, kms: KeyUnwrapper | str | os.PathLike[str]) -> dict[str, str]:
     """Options for Spark's own Parquet reader. They serve in this Spark application only.
 
     The footers of all files are opened, by the executors, and each distinct key-encryption key of
@@ -85,7 +86,7 @@ class _Keys:
         Base64 of keys by their wrapped form.
     """
 
-    def __init__(self, kms):
+    def __init__(self, kms: KeyUnwrapper | str | os.PathLike[str]):
         self._kms = cached(open_keys(kms))
         self.unwrapped: dict[str, str] = {}
 
@@ -103,8 +104,8 @@ class _Keys:
                 material = KeyMaterial.parse(text)
             wanted[material.wrapped_by_master_key, material.master_key_id] = file
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-            keys = pool.map(lambda one: self._unwrap(*one[0], one[1], one[1] in closed),
-                            wanted.items())
+            keys = pool.map(lambda one, file: self._unwrap(one[0], one[1], file, file in closed),
+                            wanted, wanted.values())
             for (wrapped, _), key in zip(wanted, keys, strict=True):
                 if key is not None:
                     self.unwrapped[wrapped] = base64.b64encode(key).decode()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pa_fs
 
@@ -33,8 +33,9 @@ from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption
-    from secure_bloom.keys.kms import KeyWrapper
+    from secure_bloom.encryption import Encryption, EncryptionConfiguration
+    from secure_bloom.keys.cache import CachedKms
+    from secure_bloom.keys.kms import KeyUnwrapper
     from secure_bloom.storage.files import FilePath
 
 _FILES_AT_ONCE = 8
@@ -62,7 +63,7 @@ class Verification:
 
 
 def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
-           kms: KeyWrapper | None, filesystem: pa_fs.FileSystem | None = None) -> Verification:
+           kms: KeyUnwrapper, filesystem: pa_fs.FileSystem | None = None) -> Verification:
     """Check from the files themselves that they are encrypted as it was asked for.
 
     Options that did not reach Spark's writer leave no trace but plaintext files. So call this after
@@ -119,7 +120,8 @@ def _summaries(paths: Iterable[str]) -> list[Finding]:
             for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
 
 
-def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
+def _check_file(encryption: EncryptionConfiguration, filters: Mapping[str, BloomFilterOptions],
+                kms: CachedKms, filesystem: pa_fs.FileSystem, path: str) -> _FileCheck:
     check = _FileCheck(encryption, filters, path)
     try:
         with error_location(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
@@ -134,18 +136,19 @@ def _check_file(encryption, filters, kms, filesystem, path: str) -> _FileCheck:
 class _FileCheck:
     """What one file says, against what was asked."""
 
-    def __init__(self, encryption, filters: Mapping[str, BloomFilterOptions], name: str):
+    def __init__(self, encryption: EncryptionConfiguration,
+                 filters: Mapping[str, BloomFilterOptions], name: str):
         self._encryption, self._filters, self._name = encryption, filters, name
         self._keys = {path: key for key, paths in (encryption.column_keys or {}).items()
                       for path in paths}
         self.findings: list[Finding] = []
         self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
 
-    def report(self, message: str, **place) -> None:
+    def report(self, message: str, **place: Any) -> None:
         """Add a finding."""
         self.findings.append(Finding("policy", message, self._name, **place))
 
-    def run(self, file: ParquetFile, read_external) -> None:
+    def run(self, file: ParquetFile, read_external: Callable[[], Mapping[str, str]]) -> None:
         """Compare footer, columns and filters."""
         self._read_external = read_external
         if not file.footer.is_encrypted:
@@ -169,13 +172,14 @@ class _FileCheck:
         if footer.has_encrypted_footer == asked.plaintext_footer:
             self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
                         is False else "encrypted, not plaintext") + " as asked")
-        if footer.algorithm.name != asked.encryption_algorithm:
-            self.report(f"its algorithm is {footer.algorithm.name}, "
+        name = footer.algorithm.name if footer.algorithm is not None else "none"
+        if name != asked.encryption_algorithm:
+            self.report(f"its algorithm is {name}, "
                         f"not {asked.encryption_algorithm}")
         self._check_key(footer.footer_key_metadata, asked.footer_key, "its footer")
         self._check_key_length(footer.crypto.footer_cipher, "its footer")
 
-    def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place) -> None:
+    def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place: Any) -> None:
         try:
             found = find_material(key_metadata or b"", self._read_external).master_key_id
         except KeyRetrievalError as error:
@@ -184,7 +188,7 @@ class _FileCheck:
         if found != asked:
             self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
 
-    def _check_key_length(self, cipher: ModuleCipher, what: str, **place) -> None:
+    def _check_key_length(self, cipher: ModuleCipher, what: str, **place: Any) -> None:
         asked = self._encryption.data_key_length_bits
         if cipher.key_bits != asked:
             self.report(f"{what} is encrypted with a key of {cipher.key_bits} bits, not {asked}",
@@ -204,7 +208,9 @@ class _FileCheck:
                         "the column is encrypted with the footer key, not its own", **chunk.place)
             return
         self._check_key(chunk.key_metadata, asked, "the column", **chunk.place)
-        self._check_key_length(chunk.cipher, "the column", **chunk.place)  # it must be at hand
+        cipher = chunk.cipher  # its key must be at hand
+        assert cipher is not None
+        self._check_key_length(cipher, "the column", **chunk.place)
 
     def _check_filter(self, file: ParquetFile, chunk: ColumnChunk) -> None:
         where = chunk.bloom_filter

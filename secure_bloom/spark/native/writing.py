@@ -66,7 +66,7 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
             "parquet.summary.metadata.level": "NONE", **options}
 
 
-def checked_encryption(encryption) -> EncryptionConfiguration:
+def checked_encryption(encryption: object) -> EncryptionConfiguration:
     """Our form of it; raises UnsupportedError, or TypeError, if Spark cannot encrypt like this."""
     if isinstance(encryption, UniformKey):
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
@@ -85,11 +85,12 @@ def checked_encryption(encryption) -> EncryptionConfiguration:
     return encryption
 
 
-def _plan(encryption, kms, filters: list[str]) -> dict[str, Any]:
+def _plan(encryption: EncryptionConfiguration, kms: WritingKms, filters: list[str]) \
+        -> dict[str, Any]:
     """What the Java class is told; see its method ``getFileEncryptionProperties``."""
     kms = open_keys(kms)
     if not isinstance(kms, KeyEncryptionKeys):
-        if not hasattr(kms, "wrap_key"):
+        if kms is None or not hasattr(kms, "wrap_key"):
             raise TypeError("kms must be a KmsClient such as secure_bloom.keys.Keyring, not "
                             f"{type(kms).__name__}")
         kms = KeyEncryptionKeys.for_encryption(encryption, kms)
@@ -101,16 +102,16 @@ def _plan(encryption, kms, filters: list[str]) -> dict[str, Any]:
                      *(_key(kms, name, num_bytes) for name in names)], "footer": 0}
     if not encryption.uniform_encryption:
         plan["columns"] = {path: number for number, name in enumerate(names, 1)
-                           for path in encryption.column_keys[name]}
+                           for path in (encryption.column_keys or {})[name]}
     return plan
 
 
-def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key=False) \
+def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key: bool = False) \
         -> dict[str, Any]:
     """A key-encryption key, and the key material around a data key that it wraps."""
     kek = keks.key_encryption_key(name, num_bytes)
     data_key = uuid.uuid4().hex
-    instance = {"kms_instance_id": keks.kms_instance_id,
+    instance: dict[str, Any] = {"kms_instance_id": keks.kms_instance_id,
                 "kms_instance_url": keks.kms_instance_url} if is_footer_key else {}
     material = KeyMaterial(name, data_key, kek.kek_id, kek.wrapped_kek, is_footer_key, **instance)
     before, after = material.serialize().decode().split(data_key)
