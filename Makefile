@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help demo check test test-all bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ test: setup tools check-tools lint  ## run the tests that decide a merge
 
 test-all: setup tools check-tools lint  ## run every test
 	$(BIN)/pytest --tier all $(PYTEST_ARGS)
+
+test-sweep: setup tools check-tools  ## run the tests that `make test` leaves out
+	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
 
 bench: setup check-tools  ## measure the speed; brings docs/performance.md up to date
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'

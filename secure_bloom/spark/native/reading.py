@@ -32,7 +32,8 @@ _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": Authe
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def read_options(path: str | Iterable[str], *, kms: KeyUnwrapper | str | os.PathLike[str]) -> dict[str, str]:
+def read_options(path: str | Iterable[str], *,
+                 kms: KeyUnwrapper | str | os.PathLike[str]) -> dict[str, str]:
     """Options for Spark's own Parquet reader. They serve in this Spark application only.
 
     The footers of all files are opened, by the executors, and each distinct key-encryption key of

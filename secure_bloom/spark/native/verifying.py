@@ -63,7 +63,8 @@ class Verification:
 
 
 def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
-           kms: KeyUnwrapper, filesystem: pa_fs.FileSystem | None = None) -> Verification:
+           kms: KeyUnwrapper | str | os.PathLike[str],
+           filesystem: pa_fs.FileSystem | None = None) -> Verification:
     """Check from the files themselves that they are encrypted as it was asked for.
 
     Options that did not reach Spark's writer leave no trace but plaintext files. So call this after
