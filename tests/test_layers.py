@@ -1,10 +1,11 @@
 """Imports go one way: from higher layers to lower ones, and never round in a circle."""
 
+import re
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.layers import drawn, imports, layers, modules, picture, room_of
+from tests.layers import DOCUMENT, ROOT, drawn, imports, layers, modules, picture, room_of
 
 MODULES = modules()
 ROOMS = layers()
@@ -42,3 +43,11 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_the_picture_is_drawn_from_the_table():
     """``python -m tests.layers`` draws it again."""
     assert drawn() == picture()
+
+
+def test_what_the_document_says_to_change_exists():
+    table = DOCUMENT.read_text().split("## Where to change what")[1].split("\n## ")[0]
+    paths = re.findall(r"`([\w./-]+(?:\.\w+|/))`", table)
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path).exists()
+            and not (ROOT / "secure_bloom" / path).exists()] == []
