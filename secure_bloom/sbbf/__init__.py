@@ -1,4 +1,4 @@
-"""Split-block Bloom filters: what they hash, how large they are, what they answer.
+"""Split-block Bloom filters: what they hash, how large they are, and how they are queried.
 
-This room knows no file and no key. Specification: parquet-format, ``BloomFilter.md``.
+This package knows nothing of files or keys. Specification: parquet-format, ``BloomFilter.md``.
 """

@@ -1,4 +1,4 @@
-"""Arrow types: how Parquet stores them by default, and arrays without what does not matter."""
+"""Arrow types: their default Parquet storage, and arrays reduced to what a filter needs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def is_text(t: pa.DataType) -> bool:
-    """Whether this is any of Arrow's string types."""
+    """Whether this is one of Arrow's string types."""
     return pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)
 
 
 def is_bytes(t: pa.DataType) -> bool:
-    """Whether this is any of Arrow's binary types of variable length."""
+    """Whether this is one of Arrow's variable-length binary types."""
     return pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t)
 
 
 def is_text_or_bytes(t: pa.DataType) -> bool:
-    """Whether this is any of Arrow's string and binary types of variable length."""
+    """Whether this is one of Arrow's string or variable-length binary types."""
     return is_text(t) or is_bytes(t)
 
 
 def column_type_of(arrow_type: pa.DataType) -> ColumnType:
-    """How Parquet stores a leaf of this Arrow type by default (format version 2.6).
+    """Return how Parquet stores a leaf of this Arrow type by default (format version 2.6).
 
     Raises
     ------
@@ -42,7 +42,7 @@ def column_type_of(arrow_type: pa.DataType) -> ColumnType:
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:
-    """The type below dictionaries and extensions."""
+    """Return the storage type, without dictionaries and extension types."""
     while True:
         if isinstance(arrow_type, pa.BaseExtensionType):
             arrow_type = arrow_type.storage_type
@@ -81,7 +81,10 @@ def _default_type(t: pa.DataType) -> ColumnType | None:
 
 
 def storage_array(array: pa.Array) -> pa.Array:
-    """The array without extension type, and views as large binaries: Arrow cannot filter views."""
+    """Return the array without its extension type; views become large binaries.
+
+    Arrow cannot filter views.
+    """
     if isinstance(array.type, pa.BaseExtensionType):
         return storage_array(array.storage)
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
@@ -90,7 +93,7 @@ def storage_array(array: pa.Array) -> pa.Array:
 
 
 def used_dictionary_values(array: pa.Array) -> pa.Array:
-    """The array; of a dictionary array each value that occurs, once."""
+    """Return the array; for a dictionary array, each value that occurs, once."""
     array = storage_array(array)
     while pa.types.is_dictionary(array.type):
         used = np.zeros(len(array.dictionary), dtype=bool)
@@ -100,7 +103,7 @@ def used_dictionary_values(array: pa.Array) -> pa.Array:
 
 
 def numpy_values(array: pa.Array) -> np.ndarray:
-    """The values of a fixed-width array without nulls, times and dates as integers."""
+    """Return the values of a fixed-width array without nulls; times and dates as integers."""
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
     return array.to_numpy(zero_copy_only=True)

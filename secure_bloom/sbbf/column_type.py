@@ -1,4 +1,4 @@
-"""How the values of a leaf column are stored, which decides what a filter hashes."""
+"""The storage type of a leaf column, which determines what a filter hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  #: byte
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How the values of a leaf column are stored, and so hashed.
+    """How the values of a leaf column are stored, and therefore hashed.
 
     Attributes
     ----------
@@ -21,10 +21,10 @@ class ColumnType:
         Parquet's name: INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY
         or BOOLEAN.
     length : int
-        Bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
+        Length in bytes of a FIXED_LEN_BYTE_ARRAY value, else 0.
     arrow_type : pyarrow.DataType or None
-        The type of the values as Arrow has them; None where values cannot be hashed (BOOLEAN and
-        logical types without a unique or known encoding).
+        The Arrow type of the values; None if values cannot be hashed (BOOLEAN and logical types
+        without a unique or known encoding).
     """
 
     physical_type: str
@@ -33,12 +33,12 @@ class ColumnType:
 
     @property
     def width(self) -> int | None:
-        """Bytes of a value; None where it varies, and for BOOLEAN, which has single bits."""
+        """Bytes per value; None if the width varies, and for BOOLEAN, which has single bits."""
         return WIDTHS.get(self.physical_type, self.length or None)
 
     @property
     def can_have_filter(self) -> bool:
-        """Whether a Bloom filter over this column can be built and asked."""
+        """Whether a Bloom filter over this column can be built and queried."""
         return self.arrow_type is not None
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Values of other types as a column has them: when they are written, and when they are looked up.
+"""Conversion of values to a column's type, for writing and for lookup.
 
-:func:`as_written` mirrors what Arrow's Parquet writer makes of a value while it is written;
-:func:`convert_exactly` converts values given by a caller and turns whatever has no certain
-counterpart in the column into a null, so that nothing is concluded from it.
+:func:`as_written` mirrors the conversions of Arrow's Parquet writer;
+:func:`convert_exactly` converts values passed by a caller. A value without a certain counterpart
+in the column becomes null, so that nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MILLIS_PER_DAY = 86_400_000
 def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
     """Mirror the lossy or unchecked conversions of Arrow's Parquet writer.
 
-    Timestamps and date64 are cut off towards zero; durations are stored as bare integers; a
-    timestamp keeps its instant whatever zone the column has.
+    Timestamps and date64 are truncated towards zero; durations are stored as plain integers; a
+    timestamp keeps its instant regardless of the column's time zone.
     """
     source, target = array.type, column_type.arrow_type
     if source == target:
@@ -47,15 +47,16 @@ def _from_ints(ints: np.ndarray, t: pa.DataType) -> pa.Array:
 
 
 def _divide(ints: np.ndarray, divisor: int) -> np.ndarray:
-    """Integer division towards zero, as C++ does it."""
+    """Divide integers, rounding towards zero as C++ does."""
     quotient = ints // divisor
     return quotient + ((ints < 0) & (quotient * divisor != ints))
 
 
 def _rescale(ints: np.ndarray, source: int, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Integers of one time unit in another, and whether each is exact (no rest, no overflow).
+    """Convert integers between time units; also return whether each result is exact.
 
-    ``source`` and ``target`` are the lengths of the two units, in any common unit.
+    Exact means no remainder and no overflow. ``source`` and ``target`` are the lengths of the two
+    units, in any common unit.
     """
     if source >= target:
         factor = source // target
@@ -69,14 +70,14 @@ def _rescale(ints: np.ndarray, source: int, target: int) -> tuple[np.ndarray, np
 # --- exact conversion of probe values ------------------------------------------------------------
 
 def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
-    """Values as the column has them; null where a value has no certain counterpart there.
+    """Convert values to the column's type; null if a value has no certain counterpart there.
 
-    A null thus means "nothing is known": the value may compare equal to one in the column in some
-    engine. Conversions that are certain: integers of any width; integers to floating point and to
-    decimals where exact; floating point to another width (the nearest, since a narrower value
-    compares equal to nothing else); decimals of another scale where exact; strings and binaries of
-    any form; times, timestamps and durations of another unit where exact, timestamps only when
-    both or neither are in UTC.
+    A null therefore means "unknown": the value may compare equal to one in the column in some
+    engine. These conversions are certain: integers of any width; integers to floating point and to
+    decimals if exact; floating point to another width (the nearest value, since a narrower value
+    compares equal to nothing else); decimals of another scale if exact; strings and binaries of
+    any form; times, timestamps and durations of another unit if exact, timestamps only if both or
+    neither are in UTC.
     """
     target = column_type.arrow_type
     array = storage_array(array)
@@ -99,7 +100,7 @@ def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
         return _convert_time(array, target, _MILLIS_PER_DAY, 1)
     if target is not None and _same_clock(source, target):
         if column_type.physical_type == "INT96":
-            return array  # days and time of the day: every unit fits
+            return array  # days and time of day: every unit fits
         return _convert_time(array, target, UNIT_NANOS[source.unit], UNIT_NANOS[target.unit])
     return pa.nulls(len(array), target)
 
@@ -122,7 +123,7 @@ def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
         return converted
     back = converted.cast(array.type, safe=False)
     same = pc.equal(back, array)
-    if pa.types.is_integer(target):  # a sign that wraps around comes back as it was
+    if pa.types.is_integer(target):  # a sign that wraps around is restored by the round trip
         same = pc.and_(same, pc.equal(_is_negative(converted), _is_negative(array)))
     else:
         # Beyond the mantissa neighbours round to the same float, and back to one of themselves.
@@ -138,7 +139,7 @@ def _is_negative(array: pa.Array) -> pa.Array:
 
 
 def _cast_each(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A checked cast; values that it refuses become null."""
+    """Cast with checks; values that cannot be cast become null."""
     try:
         return array.cast(target)
     except pa.ArrowInvalid:

@@ -1,13 +1,13 @@
 """The split-block Bloom filter (SBBF) of Parquet: BloomFilter.md, "Technical Approach".
 
-A filter is a sequence of blocks of 256 bits, 8 words of 32. The upper half of a 64-bit hash
-chooses the block, the lower half sets one bit in each of its words. On disk the words follow each
-other, little-endian.
+A filter is a sequence of blocks of 256 bits, each of 8 words of 32 bits. The upper half of a
+64-bit hash selects the block, the lower half sets one bit in each of its words. On disk the words
+are stored consecutively, little-endian.
 
-Hashes are what a filter holds; :meth:`SplitBlockBloomFilter.insert` and ``check`` take values and
-hash them as a Parquet column of their type does (:mod:`secure_bloom.sbbf.hashing`). A filter
-therefore remembers the type of its values: INT32 5 and INT64 5 hash differently, and a check with
-the wrong one would miss.
+A filter holds hashes; :meth:`SplitBlockBloomFilter.insert` and ``check`` take values and hash them
+as a Parquet column of their type does (:mod:`secure_bloom.sbbf.hashing`). A filter therefore
+records the type of its values: INT32 5 and INT64 5 hash differently, and a check with the wrong
+type would miss.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SplitBlockBloomFilter(Summarized):
         Number of 32-byte blocks, 1 to 4,194,304 (128 MiB). The specification allows any; Arrow
         C++ reads powers of two only.
     column_type : ColumnType or pyarrow.DataType, optional
-        How values are stored: the type of a column of a file, or an Arrow type as it is stored by
-        default. Without it, the first Arrow array or value that is inserted decides.
+        How values are stored: the type of a file's column, or an Arrow type with its default
+        storage. By default, the first Arrow array or value inserted determines the type.
     """
 
     def __init__(self, num_blocks: int = 1, *,
@@ -59,14 +59,14 @@ class SplitBlockBloomFilter(Summarized):
     @classmethod
     def sized(cls, *, ndv: int, fpp: float = 0.01, power_of_two: bool = True,
               column_type: ColumnType | pa.DataType | None = None) -> SplitBlockBloomFilter:
-        """An empty filter for ``ndv`` distinct values at false-positive probability ``fpp``.
+        """Create an empty filter for ``ndv`` distinct values at false-positive probability ``fpp``.
 
         Parameters
         ----------
         ndv : int
             Expected number of distinct values.
         fpp : float
-            Wanted false-positive probability, between 0 and 1, both excluded.
+            Target false-positive probability, between 0 and 1, both excluded.
         power_of_two : bool
             Round the number of blocks up to a power of two (default), which every reader accepts.
         column_type : ColumnType or pyarrow.DataType, optional
@@ -77,7 +77,7 @@ class SplitBlockBloomFilter(Summarized):
     @classmethod
     def from_bitset(cls, bitset: bytes | bytearray | memoryview, *,
                     column_type: ColumnType | pa.DataType | None = None) -> SplitBlockBloomFilter:
-        """A filter over a copy of a bitset.
+        """Create a filter from a copy of a bitset.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class SplitBlockBloomFilter(Summarized):
         Raises
         ------
         ValueError
-            If the length is not such a number.
+            If the length is invalid.
         """
         size = memoryview(bitset).nbytes
         if size % BYTES_PER_BLOCK or not 0 < size <= MAX_BYTES:
@@ -101,7 +101,7 @@ class SplitBlockBloomFilter(Summarized):
 
     @classmethod
     def _over(cls, bitset: pa.Buffer, column_type: ColumnType | None) -> SplitBlockBloomFilter:
-        """The same over a buffer that nobody else has, without a copy."""
+        """Create a filter over a buffer without copying it; nothing else may use the buffer."""
         filter_ = cls.__new__(cls)
         filter_.column_type = column_type
         filter_._words = np.frombuffer(bitset, dtype=_WORD).reshape(-1, WORDS_PER_BLOCK)
@@ -119,16 +119,16 @@ class SplitBlockBloomFilter(Summarized):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been inserted."""
+        """Whether nothing has been inserted yet."""
         return not self._words.any()
 
     @property
     def bitset(self) -> memoryview:
-        """The bits as bytes, as Parquet stores them: little-endian words; read-only, not copied."""
+        """The bitset as Parquet stores it: little-endian words; read-only, not copied."""
         return memoryview(self._words.data).cast("B").toreadonly()
 
     def insert(self, values: object) -> None:
-        """Insert one value or many; nulls are left out.
+        """Insert one value or many; nulls are skipped.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class SplitBlockBloomFilter(Summarized):
             insert_values(self._words, array, self.column_type)
 
     def check(self, values: object) -> Any:
-        """Whether values may have been inserted.
+        """Check whether values may have been inserted.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class SplitBlockBloomFilter(Summarized):
         Returns
         -------
         bool for a scalar, else bool array of the same length
-            False: certainly not inserted. True: perhaps inserted, or the filter cannot know, as
+            False: certainly not inserted. True: possibly inserted, or the filter cannot tell, as
             for None, NaN and values whose type does not fit.
 
         Raises
@@ -168,25 +168,25 @@ class SplitBlockBloomFilter(Summarized):
         return check_values(self, values)
 
     def insert_hashes(self, hashes: np.ndarray | int) -> None:
-        """Insert XXH64 hashes; array of uint64 (or one int)."""
+        """Insert XXH64 hashes: an array of uint64, or a single int."""
         hashes = _as_hashes(hashes)
         kernels_for(hashes.size).insert_hashes(self._words, hashes)
 
     def check_hashes(self, hashes: np.ndarray | int) -> np.ndarray:
-        """Whether each hash may have been inserted; array of uint64 in, bool array out."""
+        """Check whether each hash may have been inserted; takes uint64, returns a bool array."""
         hashes = _as_hashes(hashes)
         out = np.empty(hashes.size, dtype=bool)
         kernels_for(hashes.size).check_hashes(self._words, hashes, out)
         return out
 
     def merge(self, other: SplitBlockBloomFilter) -> None:
-        """Take over everything that ``other`` holds.
+        """Add everything that ``other`` holds.
 
         Raises
         ------
         ValueError
-            If the filters differ in size, :meth:`fold` the larger one first; or in type, also
-            where only one of them knows the type of the values that it holds.
+            If the filters differ in size (:meth:`fold` the larger one first) or in type, including
+            when only one of them knows the type of the values that it holds.
         """
         if other.num_blocks != self.num_blocks:
             raise ValueError(f"cannot merge a filter of {other.num_blocks} blocks into one of "
@@ -200,7 +200,7 @@ class SplitBlockBloomFilter(Summarized):
 
     def fold(self, num_blocks: int | None = None, *, fpp: float | None = None) \
             -> SplitBlockBloomFilter:
-        """A smaller filter over the same values: exactly the one that a smaller size had given.
+        """Return a smaller filter, identical to one built at that size over the same values.
 
         The block of a hash h is floor(h * z / 2^32), so in a filter of z / k blocks the values of
         k adjacent blocks share one.
@@ -210,12 +210,12 @@ class SplitBlockBloomFilter(Summarized):
         num_blocks : int, optional
             Blocks of the result, a divisor of this filter's. Default: half.
         fpp : float, optional
-            Instead: halve as often as the expected false-positive probability stays at or below.
+            Alternatively: halve as long as the expected false-positive probability is at most this.
 
         Raises
         ------
         ValueError
-            If ``num_blocks`` is no divisor, or both arguments are given.
+            If ``num_blocks`` is not a divisor, or both arguments are passed.
         """
         if fpp is not None:
             if num_blocks is not None:
@@ -226,7 +226,7 @@ class SplitBlockBloomFilter(Summarized):
             raise ValueError(f"{self.num_blocks} blocks cannot be folded to {num_blocks}")
         folded = type(self)(num_blocks, column_type=self.column_type)
         groups = self._words.reshape(num_blocks, -1, WORDS_PER_BLOCK)
-        for member in range(groups.shape[1]):  # numpy's reduce is slow along so short an axis
+        for member in range(groups.shape[1]):  # numpy's reduce is slow along such a short axis
             np.bitwise_or(folded._words, groups[:, member], out=folded._words)
         return folded
 
@@ -241,10 +241,10 @@ class SplitBlockBloomFilter(Summarized):
         return best
 
     def expected_fpp(self) -> float:
-        """The probability that a random value is reported present, from the bits that are set.
+        """Return the probability of a false positive for a random value, from the bits set.
 
         A false positive needs, in one block, the bit of each word: the mean over the blocks of the
-        product of the fill of the 8 words.
+        product of the fill ratios of the 8 words.
         """
         ones = np.bitwise_count(self._words)
         product = np.ones(self.num_blocks)  # of integers up to 32^8, so exact
@@ -265,7 +265,7 @@ class SplitBlockBloomFilter(Summarized):
 
 
 def _no_bits(num_blocks: int) -> np.ndarray:
-    """Words of an empty filter, aligned so that no block lies in two cache lines."""
+    """Return the words of an empty filter, aligned so that no block spans two cache lines."""
     room = np.zeros(num_blocks * BYTES_PER_BLOCK + _CACHE_LINE, dtype=np.uint8)
     start = -room.__array_interface__["data"][0] % _CACHE_LINE
     words = room[start:start + num_blocks * BYTES_PER_BLOCK].view(_WORD)

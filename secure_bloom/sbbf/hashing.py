@@ -1,14 +1,14 @@
-"""XXH64 of Arrow values in their Parquet plain encoding (BloomFilter.md, "Hash function").
+"""XXH64 of Arrow values in Parquet's plain encoding (BloomFilter.md, "Hash function").
 
 What is hashed (seed 0):
 
     INT32, FLOAT             4 bytes, little-endian; every 8-, 16- and 32-bit integer is an INT32
     INT64, DOUBLE            8 bytes, little-endian
     INT96                    12 bytes: nanoseconds of the day (8), Julian day (4), little-endian
-    BYTE_ARRAY               the bytes alone, without their length
+    BYTE_ARRAY               only the bytes, without their length
     FIXED_LEN_BYTE_ARRAY     the bytes; decimals big-endian two's complement
 
-Two ways lead into :func:`hash_values`, see :mod:`secure_bloom.sbbf.conversion`.
+:func:`hash_values` is called in two ways, see :mod:`secure_bloom.sbbf.conversion`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from secure_bloom.sbbf.arrow_types import UNIT_NANOS, numpy_values, used_diction
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import as_written, convert_exactly
 
-BULK = 200_000  #: after this many values, importing numba pays
+BULK = 200_000  #: number of values from which importing numba pays off
 _worked = 0
 
 _WORD_TYPES = "INT32", "FLOAT", "INT64", "DOUBLE"
@@ -32,11 +32,11 @@ _JULIAN_EPOCH = 2_440_588
 
 
 def kernels_for(count: int) -> ModuleType:
-    """The module to work ``count`` values with: numba kernels for bulk, their plain twin for less.
+    """Return the kernels for ``count`` values: numba for bulk work, the plain twin otherwise.
 
-    Importing numba takes as long as the twin takes for some 500,000 values. So the twin serves
-    until :data:`BULK` values have come, at once or in small portions; single values it serves
-    always.
+    Importing numba takes as long as the twin needs for some 500,000 values. The twin is therefore
+    used until :data:`BULK` values have been processed, in one call or in many small ones; single
+    values always use the twin.
     """
     global _worked
     _worked += count
@@ -48,7 +48,7 @@ def kernels_for(count: int) -> ModuleType:
 
 
 def hash_values(array: pa.Array, column_type: ColumnType) -> np.ndarray:
-    """The hash of each value of an array without nulls, in order; dtype uint64.
+    """Return the hash of each value of an array without nulls, in order; dtype uint64.
 
     The array has the type ``column_type.arrow_type`` (strings and binaries: any of their forms;
     INT96: any unit).
@@ -75,15 +75,15 @@ def insert_values(words: np.ndarray, array: pa.Array, column_type: ColumnType) -
 
 
 def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
-    """Hashes of the values that Arrow's Parquet writer stores for this leaf array; dtype uint64.
+    """Hash the values that Arrow's Parquet writer stores for this leaf array; dtype uint64.
 
-    Nulls are left out. The order of a dictionary array is not kept: each of its values that
-    occurs is hashed once.
+    Nulls are skipped. The order of a dictionary array is not kept: each value that occurs is
+    hashed once.
 
     Raises
     ------
     ColumnError
-        If a value cannot be converted, so that no filter would be complete.
+        If a value cannot be converted, because a filter without it would be incomplete.
     """
     array = used_dictionary_values(array)
     array = array.drop_null() if array.null_count else array
@@ -94,7 +94,7 @@ def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
 
 
 def _words(array: pa.Array, column_type: ColumnType) -> np.ndarray:
-    """Values of a 4- or 8-byte physical type as uint32 or uint64."""
+    """Return values of a 4- or 8-byte physical type as uint32 or uint64."""
     narrow = column_type.width == 4
     if pa.types.is_decimal(array.type):
         low = _decimal_bytes(array)[:, :4 if narrow else 8]
@@ -106,7 +106,7 @@ def _words(array: pa.Array, column_type: ColumnType) -> np.ndarray:
 
 
 def _fixed_bytes(array: pa.Array, column_type: ColumnType) -> np.ndarray:
-    """Values of INT96 or FIXED_LEN_BYTE_ARRAY; shape (n, bytes of a value), uint8."""
+    """Return INT96 or FIXED_LEN_BYTE_ARRAY values; shape (n, bytes per value), uint8."""
     if column_type.physical_type == "INT96":
         return int96_bytes(numpy_values(array), array.type.unit)
     if pa.types.is_decimal(array.type):
@@ -115,7 +115,7 @@ def _fixed_bytes(array: pa.Array, column_type: ColumnType) -> np.ndarray:
 
 
 def int96_bytes(ints: np.ndarray, unit: str) -> np.ndarray:
-    """INT96 timestamps of time units since the epoch (int64); shape (n, 12), uint8."""
+    """Encode time units since the epoch (int64) as INT96 timestamps; shape (n, 12), uint8."""
     out = np.empty((ints.size, 12), dtype=np.uint8)
     nanos = UNIT_NANOS[unit]
     days, rest = np.divmod(ints, _NANOS_PER_DAY // nanos)
@@ -125,12 +125,12 @@ def int96_bytes(ints: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _decimal_bytes(array: pa.Array) -> np.ndarray:
-    """Unscaled values, little-endian; shape (n, bytes of the Arrow type), uint8."""
+    """Return the unscaled values, little-endian; shape (n, bytes of the Arrow type), uint8."""
     return _raw_values(array, array.type.byte_width)
 
 
 def _raw_values(array: pa.Array, width: int) -> np.ndarray:
-    """The value buffer of a fixed-width array; shape (n, width), uint8."""
+    """Return the value buffer of a fixed-width array; shape (n, width), uint8."""
     if len(array) == 0:
         return np.empty((0, width), dtype=np.uint8)
     data = np.frombuffer(array.buffers()[1], dtype=np.uint8)
@@ -138,7 +138,9 @@ def _raw_values(array: pa.Array, width: int) -> np.ndarray:
 
 
 def _binary_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets (int32 or int64, one more than values) and data (uint8) of a string or binary."""
+    """Return the offsets (int32 or int64, one more than values) and data (uint8) of a string or
+    binary array.
+    """
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     if offsets is None or len(array) == 0:

@@ -1,4 +1,4 @@
-"""Which columns get a Bloom filter, and how it is sized: the forms of ``bloom_filters``."""
+"""Which columns get a Bloom filter, and its size: the accepted forms of ``bloom_filters``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BloomFilterOptions:
-    """How to size the Bloom filter of a column.
+    """Sizing of a column's Bloom filter.
 
     Parameters
     ----------
     fpp : float
-        Wanted false-positive probability.
+        Target false-positive probability.
     ndv : int, optional
-        Expected number of distinct values in a row group; the filter then has the size for it.
-        Without, it starts with room for every value of the row group and is folded down to the
-        smallest size that keeps ``fpp``.
+        Expected number of distinct values in a row group; the filter is sized for it. By default
+        the filter starts with room for every value of the row group and is folded to the smallest
+        size that keeps ``fpp``.
     max_bytes : int, optional
-        Upper bound of the bitset in bytes, 32 to 128 MiB. A filter that would need more is less
-        precise instead.
+        Upper bound of the bitset in bytes, 32 to 128 MiB. If a filter would need more, its
+        false-positive probability is higher instead.
     """
 
     fpp: float = 0.01
@@ -49,20 +49,20 @@ class BloomFilterOptions:
                              f"got {self.max_bytes}")
 
     def num_blocks(self, num_values: int) -> int:
-        """Blocks of the filter to begin with, for so many values that are not null."""
+        """Return the initial number of blocks for this many non-null values."""
         ndv = num_values if self.ndv is None else self.ndv
         return num_blocks_for(ndv, self.fpp,
                               max_blocks=(self.max_bytes or MAX_BYTES) // BYTES_PER_BLOCK)
 
     def fitted(self, filter_: SplitBlockBloomFilter) -> SplitBlockBloomFilter:
-        """The complete filter in its final size: folded, unless ``ndv`` has fixed the size."""
+        """Return the complete filter in its final size: folded, unless ``ndv`` fixes the size."""
         return filter_ if self.ndv is not None else filter_.fold(fpp=self.fpp)
 
 
 _NAMES = tuple(field.name for field in fields(BloomFilterOptions))
 _ALLOWED = "True, False, BloomFilterOptions or a dict of fpp, ndv and max_bytes"
 
-#: what says which columns get a filter; see :class:`secure_bloom.ParquetWriter`
+#: specifies which columns get a filter; see :class:`secure_bloom.ParquetWriter`
 BloomFilters: TypeAlias = (
     bool | Iterable[str]
     | Mapping[str, bool | BloomFilterOptions | Mapping[str, float | None] | None] | None)
@@ -70,22 +70,22 @@ BloomFilters: TypeAlias = (
 
 def normalize_options(bloom_filters: BloomFilters,
                       paths: Iterable[str] | None = None) -> dict[str, BloomFilterOptions]:
-    """The requested filters, by dotted path of the column.
+    """Return the requested filters, by dotted column path.
 
     Parameters
     ----------
     bloom_filters : bool, iterable of str, mapping, or None
         See :class:`secure_bloom.ParquetWriter`.
     paths : iterable of str, optional
-        The columns that can have a filter, which is what ``True`` means; see
+        The columns that can have a filter, which are those that ``True`` selects; see
         :func:`.parquet.schema.filterable_paths`.
 
     Raises
     ------
     TypeError, ValueError
-        If it has another form; with the column and what is allowed.
+        If the value has another form; the message names the column and the accepted forms.
     UnsupportedError
-        If it is ``True`` where the columns are not known.
+        If it is ``True`` and the columns are not known.
     """
     if bloom_filters is None or bloom_filters is False:
         return {}
@@ -117,14 +117,14 @@ def _options(path: str, value: object) -> BloomFilterOptions | None:
 
 
 def filter_options(value: object, **default: Any) -> BloomFilterOptions:
-    """The options of a column that gets a filter.
+    """Return the options of a column that gets a filter.
 
     Parameters
     ----------
     value : True, BloomFilterOptions, or mapping
-        A mapping has some of the fields of BloomFilterOptions.
+        A mapping contains some of the fields of BloomFilterOptions.
     **default
-        The other fields.
+        Values for the other fields.
 
     Raises
     ------

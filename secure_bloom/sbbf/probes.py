@@ -1,13 +1,13 @@
-"""Values given by a caller -> hashes to insert or to look for, and never a wrong "absent".
+"""Convert a caller's values to hashes for insertion or lookup, never causing a false "absent".
 
-Equality of values and equality of bytes differ, so a value that a filter is asked for may need
-several hashes, or none can answer for it:
+Equality of values differs from equality of bytes, so a probe value may need several hashes, or
+the filter may be unable to answer:
 
-- 0.0 equals -0.0, which has other bytes: both are looked for;
+- 0.0 equals -0.0, which has different bytes: both are looked up;
 - NaN has many bit patterns: the answer is "perhaps";
 - null is never inserted: the answer is "perhaps";
 - a value without a certain counterpart in the column's type
-  (:func:`secure_bloom.sbbf.conversion.convert_exactly`): "perhaps".
+  (:func:`secure_bloom.sbbf.conversion.convert_exactly`): the answer is "perhaps".
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar
 
 
 def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Array]:
-    """The values that are not null, as the filter's column has them.
+    """Yield the non-null values, converted to the filter's column type.
 
-    Fixes the filter's type where it has none.
+    Sets the filter's type if it has none.
     """
     for array in as_arrays(values, strict=True):
         if pa.types.is_null(array.type):
@@ -62,7 +62,7 @@ _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.b
 
 
 def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> ColumnType:
-    """The type of a filter that knows none, by the first values it is given."""
+    """Derive the type of an untyped filter from the first values inserted."""
     if not filter_.is_empty:
         raise ColumnError("the filter holds values of an unknown type, and equal values of two "
                           "types have different hashes: give column_type to the constructor or "
@@ -84,9 +84,9 @@ def check_values(filter_: SplitBlockBloomFilter, values: object) -> bool | np.nd
 
 
 def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
-    """The bytes of a plain Python value that its column can hold without any doubt, else None.
+    """Encode a plain Python value that the column can certainly hold; None otherwise.
 
-    pyarrow would import pandas for any Python value, which takes longer than all else of a lookup.
+    pyarrow would import pandas for any Python value, which takes longer than the rest of a lookup.
     """
     physical_type, arrow_type = column_type.physical_type, column_type.arrow_type
     if arrow_type is None:
@@ -97,7 +97,7 @@ def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
         return value.to_bytes(WIDTHS[physical_type], "little", signed=signed) \
             if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
-        return struct.pack("<d", value) if value < 0 or value > 0 else None  # not zero, not NaN
+        return struct.pack("<d", value) if value < 0 or value > 0 else None  # neither zero nor NaN
     if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
         with suppress(UnicodeEncodeError):
             return value.encode() if isinstance(value, str) else value
@@ -120,9 +120,9 @@ def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
 
 
 def known_values(array: pa.Array) -> np.ndarray | None:
-    """Which values a filter can answer for; None where it is all of them."""
+    """Return which values a filter can answer for; None means all of them."""
     if pa.types.is_floating(array.type):
-        return ~np.isnan(array.to_numpy(zero_copy_only=False))  # null comes as NaN
+        return ~np.isnan(array.to_numpy(zero_copy_only=False))  # null is converted to NaN
     if array.null_count == 0:
         return None
     return array.is_valid().to_numpy(zero_copy_only=False)
@@ -138,9 +138,9 @@ def _check_any(filter_: SplitBlockBloomFilter, array: pa.Array, column_type: Col
 
 
 def zero_hashes(array: pa.Array, column_type: ColumnType) -> tuple[np.ndarray, np.ndarray]:
-    """Which values are zeros that have a sign (bool), and the hashes of both zeros.
+    """Return which values are signed zeros (bool), and the hashes of both zeros.
 
-    No hashes where there is no such value. The array has no null, and the column's type.
+    No hashes if there is no such value. The array has no nulls, and has the column's type.
     """
     if pa.types.is_floating(array.type):
         zeros = array.to_numpy(zero_copy_only=False) == 0
@@ -151,17 +151,17 @@ def zero_hashes(array: pa.Array, column_type: ColumnType) -> tuple[np.ndarray, n
 
 
 def is_scalar(values: object) -> bool:
-    """Whether this is one value rather than many."""
+    """Whether this is a single value rather than many."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return False
     return values is None or isinstance(values, _SCALARS) or not hasattr(values, "__iter__")
 
 
 def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
-    """Values of any form as Arrow arrays, in order; a scalar gives one array of one element.
+    """Return values of any form as Arrow arrays, in order; a scalar as one array of length 1.
 
-    Python values without a common Arrow type come as arrays of one element each, those that Arrow
-    does not know at all as null; with ``strict`` both raise :class:`ColumnError`.
+    Python values without a common Arrow type become arrays of one element each, and values unknown
+    to Arrow become null; with ``strict`` both raise :class:`ColumnError`.
     """
     if isinstance(values, pa.ChunkedArray):
         return values.chunks
@@ -170,7 +170,7 @@ def as_arrays(values: Any, *, strict: bool = False) -> list[pa.Array]:
     if isinstance(values, np.ndarray) and values.dtype != object:
         if (array := _infer(values)) is not None:
             return [array]
-        values = values.tolist()  # of a kind that Arrow does not take, such as 0-d or big-endian
+        values = values.tolist()  # of a kind that Arrow rejects, such as 0-d or big-endian
     values = [values] if is_scalar(values) else list(values)
     if not _SIMPLE.issuperset(map(type, values)):
         values = [_plain(value) for value in values]
@@ -191,7 +191,7 @@ def _infer(values: list[Any] | np.ndarray) -> pa.Array | None:
 
 
 _SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
-_UNKNOWN = object()  # a value without a counterpart in Arrow
+_UNKNOWN = object()  # a value without an Arrow counterpart
 
 
 def _plain(value: object) -> Any:
@@ -205,7 +205,7 @@ def _plain(value: object) -> Any:
 
 
 def _may_crash(values: list[Any]) -> bool:
-    """Whether pyarrow may crash: it does so where NumPy's times stand beside other values of it."""
+    """Whether pyarrow may crash, which it does on NumPy times mixed with other NumPy values."""
     types = {value.dtype for value in values if isinstance(value, np.generic)}
     return len(types) > 1 and any(dtype.kind in "mM" for dtype in types)
 
@@ -216,7 +216,7 @@ def _without_numpy(value: object) -> Any:
 
 
 def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
-    """A probe value written as text, as a value of the column.
+    """Parse a probe value from text as a value of the column.
 
     Numbers in decimal; dates, times and timestamps in ISO 8601, with a zone offset (or Z) for
     columns in UTC; UUIDs in their usual form; strings and other bytes as UTF-8.
@@ -224,7 +224,7 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
     Raises
     ------
     ValueError
-        If the text is no value of that type. The message does not repeat the text.
+        If the text is not a valid value of that type. The message does not repeat the text.
     """
     arrow_type = column_type.arrow_type
     if arrow_type is None:
@@ -240,7 +240,7 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
 
 
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:
-    # Not by Python's datetime.time, which cuts nanoseconds off.
+    # Not with Python's datetime.time, which truncates nanoseconds.
     match = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", text)
     if match is None:
         raise ValueError

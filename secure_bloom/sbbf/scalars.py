@@ -1,4 +1,4 @@
-"""Values of NumPy, pandas and Arrow as plain Python values, one by one.
+"""Conversion of single NumPy, pandas and Arrow values to plain Python values.
 
 pyarrow 26 crashes on some lists that mix them (``[numpy.datetime64(1, "s"), numpy.int64(1)]``).
 """
@@ -18,10 +18,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 7 * 86_400}
 
 
 def plain_value(value: Any) -> Any:
-    """The same value as Python has it; null, NaT and NA become None.
+    """Convert a value to its plain Python form; null, NaT and NA become None.
 
-    Dates, times and durations of Arrow and NumPy become Arrow scalars, and so do those of pandas
-    that have nanoseconds, for Python would cut these off. Other types stay as they are.
+    Arrow and NumPy dates, times and durations become Arrow scalars, and so do pandas values with
+    nanoseconds, because Python would truncate them. Other types are returned unchanged.
     """
     if isinstance(value, pa.Scalar):
         return _from_arrow(value)
@@ -31,7 +31,7 @@ def plain_value(value: Any) -> Any:
         return value.item()
     if type(value).__name__ in ("NaTType", "NAType") and _is_of_pandas(value):
         return None
-    pandas: Any = value  # a subclass of Python's, with more attributes
+    pandas: Any = value  # a subclass of Python's type, with more attributes
     if isinstance(value, datetime.datetime) and getattr(pandas, "nanosecond", False):
         return pa.scalar(pandas.value, pa.timestamp("ns", "UTC" if value.tzinfo else None))
     if isinstance(value, datetime.timedelta) and getattr(pandas, "nanoseconds", False):

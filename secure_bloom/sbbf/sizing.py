@@ -1,10 +1,10 @@
-"""How many blocks a split-block Bloom filter needs, and what false-positive probability it gives.
+"""The number of blocks a split-block Bloom filter needs, and its false-positive probability.
 
-With ``ndv`` distinct values in ``z`` blocks, the number of values in a block is Poisson distributed
-with mean ndv / z. In a block that holds i values each of the 8 words has a given bit set with
-probability 1 - (1 - 1/32)^i, and a check needs all 8. The sum over i is the probability of a
-false positive (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters"). It
-gives the figures that the Parquet specification (BloomFilter.md, "Sizing an SBBF") lists.
+With ``ndv`` distinct values in ``z`` blocks, the number of values per block is Poisson distributed
+with mean ndv / z. In a block with i values, each of the 8 words has a given bit set
+with probability 1 - (1 - 1/32)^i, and a check needs all 8. The sum over i is the probability of a
+false positive (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters").
+It reproduces the figures listed in the Parquet specification (BloomFilter.md, "Sizing an SBBF").
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MIN_BLOCKS = 1
 MAX_BYTES = 128 * 1024 * 1024  #: the largest bitset that Arrow C++ and parquet-java accept
 MAX_BLOCKS = MAX_BYTES // BYTES_PER_BLOCK
 
-_MAX_LOAD = 750  # above this mean load every bit is set, as far as a double can tell
+_MAX_LOAD = 750  # above this mean load every bit is set, within double precision
 _MAX_LOAD_IN_LANCE = 512
 _SPREAD = 12.0  # standard deviations around the mean that the Poisson sum covers
 
 
 def false_positive_probability(num_blocks: int, ndv: int) -> float:
-    """The probability that a value which was not inserted is reported present.
+    """Return the probability that a value that was not inserted is reported present.
 
     Parameters
     ----------
@@ -42,11 +42,12 @@ def false_positive_probability(num_blocks: int, ndv: int) -> float:
 
 
 def false_positive_deviation(num_blocks: int, ndv: int) -> float:
-    """The standard deviation of that probability between filters of different values.
+    """Return the standard deviation of that probability between filters of different values.
 
-    In a block with i values a word has the share f of its bits set, and
-    E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are taken as independent,
-    though their loads sum up to ndv; so this is too large, most of all with very few blocks.
+    In a block with i values a word has the fraction f of its bits set, and
+    E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are treated as independent,
+    although their loads sum to ndv; the result is therefore too large, especially for very few
+    blocks.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def false_positive_deviation(num_blocks: int, ndv: int) -> float:
 
 
 def _loads(mean: float) -> Iterator[tuple[int, float]]:
-    """The numbers of values that a block may have, each with its probability."""
+    """Yield the possible numbers of values in a block, each with its probability."""
     if mean <= 0:
         return
     spread = _SPREAD * math.sqrt(mean)
@@ -79,18 +80,18 @@ def _loads(mean: float) -> Iterator[tuple[int, float]]:
 @lru_cache(maxsize=256)  # row groups mostly have the same size
 def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,
                    max_blocks: int = MAX_BLOCKS) -> int:
-    """The smallest number of blocks that holds ``ndv`` distinct values at ``fpp``.
+    """Return the smallest number of blocks that holds ``ndv`` distinct values at ``fpp``.
 
     Parameters
     ----------
     ndv : int
         Number of distinct values, at least 0.
     fpp : float
-        Wanted false-positive probability, between 0 and 1, both excluded.
+        Target false-positive probability, between 0 and 1, both excluded.
     power_of_two : bool
         Round up to a power of two, which Arrow C++ requires; parquet-java reads either.
     max_blocks : int
-        Upper bound; the probability is then higher than asked.
+        Upper bound; if it applies, the probability is higher than ``fpp``.
     """
     if ndv < 0:
         raise ValueError(f"ndv must not be negative, got {ndv}")
@@ -112,17 +113,17 @@ def num_blocks_for(ndv: int, fpp: float, *, power_of_two: bool = True,
 
 
 def num_blocks_in_lance(items: int, probability: float) -> int:
-    """The number of blocks that Lance gives a filter for ``items`` values: a power of two.
+    """Return the number of blocks that Lance allocates for ``items`` values: a power of two.
 
-    The smallest one that holds them at ``probability``, or 128 MiB; and none with more than 512
-    values in a block, which Lance takes for full.
+    This is the smallest power of two that holds them at ``probability``, or 128 MiB; never with
+    more than 512 values per block, which Lance treats as full.
 
     Parameters
     ----------
     items : int
         Number of values, at least 0.
     probability : float
-        Wanted false-positive probability, between 0 and 1, both excluded.
+        Target false-positive probability, between 0 and 1, both excluded.
     """
     num_blocks = num_blocks_for(items, probability)
     while items > _MAX_LOAD_IN_LANCE * num_blocks and num_blocks < MAX_BLOCKS:
@@ -131,13 +132,13 @@ def num_blocks_in_lance(items: int, probability: float) -> int:
 
 
 def check_num_blocks(num_blocks: int) -> None:
-    """Raise ValueError unless a filter may have this many blocks."""
+    """Raise ValueError unless this number of blocks is valid."""
     if not MIN_BLOCKS <= num_blocks <= MAX_BLOCKS:
         raise ValueError(f"a Bloom filter has {MIN_BLOCKS} to {MAX_BLOCKS} blocks of "
                          f"{BYTES_PER_BLOCK} bytes, got {num_blocks}")
 
 
 def check_fpp(fpp: float) -> None:
-    """Raise ValueError unless this is a probability that a filter can be sized for."""
+    """Raise ValueError unless a filter can be sized for this probability."""
     if not 0.0 < fpp < 1.0:
         raise ValueError(f"fpp must lie between 0 and 1, both excluded, got {fpp}")
