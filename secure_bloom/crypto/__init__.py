@@ -1,4 +1,4 @@
-"""AES-GCM modules and their additional authenticated data. This room knows no file and no KMS.
+"""AES-GCM modules and their additional authenticated data, independent of files and KMS.
 
 Specification: parquet-format, ``Encryption.md``, sections 4.4 and 5.
 """

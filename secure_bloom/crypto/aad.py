@@ -1,4 +1,4 @@
-"""The additional authenticated data of a module, which ties it to its place.
+"""The additional authenticated data of a module, which binds it to its position.
 
 Encryption.md, section 4.4:
 
@@ -37,7 +37,7 @@ _WITH_PAGE = (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
 
 def module_aad(file_aad: bytes, module_type: ModuleType, row_group: int | None = None,
                column: int | None = None, page: int | None = None) -> bytes:
-    """The additional authenticated data of a module.
+    """Return the additional authenticated data of a module.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def module_aad(file_aad: bytes, module_type: ModuleType, row_group: int | None =
     Raises
     ------
     ValueError
-        If an ordinal is missing, superfluous, or does not fit 15 bits.
+        If an ordinal is missing, superfluous, or does not fit in 15 bits.
     """
     ordinals = {"row group": row_group, "column": column, "page": page}
     wanted = set()

@@ -1,4 +1,4 @@
-"""What a footer needs of keys, wherever they come from."""
+"""The keys that a footer needs, whatever their source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class KeyRetriever(Protocol):
-    """What a footer asks for keys."""
+    """The interface through which a footer requests keys."""
 
     @property
     def aad_prefix(self) -> bytes | None:
@@ -17,13 +17,13 @@ class KeyRetriever(Protocol):
         """False: do not even try to verify the signature of a plaintext footer."""
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
-        """The footer key; ``key_metadata`` is what the file says about it."""
+        """Return the footer key; ``key_metadata`` is the file's metadata for it."""
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
-        """The key of the column with this dotted path."""
+        """Return the key of the column with this dotted path."""
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
-        """The name of the master key that the key metadata names; None where it names none.
+        """Return the master key name in the key metadata; None if it contains none.
 
-        A name that is returned must be confirmed whenever the key is used.
+        A returned name must be verified whenever the key is used.
         """

@@ -1,10 +1,10 @@
 """AES-GCM modules of Parquet Modular Encryption.
 
-An encrypted module on disk (Encryption.md, section 5.1 and 5.2):
+An encrypted module on disk (Encryption.md, sections 5.1 and 5.2):
 
     length      4 bytes, little-endian: nonce + ciphertext + tag
     nonce      12 bytes, random
-    ciphertext  as long as the plaintext
+    ciphertext  the same length as the plaintext
     tag        16 bytes
 
 Bloom filters use AES-GCM in both algorithms, AES_GCM_V1 and AES_GCM_CTR_V1.
@@ -52,16 +52,16 @@ class ModuleCipher:
         self._invocations = 0
 
     def encrypt(self, plaintext: Bytes, aad: bytes) -> bytes:
-        """A whole module, length first, under a new random nonce."""
+        """Return a whole module, starting with its length, under a new random nonce."""
         return self._seal(plaintext, aad, os.urandom(NONCE_SIZE))
 
     def count(self, modules: int) -> None:
-        """Take account of modules that this key has to encrypt, or that others encrypt with it.
+        """Count modules that this key has to encrypt, or that another writer encrypts with it.
 
         Raises
         ------
         KeyExhaustedError
-            If they would be more than 2**32, after which a nonce may come twice.
+            If the total would exceed 2**32, after which a nonce may repeat.
         """
         if self._invocations + modules > MAX_INVOCATIONS:
             raise KeyExhaustedError(f"a key would encrypt more than {MAX_INVOCATIONS} modules; use "
@@ -69,26 +69,26 @@ class ModuleCipher:
         self._invocations += modules
 
     def _seal(self, plaintext: Bytes, aad: bytes, nonce: bytes) -> bytes:
-        # Apart from encrypt() so that test vectors can fix the nonce; nothing public can.
+        # Separate from encrypt() so that test vectors can fix the nonce; no public call can.
         self.count(1)
         sealed = self._aes.encrypt(nonce, plaintext, aad)
         return struct.pack("<I", NONCE_SIZE + len(sealed)) + nonce + sealed
 
     def decrypt(self, module: Bytes, aad: bytes) -> bytes:
-        """The plaintext of a whole module, length first.
+        """Decrypt a whole module, starting with its length, and return the plaintext.
 
         Raises
         ------
         AuthenticationError
-            If the length is not that of the bytes given, or the tag does not match.
+            If the length does not match the bytes passed, or the tag does not match.
         """
         return self.decrypt_buffer(module, aad).to_pybytes()
 
     def decrypt_buffer(self, module: Bytes, aad: bytes) -> pa.Buffer:
-        """The same in memory of Arrow that nobody else has.
+        """Decrypt as :meth:`decrypt`, into Arrow memory that nothing else uses.
 
-        Arrow uses its memory again: for a filter of a megabyte, fresh pages from the operating
-        system would take more time than decryption.
+        Arrow reuses its memory: for a filter of a megabyte, fresh pages from the operating system
+        would take more time than decryption.
         """
         module = memoryview(module)
         length = module_length(module)
@@ -106,7 +106,10 @@ class ModuleCipher:
         return plaintext
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
-        """Nonce and tag (28 bytes) that sign a plaintext footer (Encryption.md, section 5.5)."""
+        """Return the nonce and tag (28 bytes) that sign a plaintext footer.
+
+        See Encryption.md, section 5.5.
+        """
         return self._sign(footer, aad, os.urandom(NONCE_SIZE))
 
     def _sign(self, footer: bytes, aad: bytes, nonce: bytes) -> bytes:
@@ -119,7 +122,7 @@ class ModuleCipher:
         Raises
         ------
         AuthenticationError
-            If the signature is not that of these bytes under this key.
+            If the signature does not match these bytes and this key.
         """
         nonce, tag = signature[:NONCE_SIZE], signature[NONCE_SIZE:]
         # GCM decryption needs the ciphertext, which is not stored: encrypt again, compare the tag.
@@ -129,7 +132,7 @@ class ModuleCipher:
 
 
 def module_length(module: Bytes) -> int | None:
-    """The length in bytes of the module that starts here, or None where it cannot be one."""
+    """Return the length in bytes of the module that starts here; None if it is invalid."""
     if len(module) < LENGTH_SIZE:
         return None
     length = LENGTH_SIZE + int.from_bytes(module[:LENGTH_SIZE], "little")
