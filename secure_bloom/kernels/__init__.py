@@ -1,1 +1,1 @@
-"""Hash and filter loops, twice: plain Python for a few values, numba for bulk work."""
+"""Hash and filter loops, in two versions: plain Python for few values, numba for bulk work."""

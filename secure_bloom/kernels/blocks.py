@@ -1,9 +1,9 @@
-"""Numba kernels that insert into a filter and look into it: see :mod:`secure_bloom.kernels.bulk`.
+"""Numba kernels that insert into and query a filter: see :mod:`secure_bloom.kernels.bulk`.
 
 A block is one vector of 8 words of 32 bits, so a value costs one load and one store. Values are
-worked on in small batches: hashes and blocks of the next batch are computed first,
-and its blocks are prefetched while this one is worked on. So even in a filter far larger than the
-cache, many blocks are on their way at once.
+processed in small batches: hashes and blocks of the next batch are computed first, and its blocks
+are prefetched while the current batch is processed. Even in a filter far larger than the cache,
+many blocks are therefore in flight at once.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from secure_bloom.kernels.xxh64 import hash_word
 
 _UINT64 = np.uint64
 _BATCH = np.uint64(128)
-_WORDS = 8  #: of a block
+_WORDS = 8  #: words per block
 _BLOCK = Vector(types.uint32, _WORDS)
-_NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay
+_NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay off
 
 
 # --- one block -----------------------------------------------------------------------------------
 
 def _mask(builder, key):
-    """LLVM code for the block mask of a key: word i gets the bit (key * salt[i]) >> 27."""
+    """Return LLVM code for the block mask of a key: word i gets the bit (key * salt[i]) >> 27."""
     product = builder.mul(broadcast(builder, key, _BLOCK), constant(_BLOCK, SALT))
     bits = builder.lshr(product, constant(_BLOCK, [27] * _WORDS))
     return builder.shl(constant(_BLOCK, [1] * _WORDS), bits)
@@ -56,7 +56,7 @@ def _block_insert(typing_context, words, index, key):
 
 @intrinsic
 def _block_check(typing_context, words, index, key):
-    """Whether the bits of a key (uint32) are set in the block that begins at a word."""
+    """Check whether a key's bits (uint32) are set in the block that begins at a word."""
     def generate(context, builder, signature, args):
         pointer = pointer_to(context, builder, words, *args[:2], vector_type(_BLOCK))
         block = builder.load(pointer, align=4)
@@ -66,19 +66,19 @@ def _block_check(typing_context, words, index, key):
     return types.boolean(words, types.uint64, types.uint32), generate
 
 
-# --- many ----------------------------------------------------------------------------------------
+# --- bulk ----------------------------------------------------------------------------------------
 
 @part_of_kernel
 def _first_word(value, num_blocks):
-    """Where the block of a hash begins; ``num_blocks`` has less than 32 bits."""
+    """Return the first word of a hash's block; ``num_blocks`` has fewer than 32 bits."""
     return (((value >> _UINT64(32)) * num_blocks) >> _UINT64(32)) * _UINT64(_WORDS)
 
 
 @part_of_kernel
 def _prepare(values, hashed, start, num_blocks, hashes, blocks, base):
-    """Hash the batch from ``start`` on; hashes and first words of blocks go to ``base`` on.
+    """Hash the batch at ``start``; hashes and first words of blocks are written at ``base``.
 
-    ``hashed`` says that the values are hashes already. Returns the size of the batch.
+    ``hashed`` means that the values are already hashes. Returns the size of the batch.
     """
     count = min(_BATCH, _UINT64(values.size) - start)
     whole = count - count % WIDE
@@ -116,7 +116,7 @@ def _check_batch(words, hashes, blocks, base, count, following, far, out, start)
 
 @kernel
 def insert(words, values, hashed):
-    """Insert values (uint32, uint64), or what are hashes already, into a filter."""
+    """Insert values (uint32, uint64), or hashes if ``hashed`` is set, into a filter."""
     num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(values.size)
     hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
     base = _UINT64(0)

@@ -1,11 +1,11 @@
 """Bulk work with numba: XXH64 (seed 0) and split-block Bloom filter insert and check.
 
-Importing this module imports numba, so only bulk work does, see
+Importing this module imports numba, so only bulk work imports it, see
 :func:`secure_bloom.sbbf.hashing.kernels_for`.
 Every function has a twin of the same name in :mod:`secure_bloom.kernels.scalar`. The kernels
-themselves are in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; here
-big input is split among threads, since kernels release the GIL. There are as many as
-``pyarrow.cpu_count()`` says, which ``pyarrow.set_cpu_count(1)`` and the environment variable
+themselves are in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; this
+module splits large input among threads, since kernels release the GIL. The number of threads is
+``pyarrow.cpu_count()``, which ``pyarrow.set_cpu_count(1)`` and the environment variable
 ``OMP_NUM_THREADS`` change.
 """
 
@@ -20,33 +20,36 @@ import pyarrow as pa
 from secure_bloom.kernels import blocks as filter_kernels
 from secure_bloom.kernels import hashing as hash_kernels
 
-#: Values that are worth a thread: a millisecond or two of work, starting it takes a tenth.
+#: Values worth a thread: a millisecond or two of work; starting a thread takes a tenth of that.
 WORDS, STRINGS = 1 << 19, 1 << 18
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
-    """XXH64 of each value of a uint32 or uint64 array, little-endian, into ``out`` (uint64)."""
+    """Write the XXH64 of each uint32 or uint64 value, little-endian, to ``out`` (uint64)."""
     values = _readonly(values)
     _in_parts(out.size, WORDS, lambda start, stop: hash_kernels.hash_words(
         values[start:stop], out[start:stop]))
 
 
 def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
-    """XXH64 of ``out.size`` values of ``width`` bytes each, back to back in ``data`` (uint8)."""
+    """Write the XXH64 of each value of ``width`` bytes to ``out``.
+
+    ``data`` (uint8) holds ``out.size`` values back to back.
+    """
     data = _readonly(data)
     _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_fixed(
         data[start * width:], width, out[start:stop]))
 
 
 def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i into ``out`` (uint64)."""
+    """Write the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i to ``out`` (uint64)."""
     offsets, data = _readonly(offsets), _readonly(data)
     _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_binary(
         offsets[start:stop + 1], data, out[start:stop]))
 
 
 def insert_words(words: np.ndarray, values: np.ndarray) -> None:
-    """Hash each value of a uint32 or uint64 array, as :func:`hash_words`, and set its bits."""
+    """Hash each value of a uint32 or uint64 array as :func:`hash_words` does, and set its bits."""
     _insert(words, values, False)
 
 
@@ -63,7 +66,10 @@ def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None
 
 
 def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
-    """Each further thread fills a filter of its own, where that is not larger than its values."""
+    """Insert with several threads.
+
+    Each additional thread fills its own filter, unless that would be larger than its values.
+    """
     values = _readonly(values)
     part = max(WORDS, words.nbytes // values.itemsize)
     filters = [words]
@@ -98,14 +104,14 @@ def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
 
 
 def _readonly(array: np.ndarray) -> np.ndarray:
-    """The array, not writable: else numba would compile for both kinds."""
+    """Return the array as read-only: otherwise numba would compile for both kinds."""
     array = array.view()
     array.flags.writeable = False
     return array
 
 
 def warm_up() -> None:
-    """Compile the kernels for bulk work, or load them."""
+    """Compile the kernels for bulk work, or load them from the cache."""
     out, words = np.empty(0, np.uint64), np.zeros((1, 8), np.uint32)
     data = np.empty(0, np.uint8)
     for kind in (np.uint32, np.uint64):

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where numba keeps them."""
+"""How kernels are compiled, and where numba caches them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numba import njit
 MODULES = ("kernels/blocks", "kernels/compiling", "kernels/hashing", "kernels/scalar",
            "kernels/simd", "kernels/xxh64", "parquet/footer_kernels", "parquet/thrift/protocol")
 part_of_kernel = njit(forceinline=True)
-KERNELS = []  #: all of them, for the command ``warmup``
+KERNELS = []  #: all kernels, for the command ``warmup``
 
 
 def kernel(function):
-    """Compile a function that needs no Python while it runs, and so releases the GIL.
+    """Compile a function that needs no Python while it runs and therefore releases the GIL.
 
-    Numba keeps the machine code in ``__pycache__`` beside the module, or in the user's cache
-    folder where that is read-only, or in ``NUMBA_CACHE_DIR`` where that is set. Without any
-    writable folder each process compiles anew.
+    Numba caches the machine code in ``__pycache__`` next to the module, in the user's cache folder
+    if that is read-only, or in ``NUMBA_CACHE_DIR`` if that is set. Without a writable folder, each
+    process compiles the kernels again.
     """
-    function.__qualname__ += _VERSION  # part of the name of numba's file
+    function.__qualname__ += _VERSION  # part of the name of numba's cache file
     try:
         compiled = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba's "no locator available"
@@ -30,15 +30,15 @@ def kernel(function):
 
 
 def compiled() -> tuple[int, str | None]:
-    """How many kernels are compiled, counting each type of argument, and where they are kept.
+    """Return the number of compiled kernels, one per argument type, and their cache folder.
 
-    The folder is None if there is none to write to.
+    The folder is None if none is writable.
     """
     return sum(len(one.signatures) for one in KERNELS), KERNELS[0].stats.cache_path
 
 
 def _version() -> str:
-    """A digest of all modules that kernels are made of; numba only looks at a kernel's own."""
+    """Return a digest of all modules that kernels use; numba checks only a kernel's own module."""
     folder, digest = Path(__file__).parent.parent, sha256()
     for module in MODULES:
         digest.update((folder / f"{module}.py").read_bytes())

@@ -1,9 +1,9 @@
 """Numba kernels that hash: see :mod:`secure_bloom.kernels.bulk`.
 
 Values of equal length are hashed many at a time (:mod:`secure_bloom.kernels.simd`): more than fit
-into one register, since XXH64 is a long chain of operations and a CPU works on several chains at
+in one register, since XXH64 is a long chain of operations and a CPU executes several chains at
 once.
-Strings of mixed lengths are sorted by their length first, in batches that stay in the cache.
+Strings of mixed lengths are first sorted by length, in batches that stay in the cache.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from secure_bloom.kernels.simd import arange, loader, prefetch, store
 from secure_bloom.kernels.xxh64 import hash_word, xxh64
 
 _UINT64 = np.uint64
-WIDE = np.uint64(64)  #: integers that are hashed at a time
+WIDE = np.uint64(64)  #: integers hashed at a time
 load_wide = loader(64)
-_STRINGS = 16  #: strings that are hashed at a time
+_STRINGS = 16  #: strings hashed at a time
 _LANES = np.uint64(_STRINGS)
 _load_strings, _arange = loader(_STRINGS), arange(_STRINGS)
-_LINE = np.uint64(64)  #: bytes of a cache line
-AHEAD = 4096  #: bytes that input is prefetched ahead; the CPU alone does not use all bandwidth
+_LINE = np.uint64(64)  #: bytes per cache line
+AHEAD = 4096  #: prefetch distance in bytes; hardware prefetching alone does not use all bandwidth
 
-_BATCH = 4096  #: strings that are sorted by length together
-_LONG = 256  #: strings of this length and more are hashed one by one
-_FEW = 5  #: so many strings of one length are worth a vector
+_BATCH = 4096  #: strings sorted by length together
+_LONG = 256  #: strings of at least this length are hashed one by one
+_FEW = 5  #: minimum number of strings of one length that is worth a vector
 
 
 @kernel
 def hash_words(values, out):
-    """XXH64 of each element of a uint32 or uint64 array."""
+    """Compute the XXH64 of each element of a uint32 or uint64 array."""
     count = _UINT64(values.size)
     whole = count - count % WIDE
     for i in range(_UINT64(0), whole, WIDE):
@@ -43,14 +43,14 @@ def hash_words(values, out):
 
 @part_of_kernel
 def prefetch_ahead(values, i):
-    """Prefetch as many integers as are hashed at a time, some way behind the ones from i on."""
+    """Prefetch one batch of integers, at a distance ahead of the ones at i."""
     for k in range(_UINT64(0), WIDE, _LINE // _UINT64(8)):
         prefetch(values, i + _UINT64(AHEAD // 8) + k)
 
 
 @kernel
 def hash_fixed(data, width, out):
-    """XXH64 of ``out.size`` values of ``width`` bytes each, back to back."""
+    """Compute the XXH64 of ``out.size`` values of ``width`` bytes each, stored back to back."""
     _hash_equal(data, _UINT64(0), _UINT64(width), out, _UINT64(0), _UINT64(out.size))
 
 
@@ -71,7 +71,7 @@ def _hash_equal(data, position, length, out, first, stop):
 
 @kernel
 def hash_binary(offsets, data, out):
-    """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i."""
+    """Compute the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i."""
     ends = np.empty(_LONG + 1, np.uint64)
     starts = np.empty(_BATCH + _STRINGS, np.uint64)
     places = np.empty(_BATCH, np.uint64)
@@ -91,7 +91,7 @@ def hash_binary(offsets, data, out):
 
 @njit
 def _hash_one(data, position, length):
-    """Not inlined: the rest of a batch takes little time, compiling it would take much."""
+    """Hash one value. Not inlined: it runs rarely, but inlining would take long to compile."""
     return xxh64(data, position, length)
 
 
@@ -111,13 +111,13 @@ def _bucket(offsets, i):
 
 @part_of_kernel
 def _sort_by_length(offsets, data, first, stop, ends, starts, places):
-    """Sort by counting: where strings start, their places in ``out``, where each length ends."""
+    """Counting sort: starts of the strings, their places in ``out``, and the end of each length."""
     for length in range(_UINT64(_LONG + 1)):
         ends[length] = _UINT64(0)
     for i in range(first, stop):
         ends[_bucket(offsets, i)] += _UINT64(1)
     slot = _UINT64(0)
-    for length in range(_UINT64(_LONG + 1)):  # first where each length begins
+    for length in range(_UINT64(_LONG + 1)):  # first the start of each length
         slot += ends[length]
         ends[length] = slot - ends[length]
     for i in range(first, stop):
@@ -128,7 +128,7 @@ def _sort_by_length(offsets, data, first, stop, ends, starts, places):
         places[slot] = i
         for k in range(_UINT64(0), length, _LINE):
             prefetch(data, starts[slot] + _UINT64(AHEAD) + k)
-    for slot in range(stop - first, stop - first + _LANES):  # the last vector reaches there
+    for slot in range(stop - first, stop - first + _LANES):  # the last vector reads up to here
         starts[slot] = starts[stop - first - _UINT64(1)]
 
 
@@ -136,8 +136,8 @@ def _sort_by_length(offsets, data, first, stop, ends, starts, places):
 def _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes):
     """Hash strings that are sorted by length, shortest first.
 
-    The last vector of a length reaches into the next lengths: no harm, since those strings are
-    longer, and are hashed again after it.
+    The last vector of a length extends into the next lengths. This is harmless, since those
+    strings are longer and are hashed again afterwards.
     """
     slot = _UINT64(0)
     for length in range(_UINT64(_LONG)):

@@ -1,7 +1,7 @@
 """Plain twins of the numba kernels in :mod:`secure_bloom.kernels.bulk`: same names, same arguments.
 
-They serve scalars and small input, so that a single lookup never waits for numba, and they are
-what the kernels are tested against. XXH64 comes from the ``xxhash`` library (seed 0).
+They process scalars and small input, so that a single lookup never waits for numba, and serve as
+the reference in tests of the kernels. XXH64 comes from the ``xxhash`` library (seed 0).
 
 A filter is an array of shape (blocks, 8), dtype uint32: a block is 8 words of 32 bits.
 Specification: parquet-format, BloomFilter.md.
@@ -17,37 +17,40 @@ SALT = np.array([0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
-    """XXH64 of each value of a uint32 or uint64 array, little-endian, into ``out`` (uint64)."""
+    """Write the XXH64 of each uint32 or uint64 value, little-endian, to ``out`` (uint64)."""
     hash_fixed(values.view(np.uint8), values.itemsize, out)
 
 
 def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
-    """XXH64 of ``out.size`` values of ``width`` bytes each, back to back in ``data`` (uint8)."""
+    """Write the XXH64 of each value of ``width`` bytes to ``out``.
+
+    ``data`` (uint8) holds ``out.size`` values back to back.
+    """
     raw = data.tobytes()
     for i in range(out.size):
         out[i] = xxh64_intdigest(raw[i * width:(i + 1) * width])
 
 
 def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i into ``out`` (uint64)."""
+    """Write the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i to ``out`` (uint64)."""
     raw = data.data
     for i in range(out.size):
         out[i] = xxh64_intdigest(raw[offsets[i]:offsets[i + 1]])
 
 
 def block_index(hashes: np.ndarray, num_blocks: int) -> np.ndarray:
-    """The block of each hash: its upper 32 bits scaled to ``num_blocks``; dtype uint64."""
+    """Return the block of each hash: its upper 32 bits scaled to ``num_blocks``; dtype uint64."""
     return ((hashes >> np.uint64(32)) * np.uint64(num_blocks)) >> np.uint64(32)
 
 
 def block_masks(hashes: np.ndarray) -> np.ndarray:
-    """The 8 one-bit words that each hash sets in its block; shape (n, 8), dtype uint32."""
+    """Return the 8 one-bit words that each hash sets in its block; shape (n, 8), dtype uint32."""
     keys = hashes.astype(np.uint32)
     return np.uint32(1) << ((keys[:, None] * SALT) >> np.uint32(27))
 
 
 def insert_words(words: np.ndarray, values: np.ndarray) -> None:
-    """Hash each value of a uint32 or uint64 array, as :func:`hash_words`, and set its bits."""
+    """Hash each value of a uint32 or uint64 array as :func:`hash_words` does, and set its bits."""
     hashes = np.empty(values.size, dtype=np.uint64)
     hash_words(values, hashes)
     insert_hashes(words, hashes)

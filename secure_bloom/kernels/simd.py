@@ -1,9 +1,9 @@
-"""Vectors of integers as a numba type, so that a kernel works several values at a time.
+"""Vectors of integers as a numba type, so that a kernel processes several values at a time.
 
-LLVM vectorises few of our loops by itself. A :class:`Vector` is an LLVM vector: operators work lane
-by lane, the other operand may be a scalar, and the same function, such as XXH64 of a value, serves
-one value (``uint64``) and many. LLVM makes of it what the CPU has: 8 lanes of 64 bits are one
-register of AVX-512, two of AVX2, four of NEON.
+LLVM vectorises few of our loops automatically. A :class:`Vector` is an LLVM vector: operators work
+lane by lane, the other operand may be a scalar, and the same function, such as XXH64 of a value,
+handles one value (``uint64``) or many. LLVM maps it to the CPU's registers: 8 lanes of 64 bits
+are one register of AVX-512, two of AVX2, four of NEON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.extending import intrinsic, lower_builtin, register_model
 
 
 class Vector(types.Type):
-    """A vector of so many unsigned integers of one type."""
+    """A vector with a fixed number of unsigned integers of one type."""
 
     def __init__(self, lane: types.Integer, count: int):
         self.lane, self.count = lane, count
@@ -33,18 +33,18 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def vector_type(vector: Vector) -> ir.VectorType:
-    """The LLVM type."""
+    """Return the LLVM type."""
     return ir.VectorType(ir.IntType(vector.lane.bitwidth), vector.count)
 
 
 def constant(vector: Vector, values) -> ir.Constant:
-    """An LLVM vector of constants."""
+    """Return an LLVM vector of constants."""
     lane = ir.IntType(vector.lane.bitwidth)
     return ir.Constant(vector_type(vector), [ir.Constant(lane, int(value)) for value in values])
 
 
 def broadcast(builder, scalar, vector: Vector):
-    """LLVM code for a vector with one value in all lanes."""
+    """Return LLVM code for a vector with one value in all lanes."""
     undefined = ir.Constant(vector_type(vector), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
     zeros = constant(Vector(types.uint32, vector.count), [0] * vector.count)
@@ -52,7 +52,7 @@ def broadcast(builder, scalar, vector: Vector):
 
 
 def pointer_to(context, builder, array_type, array, index, target: ir.Type):
-    """LLVM code for the address of an array's element, as a pointer to another type."""
+    """Return LLVM code for the address of an array element, as a pointer to another type."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), target.as_pointer())
 
@@ -60,9 +60,9 @@ def pointer_to(context, builder, array_type, array, index, target: ir.Type):
 # --- operators -----------------------------------------------------------------------------------
 
 def _define(operation, method: str) -> None:
-    """Give an operator a meaning where at least one operand is a vector.
+    """Define an operator for operands of which at least one is a vector.
 
-    By numba's low-level interface, which compiles no function for each pair of types.
+    Uses numba's low-level interface, which compiles no function per pair of types.
     """
     @infer_global(operation)
     class _(AbstractTemplate):
@@ -91,9 +91,10 @@ for _name, _method in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("and", "
 
 @intrinsic
 def rotate_left(typing_context, value, bits):
-    """Rotate a ``uint64``, or each lane, left by so many bits.
+    """Rotate a ``uint64``, or each lane, left by this number of bits.
 
-    With two shifts and an "or" LLVM sees a shift of a product, which it makes a second product.
+    With two shifts and an "or", LLVM sees a shift of a product, which it turns into a second
+    product.
     """
     def generate(context, builder, signature, args):
         kind, name = context.get_value_type(value), "llvm.fshl.i64"
@@ -109,7 +110,7 @@ def rotate_left(typing_context, value, bits):
 # --- memory --------------------------------------------------------------------------------------
 
 def loader(count: int):
-    """A function that loads so many elements of a uint32 or uint64 array, widened to uint64."""
+    """Return a function that loads ``count`` elements of a uint32 or uint64 array as uint64."""
     vector = Vector(types.uint64, count)
 
     @intrinsic
@@ -124,7 +125,7 @@ def loader(count: int):
 
 
 def arange(count: int):
-    """A function that gives the vector 0, step, 2 step, ... of a ``uint64``."""
+    """Return a function that returns the vector 0, step, 2 step, ... of a ``uint64``."""
     vector = Vector(types.uint64, count)
 
     @intrinsic
@@ -158,9 +159,9 @@ def _gather(builder, word, addresses, count: int):
 
 
 def _reader(bits: int):
-    """A function that reads an unsigned integer at any position of a uint8 array, little-endian.
+    """Return a function that reads a little-endian unsigned integer from a uint8 array.
 
-    With a vector as position it reads one for each lane.
+    The position is arbitrary; with a vector of positions it reads one integer per lane.
     """
     word = ir.IntType(bits)
 
@@ -187,9 +188,9 @@ read8, read4, read1 = _reader(64), _reader(32), _reader(8)
 
 @intrinsic
 def prefetch(typing_context, array, index):
-    """Have the cache line of an element fetched; the element need not exist.
+    """Prefetch the cache line of an element; the element need not exist.
 
-    Into the second-level cache: more lines can be on their way there than to the first.
+    The line goes to the second-level cache, which allows more outstanding lines than the first.
     """
     def generate(context, builder, signature, args):
         byte, number = ir.IntType(8), ir.IntType(32)

@@ -1,4 +1,4 @@
-"""XXH64 (seed 0) for numba kernels: of one value, or of many at a time (:mod:`.kernels.simd`).
+"""XXH64 (seed 0) for numba kernels, of one value or of many at a time (:mod:`.kernels.simd`).
 
 Specification: the XXH64 algorithm description.
 """
@@ -63,7 +63,7 @@ def _hash8(value):
 
 
 def hash_word(array, value):
-    """XXH64 of an element of a uint32 or uint64 array, which is given widened to 64 bits."""
+    """Return the XXH64 of a uint32 or uint64 element, which is passed widened to 64 bits."""
     raise NotImplementedError("for numba kernels only")
 
 
@@ -75,11 +75,11 @@ def _hash_word(array, value):
 
 @part_of_kernel
 def xxh64(data, position, length):
-    """XXH64 of ``length`` bytes of a uint8 array, from ``position`` on.
+    """Return the XXH64 of ``length`` bytes of a uint8 array, from ``position`` on.
 
-    ``position`` may be a vector, for as many hashes; all have the same length then.
+    ``position`` may be a vector, to compute as many hashes; all inputs then have the same length.
     """
-    zero = position ^ position  # of its type
+    zero = position ^ position  # of the same type
     state = zero + _PRIME5
     rest = length
     if rest >= _UINT64(32):
