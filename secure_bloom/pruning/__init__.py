@@ -1,1 +1,1 @@
-"""Which row groups may hold rows for a filter: predicates, statistics, Bloom filters."""
+"""Which row groups may hold matching rows: predicates, statistics, Bloom filters."""

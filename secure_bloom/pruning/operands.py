@@ -1,9 +1,10 @@
-"""Values that rows are compared with, and their place in the order of a column's type.
+"""Values that rows are compared with, and their position in the order of a column's type.
 
-Numbers compare by their exact mathematical value, whatever their types are: no column holds 5.5 as
-an integer, yet 5 is less than it. So a value is placed between the values of the column's type, as
-the greatest of them that is not above it. Text and bytes compare byte by byte, timestamps by their
-instant. What has no such place, as a number beside a text, is a mistake of the caller.
+Numbers compare by their exact mathematical value, regardless of their types: an integer column
+cannot hold 5.5, but 5 is less than 5.5. A value is therefore positioned between the values of the
+column's type, by the largest of them that does not exceed it. Text and bytes compare bytewise,
+timestamps by their instant. A value without such a position, such as a number for a text column,
+is a caller error.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_ty
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
-_MAX_EXPONENT = 400  # more than those of all decimals and floats, of both signs
+_MAX_EXPONENT = 400  # larger than the exponents of all decimals and floats, of either sign
 _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
 
 
 class Operand(NamedTuple):
-    """The place of a value in the order of a column's type.
+    """The position of a value in the order of a column's type.
 
     Attributes
     ----------
     floor : int, float, bytes, bool or None
-        The greatest value of the type that is not greater than the value, in the form of
-        :func:`comparable`; None if all values of the type are greater. Decimals are unscaled
+        The largest value of the type that does not exceed the value, in the form of
+        :func:`comparable`; None if all values of the type are larger. Decimals are unscaled
         integers, times and timestamps integers in the unit of the type.
     is_exact : bool
         Whether ``floor`` is the value itself.
@@ -44,7 +45,7 @@ class Operand(NamedTuple):
 
 
 def operand(value: Any, arrow_type: pa.DataType) -> Operand:
-    """The place of a value in the order of a type.
+    """Return the position of a value in the order of a type.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def operand(value: Any, arrow_type: pa.DataType) -> Operand:
     Raises
     ------
     PredicateError
-        If such a value cannot be compared with this type. The message does not repeat the value.
+        If the value cannot be compared with this type. The message does not repeat the value.
     """
     t = plain_type(arrow_type)
     if pa.types.is_null(t):
@@ -99,9 +100,9 @@ def _integer_operand(number: int | float | Fraction, low: int, high: int) -> Ope
     return Operand(floor, floor == number)
 
 
-# --- what values mean ----------------------------------------------------------------------------
+# --- kinds of values -----------------------------------------------------------------------------
 
-#: kinds of values that a kind of column can be compared with
+#: the kinds of values that each kind of column can be compared with
 _COMPARABLE_KINDS: dict[str | None, tuple[str, ...]] = {
     "number": ("number",), "boolean": ("boolean",), "bytes": ("bytes",),
     "date": ("date", "timestamp"), "timestamp": ("date", "timestamp"),
@@ -118,7 +119,7 @@ _EXPECTED: dict[str | None, str] = {
 
 
 def _kind_of(t: pa.DataType) -> str | None:
-    """What values of a plain type mean; None where they cannot be compared."""
+    """Return the kind of a plain type's values; None if they cannot be compared."""
     if pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t):
         return "number"
     if is_text_or_bytes(t) or pa.types.is_fixed_size_binary(t):
@@ -133,7 +134,7 @@ def _kind_of(t: pa.DataType) -> str | None:
 
 
 def _meaning(value: Any) -> tuple[str | None, Any]:
-    """The kind of a value, None if unknown; and its content: number, bytes, bool, nanoseconds."""
+    """Return a value's kind (None if unknown) and content: number, bytes, bool, nanoseconds."""
     match value:
         case bool():
             return "boolean", value
@@ -164,7 +165,7 @@ def _meaning(value: Any) -> tuple[str | None, Any]:
 
 
 def _name_of(value: object, kind: str | None) -> str:
-    """The type of a value that cannot be compared, and which property of it is in the way."""
+    """Name the type of a value that cannot be compared, and the property that prevents it."""
     if isinstance(value, pa.Scalar):
         return str(value.type)
     name = type(value).__name__
@@ -187,15 +188,16 @@ def _is_uuid(arrow_type: pa.DataType) -> bool:
 
 
 def _number(value: int | float | Decimal | Fraction) -> int | float | Fraction:
-    """The same number, exactly; a float only if it is NaN or infinite.
+    """Return the same number, exactly; a float only if it is NaN or infinite.
 
-    Of decimals whose exponent no type reaches, another one with the same place in every type.
+    A decimal with an exponent beyond every type is replaced by another one with the same position
+    in every type.
     """
     if isinstance(value, Decimal):
         if value.is_nan():
             return math.nan
         if value.is_finite() and value and abs(value.adjusted()) > _MAX_EXPONENT:
-            # All its digits would take memory and time without bounds.
+            # Converting all its digits would take unbounded memory and time.
             exponent = math.copysign(_MAX_EXPONENT, value.adjusted())
             value = Decimal((value.is_signed(), (1,), int(exponent)))
     if isinstance(value, float | Decimal):
@@ -205,18 +207,18 @@ def _number(value: int | float | Decimal | Fraction) -> int | float | Fraction:
 
 def _nanos(delta: datetime.timedelta) -> int:
     nanos = (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1000
-    return nanos + getattr(delta, "nanoseconds", 0)  # of pandas
+    return nanos + getattr(delta, "nanoseconds", 0)  # in pandas
 
 
 def _nanos_of(t: pa.DataType) -> int:
-    """The unit of a temporal type."""
+    """Return the unit of a temporal type in nanoseconds."""
     if pa.types.is_date32(t):
         return _DAY
     return 10**6 if pa.types.is_date64(t) else UNIT_NANOS[t.unit]
 
 
 def _range_of(t: pa.DataType) -> tuple[int, int]:
-    """The least and greatest integer of a type, in the form of :func:`comparable`."""
+    """Return the minimum and maximum integer of a type, in the form of :func:`comparable`."""
     if pa.types.is_decimal(t):
         return 1 - 10**t.precision, 10**t.precision - 1
     bits, signed = t.bit_width, not pa.types.is_unsigned_integer(t)
@@ -226,7 +228,7 @@ def _range_of(t: pa.DataType) -> tuple[int, int]:
 # --- arrays in the same form ---------------------------------------------------------------------
 
 def comparable(array: pa.Array) -> pa.Array:
-    """Values of a plain type in a form that Arrow compares as :class:`Operand` has them."""
+    """Convert values of a plain type to a form that Arrow compares in :class:`Operand` order."""
     t = array.type
     if pa.types.is_floating(t):
         return array.cast(pa.float64())
@@ -242,7 +244,7 @@ def comparable(array: pa.Array) -> pa.Array:
 
 
 def literals(floors: list[Any], t: pa.DataType) -> pa.Array:
-    """Places in a type, as an array that compares with values from :func:`comparable`."""
+    """Return positions in a type as an array comparable with values from :func:`comparable`."""
     if pa.types.is_decimal(t):
         floors = [Decimal((int(floor < 0), tuple(map(int, str(abs(floor)))), -t.scale))
                   for floor in floors]

@@ -1,7 +1,7 @@
-"""Row filters in pyarrow's disjunctive normal form, and what a Bloom filter can say about them.
+"""Row filters in pyarrow's disjunctive normal form, and what a Bloom filter can tell about them.
 
 A filter is a list of predicates ``(column, op, value)`` that must all hold, or a list of such lists
-of which one must hold. The operators mean what they mean in Spark, DuckDB, Polars and PostgreSQL:
+of which one must hold. The operators have the semantics of Spark, DuckDB, Polars and PostgreSQL:
 
 ==================  ===============================================================================
 operator            rows for which it holds
@@ -17,18 +17,18 @@ operator            rows for which it holds
 ``is not null``     the value is not null; ``v`` must be None
 ==================  ===============================================================================
 
-- Null equals nothing: with None as ``v`` no row is found, except by ``<=>``; None in a list finds
-  nothing.
+- Null equals nothing: with None as ``v`` no row matches, except with ``<=>``; None in a list
+  matches nothing.
 - -0.0 equals 0.0.
 - NaN equals NaN, whatever its bits, and is greater than every other number.
-- Numbers compare by their exact value, whatever their types: an int8 is always less than 300, and
-  no integer equals 5.5. A float32 never equals 0.1, which it cannot hold.
-- Text compares by its bytes in UTF-8. A date is the midnight at which it begins.
-- Values of other kinds cannot be compared: a number with text, a timestamp that has a time zone
-  with one that has none. They raise :class:`secure_bloom.errors.PredicateError`.
+- Numbers compare by their exact value, regardless of their types: an int8 is always less than 300,
+  and no integer equals 5.5. A float32 never equals 0.1, which it cannot represent.
+- Text compares by its UTF-8 bytes. A date is the midnight at which it begins.
+- Values of other kinds cannot be compared: a number with text, or a timestamp with a time zone
+  with one without. They raise :class:`secure_bloom.errors.PredicateError`.
 
-A Bloom filter answers ``=``, ``==``, ``<=>`` and ``in``; every other predicate may hold anywhere,
-as far as it can tell.
+A Bloom filter can evaluate ``=``, ``==``, ``<=>`` and ``in``; for every other predicate it cannot
+rule out any row group.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from secure_bloom.sbbf.scalars import plain_value
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
              "is not null")
 
-#: row filters as users write them: predicates (column, operator, value) that must all hold, or
+#: row filters in the user's form: predicates (column, operator, value) that must all hold, or
 #: several lists of such predicates, of which one must hold
 Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
 
 class Predicate(NamedTuple):
-    """One comparison of a column, by dotted path, with a value or (``in``) a collection."""
+    """A comparison of a column, given by dotted path, with a value or (``in``) a collection."""
 
     column: str
     op: str
@@ -62,7 +62,7 @@ class Predicate(NamedTuple):
 
     @property
     def candidates(self) -> list[Any] | None:
-        """The values of which one must be present for the predicate to hold; None if unknown."""
+        """Return values of which one must be present for the predicate to hold; None if unknown."""
         if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
             values = self.value if self.op == "in" else [self.value]
             return [value for value in values if value is not None]
@@ -70,12 +70,12 @@ class Predicate(NamedTuple):
 
 
 def normalize(filters: Any) -> list[list[Predicate]]:
-    """The alternatives of a filter, each a list of predicates.
+    """Return the alternatives of a filter, each a list of predicates.
 
     Raises
     ------
     TypeError, ValueError
-        If this is no filter in disjunctive normal form.
+        If this is not a valid filter in disjunctive normal form.
     """
     if not isinstance(filters, list | tuple) or not filters:
         raise TypeError("filters must be a list of (column, op, value), or a list of such lists")
@@ -102,19 +102,19 @@ def _predicate(part: Any) -> Predicate:
 
 
 class Field(NamedTuple):
-    """A column without children: its path, not joined, and its type."""
+    """A column without children: its unjoined path, and its type."""
 
     parts: tuple[str, ...]
     type: pa.DataType
 
 
 def find_field(schema: pa.Schema, path: str) -> Field:
-    """The column with a dotted path.
+    """Return the column with a dotted path.
 
     Raises
     ------
     ColumnError
-        If there is none, or several, or rows have several values of it.
+        If there is none or more than one, or a row can hold several values of it.
     """
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
@@ -140,7 +140,7 @@ def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) 
 
 
 def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataType]) -> None:
-    """Make sure that every value can be compared with its column, whose type is known by path.
+    """Check that each value can be compared with its column; ``type_of`` maps paths to types.
 
     Raises
     ------
@@ -157,10 +157,10 @@ def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataT
 
 def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
               might_contain: Callable[[str, list[Any]], np.ndarray]) -> list[int]:
-    """The row groups in which a filter may hold.
+    """Return the row groups in which a filter may hold.
 
-    ``might_contain(column, values)`` gives a bool array [row groups, values]; it is asked once for
-    each column, so that each Bloom filter is read once.
+    ``might_contain(column, values)`` returns a bool array [row groups, values]; it is called once
+    per column, so that each Bloom filter is read once.
     """
     candidates: dict[str, list[Any]] = {}
     for predicate in (p for alternative in alternatives for p in alternative):

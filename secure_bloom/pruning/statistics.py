@@ -1,8 +1,8 @@
-"""What the statistics of a column chunk say about a predicate: minimum, maximum, number of nulls.
+"""What a column chunk's statistics tell about a predicate: minimum, maximum, null count.
 
-As with Bloom filters, the answer is "perhaps" unless it is certain that no row matches, whichever
-engine asks. NaN is in no statistics, and greater than every other number: so an upper bound of a
-floating-point column rules nothing out.
+As with Bloom filters, the answer is "perhaps" unless it is certain in every engine that no row
+matches. Statistics do not include NaN, which is greater than every other number: an upper bound of
+a floating-point column therefore rules nothing out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
 
-Ordered = int | float | bytes  #: a value in a form whose order is that of the column
+Ordered = int | float | bytes  #: a value in a form that sorts in the column's order
 
 
 def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn) -> bool:
@@ -30,7 +30,7 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
     only_nulls = nulls is not None and nulls == statistics.num_values
     op, value = predicate.op, predicate.value
     if op == "is null" or (op == "<=>" and value is None):
-        # Arrow writes that dictionaries in structs hold no null, and forgets those of the structs.
+        # For dictionaries in structs Arrow writes a null count of 0, ignoring nulls of the structs.
         return column.is_repeated or len(column.parts) > 1 or nulls != 0
     if op == "not in":
         return not value or (not only_nulls and None not in value)
@@ -58,7 +58,7 @@ def _may_compare(compare: Callable[[Any, Any], bool], limit: Ordered | None, val
                  column_type: ColumnType) -> bool:
     if limit is None or (probe := ordered(value, column_type)) is None:
         return True
-    # The probe may have been rounded to a narrower float, so it may be the limit itself.
+    # The probe may have been rounded to a narrower float, so it may equal the limit.
     return compare(limit, probe) or (_is_float(column_type) and limit == probe)
 
 
@@ -67,7 +67,7 @@ def _is_float(column_type: ColumnType) -> bool:
 
 
 def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
-    """A value that somebody asks for; None where it has no certain counterpart in the column."""
+    """Convert a probe value to an ordered form; None if the column has no certain counterpart."""
     t = column_type.arrow_type
     if column_type.physical_type == "BOOLEAN":
         return value if isinstance(value, bool) else None
@@ -93,7 +93,7 @@ def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
 
 
 def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:
-    """A minimum or maximum as the footer has it; None where it cannot be used."""
+    """Decode a minimum or maximum from the footer; None if it cannot be used."""
     t, physical = column_type.arrow_type, column_type.physical_type
     if physical == "BOOLEAN":
         return None if raw is None else {b"\0": False, b"\1": True}.get(raw)
