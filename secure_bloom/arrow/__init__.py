@@ -1,1 +1,1 @@
-"""What pyarrow does for this package: keys, encryption, pages, schemas, row filters."""
+"""Everything that uses pyarrow's Parquet layer: keys, encryption, pages, schemas, row filters."""

@@ -1,4 +1,4 @@
-"""What pyarrow needs to read the pages of encrypted files, with every kind of keys."""
+"""What pyarrow needs to read the pages of encrypted files, for every source of keys."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from secure_bloom.storage.files import Source
 
 
 class ArrowAccess(NamedTuple):
-    """How pyarrow reads the pages of a version of a file, whenever it is opened.
+    """How pyarrow reads the pages of one version of a file, whenever the file is opened.
 
     Attributes
     ----------
     properties : pyarrow.parquet.encryption.FileDecryptionProperties or None
     tail : bytes or None
-        What pyarrow is to see from ``start`` on in place of the end of the file; None: the file.
+        The bytes that pyarrow sees from ``start`` on instead of the end of the file; None: no
+        replacement.
     """
 
     properties: pe.FileDecryptionProperties | None = None
@@ -35,15 +36,15 @@ class ArrowAccess(NamedTuple):
     start: int = 0
 
     def file(self, source: Source) -> pa.NativeFile:
-        """The file as pyarrow is to see it, as long as the source is open."""
+        """Return the file as pyarrow should see it; valid while the source is open."""
         if self.tail is None:
             return source.file
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 
 def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
-    """What pyarrow needs to read the pages of a file whose keys come from a KMS."""
-    # The instance is given, so that pyarrow does not look for it in the file.
+    """Return what pyarrow needs to read the pages of a file whose keys come from a KMS."""
+    # The instance is passed, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
                                         kms_instance_url=DEFAULT_INSTANCE)
     return crypto_factory(kms).file_decryption_properties(
@@ -51,10 +52,10 @@ def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
 
 
 def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
-    """Whether pyarrow finds the same keys in the key material of some row groups as we do.
+    """Whether pyarrow finds the same keys as we do in the key material of some row groups.
 
-    If not, :func:`with_key_material` gives it our keys. Material is not always authenticated; it
-    may be malformed, or mean one thing to one parser and something else to another.
+    If not, :func:`with_key_material` passes our keys to it. Key material is not always
+    authenticated; it may be malformed, or two parsers may interpret it differently.
     """
     own = {(chunk.encryption, chunk.key_metadata)
            for number in row_groups for chunk in footer.row_groups[number]}
@@ -75,9 +76,9 @@ def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
 
 
 def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
-    """Whether each id stands for one key-encryption key, under one master key.
+    """Whether each id refers to one key-encryption key, under one master key.
 
-    pyarrow takes a second one with the same id from memory, without asking for its master key.
+    pyarrow reuses a cached key with the same id without requesting its master key.
     """
     keks: dict[bytes, tuple[str, str | None]] = {}
     return all(keks.setdefault(one.kek_id, (one.master_key_id, one.wrapped_kek))
@@ -86,12 +87,12 @@ def _name_keks_once(materials: Iterable[KeyMaterial]) -> bool:
 
 
 def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetriever) -> ArrowAccess:
-    """How pyarrow can read a file with keys from elsewhere, for which it has no interface.
+    """Let pyarrow read a file with keys from another source, for which it has no interface.
 
-    pyarrow accepts column keys only by way of key material in the file. So it is shown the same
-    bytes with another footer, made in memory: key material in which a key is a number, and the
-    AAD prefix stored. The KMS client that comes with it turns the numbers back into the keys, and
-    asks for the key of a column when the column is read.
+    pyarrow accepts column keys only through key material in the file. It is therefore shown the
+    same bytes with another footer, built in memory: with key material in which each key is a
+    number, and with the AAD prefix stored. The accompanying KMS client maps the numbers back to
+    keys, and requests a column's key when the column is read.
     """
     footer = Footer(content, magic, keys)
     by_number = PlaceholderKeys()
@@ -101,7 +102,7 @@ def with_key_material(size: int, content: bytes, magic: bytes, keys: KeyRetrieve
 
     if keys.has_footer_key:
         footer_key = keys.footer_key(footer.footer_key_metadata)
-    else:  # a plaintext footer, whose signature nobody can verify; pyarrow wants one all the same
+    else:  # a plaintext footer with an unverifiable signature; pyarrow still requires one
         footer_key = os.urandom(16)
         footer.crypto.use_footer_key(footer_key)
     footer.set_footer_key_metadata(material(footer_key, True))
@@ -119,7 +120,7 @@ def _key(keys: KeyRetriever, chunk: ColumnChunk, key_metadata: bytes | None) -> 
 
 
 class _Spliced:
-    """A file with another end: bytes of ``source`` up to ``start``, then ``tail``."""
+    """A file with a replaced end: bytes of ``source`` up to ``start``, then ``tail``."""
 
     closed = False
 

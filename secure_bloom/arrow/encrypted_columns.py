@@ -1,7 +1,7 @@
 """Which columns of a file an EncryptionConfiguration encrypts.
 
-pyarrow looks a key up by the dotted path of a column, then by the first name in it. Where that is
-not what a path means, pyarrow gets the paths of leaf columns instead.
+pyarrow looks up a key by the dotted path of a column, then by its first name. Where that differs
+from the meaning of a path, pyarrow gets the paths of leaf columns instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from secure_bloom.parquet.schema import LeafColumn, named_columns
 
 
 def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
-    """The encryption with column paths that mean to pyarrow what they mean here.
+    """Return the encryption with column paths that mean the same to pyarrow as they do here.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
     Returns
     -------
     EncryptionConfiguration, UniformKey or None
-        pyarrow's configuration comes as that of secure_bloom.
+        pyarrow's configuration is converted to that of secure_bloom.
 
     Raises
     ------
     ColumnError
-        If a path names no column, or several.
+        If a path matches no column, or several.
     UnsupportedError
-        If pyarrow would take one column for another.
+        If pyarrow would confuse two columns.
     """
     if isinstance(encryption, pe.EncryptionConfiguration):
         _check_pyarrow(encryption, columns)
@@ -52,7 +52,7 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
     asked = encryption.column_keys or {}
     named = {path: _named(columns, path)
              for paths in asked.values() for path in paths}
-    # The path of a field goes before that of a group that it is in.
+    # The path of a field takes precedence over that of a group containing it.
     owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
     column_keys = {}
     for key, paths in asked.items():
@@ -87,27 +87,27 @@ def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
 
 
 def _is_clear(path: str, meant: list[LeafColumn]) -> bool:
-    """Whether pyarrow encrypts what is meant if it is told this path.
+    """Whether pyarrow encrypts the intended columns when passed this path.
 
-    It may encrypt more, a column ``a.b`` with the key of ``a``, which does no harm.
+    It may encrypt more, a column ``a.b`` with the key of ``a``, which is harmless.
     """
     return all(path in (column.path, column.path.split(".")[0]) for column in meant)
 
 
 def _alone(columns: list[LeafColumn], path: str) -> str:
-    """The path of a leaf column, which no other column or group may have."""
+    """Return the path of a leaf column, which no other column or group may have."""
     _named(columns, path)
     return path
 
 
 def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
                     chunks: Iterable[ColumnChunk]) -> None:
-    """Check in a footer by pyarrow that every column is encrypted for which that was asked.
+    """Check in pyarrow's footer that every column for which encryption was requested is encrypted.
 
     Raises
     ------
     UnsupportedError
-        If one is not.
+        If a column is not encrypted.
     """
     if encryption is None:
         return

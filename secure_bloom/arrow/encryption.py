@@ -1,7 +1,7 @@
-"""What the encryption of a file means for pyarrow, which encrypts the pages.
+"""The encryption of a file as pyarrow sees it, since pyarrow encrypts the pages.
 
-secure_bloom needs the same keys for filters and footers, and decides how they are wrapped and where
-the key material goes.
+secure_bloom needs the same keys for filters and footers, and decides how keys are wrapped and where
+the key material is stored.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from secure_bloom.parquet.footer import Footer
 
 
 class FileEncryption:
-    """The encryption of one file that is written. Here: none, or keys given outright.
+    """The encryption of one written file. This base class: no encryption, or explicit keys.
 
-    Must never serve two files: they would share key and file id, and modules could be swapped
-    between them unseen.
+    An object must never be used for two files: they would share key and file id, and modules could
+    be swapped between them undetected.
 
     Attributes
     ----------
     properties : pyarrow.parquet.encryption.FileEncryptionProperties or None
         For pyarrow, which encrypts the pages.
     keys : KeyRetriever or None
-        For the footer as pyarrow writes it.
+        For the footer written by pyarrow.
     external_material : dict of str to str, or None
-        Key material that belongs into a file beside this one, by name; complete once the key
-        metadata is written. None where it all goes into the file.
+        Key material for a file next to this one, by name; complete once the key metadata is
+        written. None if all of it is stored in the file.
     """
 
     def __init__(self, properties: pe.FileEncryptionProperties | None = None,
@@ -48,12 +48,12 @@ class FileEncryption:
         self.external_material: dict[str, str] | None = None
 
     def write_key_metadata(self, footer: Footer) -> None:
-        """Put the key metadata into the footer, after everything that needs its keys."""
+        """Write the key metadata to the footer, after everything that needs its keys."""
 
 
 def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
                     kms: WritingKms = None) -> FileEncryption:
-    """New encryption for one file.
+    """Create the encryption for one file.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
     Raises
     ------
     TypeError
-        If both are given, or they do not go with ``encryption``.
+        If both are passed, or they do not match ``encryption``.
     """
     if isinstance(encryption, EncryptionConfiguration):
         return _KmsEncryption(encryption, _writing_kms(keys_or_kms(keys, kms), encryption))
@@ -87,10 +87,10 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
 class _KmsEncryption(FileEncryption):
     """Encryption with keys that a KMS wraps.
 
-    pyarrow makes keys and asks for them to be wrapped; it gets numbers in return, and
-    :meth:`write_key_metadata` puts the real key material in their place. So key-encryption keys may
-    come from elsewhere, and names of master keys may have any form. The KMS is asked when this is
-    made, before anything is written.
+    pyarrow creates keys and requests that they be wrapped; it gets numbers in return, and
+    :meth:`write_key_metadata` replaces them with the real key material. Key-encryption keys may
+    therefore come from elsewhere, and names of master keys may have any form. The KMS is called
+    when the object is created, before anything is written.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class _KmsEncryption(FileEncryption):
             pe.KmsConnectionConfig(), configuration)
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """What pyarrow calls with each key that it has made."""
+        """Wrap a key; pyarrow calls this for each key that it has created."""
         number = self._placeholder_keys.add(key_bytes)
         name = self._master_keys[master_key_identifier]
         if isinstance(self._kms, CachedKms) and not self._encryption.double_wrapping:
@@ -140,7 +140,7 @@ class _KmsEncryption(FileEncryption):
 
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
-        final: dict[bytes, bytes] = {}  # the chunks of a column have the same
+        final: dict[bytes, bytes] = {}  # the chunks of a column share theirs
 
         def finish(key_metadata: bytes | None) -> bytes:
             assert key_metadata is not None  # pyarrow has written it
@@ -154,7 +154,7 @@ class _KmsEncryption(FileEncryption):
                 chunk.set_key_metadata(finish(chunk.key_metadata))
 
     def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
-        """The real key material in place of the one that pyarrow has."""
+        """Replace pyarrow's placeholder with the real key material."""
         name = self._master_keys[placeholder.master_key_id]
         instance: dict[str, Any] = {}
         if placeholder.is_footer_key:
@@ -169,7 +169,7 @@ class _KmsEncryption(FileEncryption):
                            placeholder.is_footer_key, **instance)
 
     def _store(self, material: KeyMaterial) -> bytes:
-        """Key metadata with the material, or with a reference to it."""
+        """Return key metadata that contains the material or a reference to it."""
         if self.external_material is None:
             return material.serialize()
         columns = len(self.external_material) - (external.FOOTER_KEY in self.external_material)
@@ -184,7 +184,7 @@ class _KmsEncryption(FileEncryption):
 
 def _under_aliases(encryption: EncryptionConfiguration) \
         -> tuple[pe.EncryptionConfiguration, dict[str, str]]:
-    """The names given to pyarrow, which confuses those with ``:`` or spaces, and the real ones."""
+    """Replace names by aliases, since pyarrow misparses ``:`` and spaces; also map them back."""
     names = {name: str(number) for number, name
              in enumerate([encryption.footer_key, *(encryption.column_keys or {})])}
     columns = {names[name]: list(paths) for name, paths in (encryption.column_keys or {}).items()}
@@ -199,7 +199,7 @@ def _under_aliases(encryption: EncryptionConfiguration) \
 
 def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
         -> CachedKms | KeyEncryptionKeys:
-    """What wraps data keys: a KMS client with the cache of this process, or KEKs."""
+    """Return what wraps data keys: a KMS client with this process's cache, or KEKs."""
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:
             raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "

@@ -1,4 +1,4 @@
-"""Keys as pyarrow takes them: through a KMS client that it calls."""
+"""Keys in the form that pyarrow accepts: through a KMS client that it calls."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow.parquet.encryption as pe
 
 
 def crypto_factory(kms: Any) -> pe.CryptoFactory:
-    """pyarrow's key tools over any object with ``wrap_key`` and ``unwrap_key``."""
+    """Create pyarrow's key tools over any object with ``wrap_key`` and ``unwrap_key``."""
     return pe.CryptoFactory(lambda _: _PyarrowKms(kms))
 
 
 class _PyarrowKms(pe.KmsClient):  # type: ignore[misc]  # pyarrow has no types
-    """Any object with ``wrap_key`` and ``unwrap_key`` as pyarrow wants it."""
+    """Adapts any object with ``wrap_key`` and ``unwrap_key`` to pyarrow's interface."""
 
     def __init__(self, kms: Any):
         super().__init__()
@@ -35,11 +35,11 @@ class PlaceholderKeys:
         self._keys: list[bytes | Callable[[], bytes]] = []
 
     def add(self, key: bytes | Callable[[], bytes]) -> str:
-        """The number of a key, or of a function that returns it when it is needed."""
+        """Return the number of a key, or of a function that returns the key when it is needed."""
         self._keys.append(key)
         return base64.b64encode(b"%d" % (len(self._keys) - 1)).decode("ascii")
 
     def unwrap_key(self, wrapped_key: str, _: str = "") -> bytes:
-        """The key with this number."""
+        """Return the key with this number."""
         key = self._keys[int(base64.b64decode(wrapped_key))]
         return key if isinstance(key, bytes) else key()

@@ -1,8 +1,8 @@
-"""Leaf arrays of nested Arrow arrays, and nested arrays with other leaves.
+"""Leaf arrays of nested Arrow arrays, and nested arrays with replaced leaves.
 
-Below lists with nulls Arrow joins the entries of the others. It cannot do so for every leaf:
-extension types may fail, and half floats in dictionaries become other numbers. So leaves are made
-plain first.
+Below lists with nulls, Arrow concatenates the entries of the valid lists. It cannot do so for every
+leaf: extension types may fail, and half floats in dictionaries turn into other numbers. Leaves are
+therefore converted to plain types first.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 
 def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
-    """The leaf arrays below an array, depth first, which is the order of Parquet's leaf columns.
+    """Yield the leaf arrays below an array, depth first, as Parquet orders its leaf columns.
 
-    Values under a null parent come as nulls or not at all. Extension types come as their storage.
+    Values under a null parent are null or omitted. Extension types are replaced by their storage.
     """
     dictionaries: list[pa.Array | None] = []
 
@@ -31,12 +31,12 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def leaf_count(t: pa.DataType) -> int:
-    """How many leaf columns a value of this type has."""
+    """Return the number of leaf columns of a value of this type."""
     return len(leaf_types(t))
 
 
 def leaf_types(t: pa.DataType) -> list[pa.DataType]:
-    """The types of the leaf columns of a value of this type, in the order of leaf arrays."""
+    """Return the types of this type's leaf columns, in the order of leaf arrays."""
     if isinstance(t, pa.BaseExtensionType):
         leaves = leaf_types(t.storage_type)
         return [t] if leaves == [t.storage_type] else leaves
@@ -44,13 +44,13 @@ def leaf_types(t: pa.DataType) -> list[pa.DataType]:
 
 
 def is_list(t: pa.DataType) -> bool:
-    """Whether this is any of Arrow's list types."""
+    """Whether this is one of Arrow's list types."""
     return (pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t)
             or pa.types.is_list_view(t) or pa.types.is_large_list_view(t))
 
 
 def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with other leaf types; an extension type counts as a leaf."""
+    """Return the type with replaced leaf types; an extension type counts as a leaf."""
     if not _is_nested(t):
         return replace(t)
     return _with_children(t, [with_leaf_types(child, replace) for child in _children(t)])
@@ -61,12 +61,12 @@ def _is_nested(t: pa.DataType) -> bool:
 
 
 def _children(t: pa.DataType) -> list[pa.DataType]:
-    """Types of the fields of a struct, of the values of a list, of the entries of a map."""
+    """Return the types of a struct's fields, a list's values or a map's entries."""
     return [t.field(i).type for i in range(t.num_fields)]
 
 
 def _with_children(t: pa.DataType, children: list[pa.DataType]) -> pa.DataType:
-    """The same kind of nested type, and the same names, over other types."""
+    """Return the same kind of nested type, with the same names, over other types."""
     if pa.types.is_map(t):
         return pa.map_(children[0].field(0), children[0].field(1), keys_sorted=t.keys_sorted)
     fields = [t.field(i).with_type(child) for i, child in enumerate(children)]
@@ -81,9 +81,9 @@ def _with_children(t: pa.DataType, children: list[pa.DataType]) -> pa.DataType:
 
 def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
                  concerns: Callable[[pa.DataType], bool] = lambda t: True) -> pa.Array:
-    """The same nesting over other leaves of the same lengths, without extension types.
+    """Return the same nesting over other leaves of the same lengths, without extension types.
 
-    Parts that it does not concern, told by their type, stay as they are.
+    Parts that are not affected, as determined by their type, are returned unchanged.
     """
     t = array.type
     if not concerns(t):
@@ -96,7 +96,7 @@ def _with_leaves(array: pa.Array, replace: Callable[[pa.Array], pa.Array],
     children = [_with_leaves(child, replace, concerns) for child in (
         map(array.field, range(t.num_fields)) if is_struct else [array.values])]
     new = _with_children(t, [child.type for child in children])
-    if is_struct and array.offset:  # the fields come without it
+    if is_struct and array.offset:  # the fields do not include the offset
         return pa.StructArray.from_arrays(children, fields=list(new),
                                           mask=array.is_null() if array.null_count else None)
     return pa.Array.from_buffers(new, len(array), array.buffers()[:t.num_buffers],
@@ -121,19 +121,19 @@ def _flattened(array: pa.Array) -> Iterator[pa.Array]:
 # --- half floats in dictionaries -----------------------------------------------------------------
 
 def without_half_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """The schema with half floats in place of dictionaries of half floats.
+    """Return the schema with half floats instead of dictionaries of half floats.
 
-    As such pyarrow reads them from a file whatever they were.
+    pyarrow reads them as half floats from a file, whatever their original type.
     """
     return pa.schema([field.with_type(_decoded_type(field.type)) for field in schema],
                      schema.metadata)
 
 
 def decode_half_dictionaries(table: pa.Table) -> pa.Table:
-    """The table with the schema that :func:`without_half_dictionaries` makes of its own.
+    """Convert a table to the schema that :func:`without_half_dictionaries` returns for its own.
 
-    Where pyarrow joins pieces of such an array while it writes, and the dictionary has a NaN, it
-    would write the bits of each half float as a number: 15872.0 instead of 1.5.
+    If pyarrow concatenates pieces of such an array while writing, and the dictionary contains a
+    NaN, it would write the bits of each half float as a number: 15872.0 instead of 1.5.
     """
     if not any(_has_half_dictionary(field.type) for field in table.schema):
         return table

@@ -1,7 +1,7 @@
-"""What pyarrow does for reading: pages and their rows; and its errors.
+"""Reading with pyarrow: pages and their rows, and pyarrow's errors.
 
-``pyarrow.dataset`` is imported where rows are read: it imports pandas, where that is installed,
-which takes longer than a lookup in a filter.
+``pyarrow.dataset`` is imported only where rows are read: it imports pandas if installed, which
+takes longer than a lookup in a filter.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionProperties | None,
                  row_groups: list[int] | None, partition: pc.Expression | None) \
         -> ds.ParquetFileFragment:
-    """A pyarrow dataset fragment of some row groups of an open file, or of all (None).
+    """Create a pyarrow dataset fragment of some or all (None) row groups of an open file.
 
-    Not of a path, which pyarrow would open again: by then it may lead to another version.
+    Not of a path, which pyarrow would open again: by then it may refer to another version.
     """
     import pyarrow.dataset as ds
     if decryption_properties is not None:
@@ -51,7 +51,7 @@ def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionPr
     if row_groups is None:
         return fragment
     try:
-        # Not an argument of make_fragment, which would mix up their order.
+        # Not passed to make_fragment, which would mix up their order.
         return fragment.subset(row_group_ids=row_groups)
     except pa.ArrowInvalid as error:
         raise FormatError("pyarrow cannot read the footer") from error
@@ -59,25 +59,25 @@ def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionPr
 
 @cache
 def _let_arrow_finish_at_exit() -> None:
-    """Keep a process that ends just after a read from being aborted, now and then, in its end.
+    """Keep a process that exits just after a read from occasionally being aborted at exit.
 
-    Threads of Arrow let go of the KMS client, a Python object, a moment after the last rows have
-    come. One that asks for Python's lock while the interpreter ends is killed inside of C++, which
-    aborts the process. A pause lets it have the lock before.
+    Arrow threads release the KMS client, a Python object, shortly after the last rows have
+    arrived. A thread that requests the GIL while the interpreter shuts down is killed inside C++,
+    which aborts the process. A pause lets the thread acquire the GIL before that.
     """
     atexit.register(time.sleep, 0.02)
 
 
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
              alternatives: list[list[Predicate]] | None) -> pa.Table:
-    """The rows of fragments for which a normalized filter holds."""
+    """Read the rows of fragments for which a normalized filter holds."""
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
     try:
-        scanner = dataset.scanner(columns)  # here the caller's faults show
+        scanner = dataset.scanner(columns)  # the caller's errors surface here
     except pa.ArrowInvalid as error:
         if columns is not None:
             raise
@@ -96,7 +96,7 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
 
 
 def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:
-    """The rows for which a filter holds, with the first columns; the others are the filter's."""
+    """Yield the rows for which a filter holds, with the first ``count`` columns."""
     batches = scanner.to_batches()
     while True:
         with _page_errors():
@@ -118,7 +118,7 @@ def _page_errors() -> Iterator[None]:
 
 @contextmanager
 def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
-    """Turn pyarrow's errors about the bytes of a file into ours, and name the file."""
+    """Convert pyarrow's errors about the bytes of a file to ours, and add the file name."""
     with error_location(file=name):
         try:
             yield

@@ -1,7 +1,7 @@
 """Row filters applied to rows, as :mod:`secure_bloom.pruning.predicates` defines their operators.
 
-pyarrow does not filter here. It would simplify a filter by the statistics of row groups, in which
-it finds no NaN and takes -0.0 and 0.0 for different values, and it cannot compare every type.
+pyarrow does not filter here. It would simplify a filter using row-group statistics, which do not
+include NaN and in which it treats -0.0 and 0.0 as different, and it cannot compare every type.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class RowFilter:
     ----------
     alternatives : list of list of Predicate
     schema : pyarrow.Schema
-        Of the rows.
+        The schema of the rows.
 
     Attributes
     ----------
     columns : list of str
-        Names of the top-level columns that it needs, each once.
+        Names of the top-level columns that the filter needs, each once.
 
     Raises
     ------
     ColumnError
-        If a column is not in the schema, or rows have several values of it.
+        If a column is not in the schema, or a row can hold several values of it.
     PredicateError
         If a value cannot be compared with its column.
     """
@@ -47,9 +47,9 @@ class RowFilter:
                                for p in alternative] for alternative in alternatives]
 
     def holds(self, arrays: Mapping[str, pa.Array]) -> pa.BooleanArray:
-        """For each row whether the filter holds; never null.
+        """Return for each row whether the filter holds; never null.
 
-        ``arrays`` has the ``columns`` by name.
+        ``arrays`` maps the names in ``columns`` to their arrays.
         """
         return reduce(pc.or_, (
             reduce(pc.and_, (test.holds(_child(arrays[parts[0]], parts[1:]))
@@ -59,9 +59,9 @@ class RowFilter:
 
 def remaining(alternatives: list[list[Predicate]],
               constants: Mapping[str, pa.Scalar]) -> list[list[Predicate]]:
-    """The alternatives that can hold where some columns have one value each.
+    """Return the alternatives that can hold when some columns have a single value.
 
-    Predicates on these columns are left out, for they hold there.
+    Predicates on these columns are omitted, because they hold there.
     """
     def holds(predicate: Predicate) -> bool:
         constant = constants[predicate.column]
@@ -72,7 +72,7 @@ def remaining(alternatives: list[list[Predicate]],
 
 
 def _child(array: pa.Array, parts: tuple[str, ...]) -> pa.Array:
-    """A field of structs, null where its struct is."""
+    """Return a field of structs, null where its struct is null."""
     for name in parts:
         array = _storage(array)
         array = pc.struct_field(array, [array.type.get_field_index(name)])
@@ -84,7 +84,7 @@ def _storage(array: pa.Array) -> pa.Array:
 
 
 class _Test:
-    """A predicate on a column of a certain type."""
+    """A predicate on a column of a given type."""
 
     def __init__(self, predicate: Predicate, arrow_type: pa.DataType):
         with error_location(column=predicate.column):
@@ -101,12 +101,12 @@ class _Test:
                           self._holds_for_null)
 
 
-# Takes comparable values. Its answers for null are not used.
+# Takes comparable values. Its results for null are not used.
 _Truth = Callable[[pa.Array], pa.Array]
 
 
 def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
-    """Whether the predicate holds for null, and the function that says it of other values."""
+    """Return whether the predicate holds for null, and a function that tests other values."""
     op, value = predicate.op, predicate.value
     if op in ("is null", "is not null") or (op == "<=>" and value is None):
         holds_for_null = op != "is not null"
@@ -126,7 +126,7 @@ def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
     return False, lambda values: _compare(values, op, place)
 
 
-# The order is total, so each operator holds exactly where its opposite does not; for NaN too.
+# The order is total, so each operator holds exactly where its opposite does not, even for NaN.
 _OPPOSITES = {"!=": "==", ">": "<=", ">=": "<"}
 
 

@@ -15,13 +15,13 @@ from secure_bloom.parquet.schema import LeafColumn
 
 @lru_cache(maxsize=8)
 def arrow_schema(file: bytes) -> pa.Schema:
-    """The Arrow schema of a file, of which :meth:`Footer.schema_file` is enough.
+    """Return the Arrow schema of a file, for which :meth:`Footer.schema_file` is sufficient.
 
-    Files of one folder mostly have the same, so it is remembered.
+    Cached, because files in one folder mostly share a schema.
     """
     try:
         schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
-        _ = schema.names  # raises where a name is no UTF-8
+        _ = schema.names  # raises if a name is not valid UTF-8
         return schema
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise FormatError("pyarrow cannot read the schema") from error
@@ -30,9 +30,9 @@ def arrow_schema(file: bytes) -> pa.Schema:
 
 
 def parquet_leaves(schema: pa.Schema, **writer_options: Any) -> list[LeafColumn]:
-    """The leaf columns that pyarrow makes of an Arrow schema with these options.
+    """Return the leaf columns that pyarrow creates for an Arrow schema with these options.
 
-    Asked of pyarrow itself, by writing a file without rows: it alone knows how its many options
+    Determined by writing a file without rows with pyarrow: only pyarrow knows how its many options
     change names and types.
     """
     sink = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""Rows of batches that have string or binary views, which Arrow 26 cannot filter."""
+"""Rows of batches with string or binary views, which Arrow 26 cannot filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from secure_bloom.arrow.leaves import with_leaf_types
 
 
 def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
-    """The rows of a batch for which a mask without nulls is true; the schema stays."""
+    """Return the rows of a batch for which a mask without nulls is true; the schema is kept."""
     if rows.true_count == len(rows):
         return batch
     schema = batch.schema
@@ -24,7 +24,7 @@ def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
 
 
 def _runs(batch: pa.RecordBatch, rows: pa.BooleanArray) -> list[pa.RecordBatch]:
-    """Slices of adjacent rows for which a mask is true."""
+    """Return slices of adjacent rows for which a mask is true."""
     mask = rows.to_numpy(zero_copy_only=False)
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
     return [batch.slice(start, end - start)
@@ -32,7 +32,7 @@ def _runs(batch: pa.RecordBatch, rows: pa.BooleanArray) -> list[pa.RecordBatch]:
 
 
 def without_views(t: pa.DataType) -> pa.DataType:
-    """The type with large strings and binaries in place of views, at every depth."""
+    """Return the type with large strings and binaries instead of views, at every depth."""
     return with_leaf_types(t, _without_view)
 
 

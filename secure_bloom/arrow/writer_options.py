@@ -1,4 +1,4 @@
-"""The options of :class:`pyarrow.parquet.ParquetWriter` that are passed on to it."""
+"""The options passed on to :class:`pyarrow.parquet.ParquetWriter`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Columns = bool | Sequence[str]
 
 
 class WriterOptions(TypedDict, total=False):
-    """What ``**writer_options`` may be; see :class:`pyarrow.parquet.ParquetWriter`."""
+    """Valid ``**writer_options``; see :class:`pyarrow.parquet.ParquetWriter`."""
 
     flavor: str | None
     version: Literal["1.0", "2.4", "2.6"]
