@@ -1,9 +1,9 @@
-"""A Bloom filter in a Parquet file: header and bitset, plain or as two encrypted modules.
+"""A Bloom filter in a Parquet file: header and bitset, in plaintext or as two encrypted modules.
 
-    plain       header | bitset
+    plaintext   header | bitset
     encrypted   module of the header (type 8) | module of the bitset (type 9)
 
-The one rule: a filter is encrypted if, and only if, its column is, with the column's key.
+The rule: a filter is encrypted if, and only if, its column is, with the column's key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD
 
 
 def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[bytes | memoryview]:
-    """The bytes to write for the filter of a column chunk, in two parts."""
+    """Return the bytes to write for the filter of a column chunk, in two parts."""
     header = encode_header(filter_.num_bytes)
     if chunk.cipher is None:
         return [header, filter_.bitset]
@@ -43,12 +43,12 @@ class ReadsAt(Protocol):
     """A file that can be read at any position."""
 
     def read_at(self, nbytes: int, offset: int, /) -> bytes | memoryview:
-        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
+        """Return up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file."""
 
 
 def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
                 disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
-    """The filter of a column chunk; None where it has none.
+    """Read the filter of a column chunk; None if it has none.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
         Has ``read_at(nbytes, offset)``.
     chunk : ColumnChunk
     end : int
-        Where the footer begins: nothing of a filter may lie beyond.
+        Where the footer begins: no part of a filter may extend beyond it.
     disjoint : Disjoint, optional
-        Where the filters of many column chunks are read.
+        Required to detect overlaps when the filters of many column chunks are read.
 
     Raises
     ------
     FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
-        With row group and column. Nothing is returned of a filter that does not open.
+        With row group and column. If a filter cannot be decrypted, no part of it is returned.
     """
     with error_location(**chunk.place):
         where = chunk.bloom_filter
@@ -84,7 +84,7 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
 
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
-    """The size of the filter's bitset in bytes; arguments and errors as for :func:`read_filter`."""
+    """Return the filter's bitset size in bytes; arguments and errors as for :func:`read_filter`."""
     with error_location(**chunk.place):
         where = chunk.bloom_filter
         return None if where is None else _take_header(
@@ -92,12 +92,12 @@ def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
 
 
 class Disjoint:
-    """Notices that parts of a file overlap, by their sizes: else a small file takes ages to read.
+    """Detects overlapping parts of a file by their sizes: a small file could otherwise take ages.
 
     Parameters
     ----------
     end : int
-        Where the footer begins: parts that do not overlap have no more bytes together.
+        Where the footer begins: parts that do not overlap cannot total more bytes.
     what : str
     """
 
@@ -110,7 +110,7 @@ class Disjoint:
         Raises
         ------
         FormatError
-            If all parts together have more bytes than there are.
+            If all parts together have more bytes than precede the footer.
         """
         self._left -= num_bytes
         if self._left < 0:
@@ -123,14 +123,14 @@ PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class StoredFilter:
-    """What stands somewhere in a file, as far as it can be told without a key.
+    """What is stored at an offset of a file, as far as it can be determined without a key.
 
     Attributes
     ----------
     kind : str
-        ``PLAIN`` or ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: none.
+        ``PLAIN`` or ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: neither.
     length : int or None
-        Bytes of header and bitset; None where they do not say.
+        Bytes of header and bitset; None if they do not specify it.
     """
 
     kind: str
@@ -138,10 +138,10 @@ class StoredFilter:
 
 
 def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
-    """Look at what stands at an offset; ``source`` and ``end`` as for :func:`read_filter`.
+    """Inspect what is stored at an offset; ``source`` and ``end`` as for :func:`read_filter`.
 
-    An encrypted header cannot be taken for a plaintext one: the length of its module ends with two
-    zeros, and there Thrift's structure ends before it is complete.
+    An encrypted header cannot be mistaken for a plaintext one: the length of its module ends with
+    two zeros, which end the Thrift structure before it is complete.
     """
     head = bytes(source.read_at(min(MAX_HEADER_SIZE, end - offset), offset))
     try:
@@ -160,7 +160,7 @@ def detect_filter(source: ReadsAt, offset: int, end: int) -> StoredFilter:
 
 
 def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
-    """The size of the bitset, by the header; ``data`` then stands at the bitset."""
+    """Return the bitset size from the header; ``data`` is then positioned at the bitset."""
     if chunk.cipher is None:
         num_bytes, header_size = decode_header(data.peek(MAX_HEADER_SIZE))
         data.take(header_size)
@@ -200,19 +200,19 @@ class _FilterBytes:
         self._buffer: Bytes = b""
 
     def read_all(self) -> None:
-        """Read them in one go, where the footer gives their length."""
+        """Read all bytes in one request if the footer specifies their length."""
         if self._length is not None:
             self._buffer = self._read(self._position, self._length)
 
     def peek(self, size: int) -> Bytes:
-        """Up to ``size`` next bytes, fewer where the data ends."""
+        """Return up to ``size`` of the next bytes, fewer if the data ends."""
         size = min(size, self._end - self._position)
         if len(self._buffer) < size:
             self._buffer = self._read(self._position, size)
         return self._buffer[:size]
 
     def take(self, size: int) -> Bytes:
-        """Exactly ``size`` bytes."""
+        """Return exactly ``size`` bytes."""
         data = self.peek(size)
         if len(data) < size:
             raise FormatError(f"the Bloom filter needs {size} more bytes, {len(data)} are there")
@@ -221,7 +221,7 @@ class _FilterBytes:
         return data
 
     def take_module(self, max_size: int) -> Bytes:
-        """A whole encrypted module; a length that cannot be right counts as tampering."""
+        """Return a whole encrypted module; an implausible length is treated as tampering."""
         length = module_length(self.peek(LENGTH_SIZE))
         if length is None or length > min(max_size, self._end - self._position):
             raise AuthenticationError("an encrypted module has a wrong length")

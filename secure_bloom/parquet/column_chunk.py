@@ -1,8 +1,8 @@
 """One column of one row group, as the footer describes it (ColumnChunk in parquet.thrift).
 
-A column with a key of its own has its ColumnMetaData in a module (type 1) of its own; under a
-plaintext footer a redacted copy of it stands beside, which readers without the key use. Where a
-Bloom filter is (fields 14 and 15) goes into the module, and into the copy where there is one.
+A column with its own key has its ColumnMetaData in a separate module (type 1); under a plaintext
+footer, a redacted copy is stored next to it for readers without the key. The position of a Bloom
+filter (fields 14 and 15) is written to the module, and to the copy if there is one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from secure_bloom.parquet.row_group import RowGroup, Shared
 
 _COLUMN_META_LAYOUT: Layout = {}
-_COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: when asked for
+_COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded on demand
 
-# Field ids of parquet.thrift that this module names.
+# Field ids of parquet.thrift that this module uses.
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
@@ -38,7 +38,7 @@ _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 
 @dataclass(frozen=True)
 class RawStatistics:
-    """What a footer says about the values of a column chunk; None where it says nothing.
+    """The footer's statistics for the values of a column chunk; None if not specified.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class RawStatistics:
         Values, nulls included.
     null_count : int or None
     minimum, maximum : bytes or None
-        In plain encoding. Bounds: no value is outside, but they need not be values themselves.
+        In plain encoding. Bounds: no value is outside, but they need not be actual values.
     """
 
     num_values: int | None = None
@@ -56,14 +56,14 @@ class RawStatistics:
 
 
 class Decoded:
-    """What was found out about a column chunk.
+    """The decoded state of a column chunk.
 
     Attributes
     ----------
     struct : Struct or None
         The ColumnChunk.
     meta : Struct or None
-        The ColumnMetaData that was in a module, once opened.
+        The ColumnMetaData that was in a module, once decrypted.
     cipher : ModuleCipher or None
     """
 
@@ -75,13 +75,13 @@ class Decoded:
         self.cipher: ModuleCipher | None = None
 
     def to_encode(self) -> Struct:
-        """The ColumnChunk, which was changed and is therefore decoded."""
+        """Return the ColumnChunk, which was changed and is therefore decoded."""
         assert self.struct is not None
         return self.struct
 
 
 class ColumnChunk:
-    """One column of one row group: a view of the footer, which keeps what is changed.
+    """One column of one row group: a view of the footer, which holds the changes.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class ColumnChunk:
 
     @property
     def _ordinal(self) -> int:
-        """That of the row group, in the AAD of modules."""
+        """The row group's ordinal, used in the AAD of modules."""
         ordinal = self._group.ordinal
         return self._group.number if ordinal is None else ordinal
 
@@ -114,7 +114,7 @@ class ColumnChunk:
 
     @property
     def _struct(self) -> Struct:
-        """The ColumnChunk, decoded when it is first asked for."""
+        """The ColumnChunk, decoded on first access."""
         decoded = self._decoded
         struct = decoded.struct
         if struct is None:
@@ -148,20 +148,20 @@ class ColumnChunk:
     def is_metadata_encrypted(self) -> bool:
         """Whether the metadata of an encrypted column cannot be changed without its key.
 
-        Without a key of its own it has that of the footer, where the metadata is.
+        A column without its own key uses the footer key, as does its metadata in the footer.
         """
         return self.encryption == "footer key" \
             or self._struct.get_binary(_ENCRYPTED_META_DATA) is not None
 
     @property
     def key_metadata(self) -> bytes | None:
-        """What the file says about the column's own key."""
+        """The file's metadata for the column's own key."""
         own = self._column_key_struct()
         return own.get_binary(2) if own is not None else None
 
     @property
     def place(self) -> dict[str, Any]:
-        """Row group and column, as errors carry them."""
+        """Row group and column, in the form that errors use."""
         return {"row_group": self.row_group, "column": self.column.path}
 
     @property
@@ -176,7 +176,7 @@ class ColumnChunk:
         return decoded.cipher
 
     def aad(self, module_type: ModuleType) -> bytes:
-        """The AAD of one of this column's modules (no page modules)."""
+        """Return the AAD of one of this column's modules (not for page modules)."""
         try:
             return module_aad(self._file.crypto.file_aad, module_type, self._ordinal,
                               self.column.ordinal)
@@ -185,15 +185,15 @@ class ColumnChunk:
 
     @property
     def bloom_filter(self) -> tuple[int, int | None] | None:
-        """Offset of the Bloom filter in the file and its length where stored; None without one.
+        """Offset of the Bloom filter in the file and its length if stored; None without a filter.
 
-        Under a plaintext footer this is known without the column's key. Where only the redacted
-        copy names a filter, this is it: everybody else finds it, too.
+        Under a plaintext footer this is known without the column's key. If only the redacted copy
+        specifies a filter, that filter is returned, because every other reader finds it, too.
 
         Raises
         ------
         KeyRetrievalError, AuthenticationError
-            If the column's metadata is encrypted and does not open.
+            If the column's metadata is encrypted and cannot be decrypted.
         """
         for meta in (self._visible_metadata(), self._written_metadata()):
             if meta is not None and (offset := meta.get_int(_BLOOM_OFFSET)) is not None:
@@ -202,12 +202,12 @@ class ColumnChunk:
 
     @property
     def pages(self) -> tuple[int, int] | None:
-        """Offset and length in bytes of the column's pages; None where the footer does not say.
+        """Offset and length in bytes of the column's pages; None if not in the footer.
 
-        Known, and with errors, as :attr:`bloom_filter`.
+        Availability and errors as for :attr:`bloom_filter`.
         """
         meta = self._visible_metadata()
-        # Some writers say 0 where there is no dictionary page.
+        # Some writers store 0 if there is no dictionary page.
         starts = filter(None, (meta.get_int(_DICTIONARY_PAGE), meta.get_int(_DATA_PAGE)))
         start, length = min(starts, default=None), meta.get_int(_COMPRESSED_SIZE)
         return (start, length) if start and length else None
@@ -228,7 +228,7 @@ class ColumnChunk:
 
     @property
     def num_pages(self) -> int:
-        """Number of pages, dictionary pages included; an upper bound where the footer is silent."""
+        """Number of pages including dictionary pages; an upper bound if the footer omits it."""
         count = sum(stats.get_int(3) or 0 for stats in self._encoding_stats())
         compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
         return count or compressed // OVERHEAD
@@ -245,14 +245,14 @@ class ColumnChunk:
         return is_encoded
 
     def _encoding_stats(self) -> Iterator[Struct]:
-        """How many pages of which type have which encoding; empty where the footer is silent."""
+        """The encoding counts per page type; empty if the footer does not specify them."""
         return thrift.each(self._metadata(), _ENCODING_STATS, {})
 
     @property
     def statistics(self) -> RawStatistics:
-        """What the footer says about the values; empty without the column's key.
+        """The footer's statistics for the values; empty without the column's key.
 
-        Only the fields whose order is defined: ``min`` and ``max`` of old writers are ignored.
+        Only fields with a defined order are used: ``min`` and ``max`` of old writers are ignored.
         """
         try:
             meta = self._metadata()
@@ -269,9 +269,9 @@ class ColumnChunk:
 
     @property
     def has_readable_bounds(self) -> bool:
-        """Whether least and greatest values of an encrypted column stand outside its module.
+        """Whether minimum and maximum of an encrypted column are stored outside its module.
 
-        Then the footer key is enough to read them; under a plaintext footer, none is needed.
+        The footer key then suffices to read them; under a plaintext footer, no key is needed.
         """
         written = self._written_metadata()
         in_footer = self.encryption == "footer key" and self._file.crypto.has_encrypted_footer
@@ -284,13 +284,13 @@ class ColumnChunk:
 
     @property
     def hides_bloom_filter(self) -> bool:
-        """Whether the redacted copy under a plaintext footer does not say where the filter is."""
+        """Whether the redacted copy under a plaintext footer omits the filter's position."""
         written = self._written_metadata()
         return written is not None and written.get_int(_BLOOM_OFFSET) is None \
             and self.bloom_filter is not None
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
-        """Record where the Bloom filter of this column chunk is: header and bitset, in bytes."""
+        """Record the position of this column chunk's Bloom filter (header and bitset) in bytes."""
         for meta in self._metadata_copies():
             meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
             meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
@@ -302,7 +302,7 @@ class ColumnChunk:
             meta.remove(_BLOOM_LENGTH)
 
     def _metadata_copies(self) -> list[Struct]:
-        """The column's ColumnMetaData, and the redacted copy where there is one."""
+        """Return the column's ColumnMetaData, and the redacted copy if there is one."""
         self._to_change()
         metas = [self._metadata()]
         redacted = self._written_metadata()
@@ -311,23 +311,23 @@ class ColumnChunk:
         return metas
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
-        """Replace what the file says about the column's own key."""
+        """Replace the file's metadata for the column's own key."""
         self._to_change()
         own = self._column_key_struct()
         assert own is not None, "the column has no key of its own"
         own.set_binary(2, key_metadata)
 
     def seal(self) -> None:
-        """Encrypt the column's metadata again where it was opened from a module."""
+        """Encrypt the column's metadata again if it was decrypted from a module."""
         meta = self._decoded.meta
         if meta is not None:
             cipher = self.cipher
-            assert cipher is not None  # which opened the module
+            assert cipher is not None  # it decrypted the module
             module = cipher.encrypt(thrift.encode(meta), self.aad(ModuleType.COLUMN_META_DATA))
             self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
     def finish(self) -> None:
-        """Keep changes as bytes from now on, sealed: they take far less memory."""
+        """Store changes as sealed bytes from now on, which take far less memory."""
         struct = self._to_change()
         self.seal()
         self._group.replace(self.column.ordinal, thrift.encode(struct))
@@ -337,7 +337,7 @@ class ColumnChunk:
             else None
 
     def _visible_metadata(self) -> Struct:
-        """The column's ColumnMetaData; without its key the redacted copy, where there is one."""
+        """The column's ColumnMetaData; without its key the redacted copy, if there is one."""
         try:
             return self._metadata()
         except NO_KEY:
@@ -347,7 +347,7 @@ class ColumnChunk:
             return redacted
 
     def _written_metadata(self) -> Struct | None:
-        """The ColumnMetaData that stands beside the module, or instead of it."""
+        """The ColumnMetaData that is stored next to the module, or instead of it."""
         for field in self._struct.fields:
             if field[0] == _META_DATA and field[1] == thrift.STRUCT:
                 if isinstance(field[2], bytes):
@@ -356,7 +356,7 @@ class ColumnChunk:
         return None
 
     def _metadata(self) -> Struct:
-        """The column's ColumnMetaData: the encrypted one where there is one."""
+        """The column's ColumnMetaData: the encrypted one if there is one."""
         decoded = self._decoded
         if decoded.meta is not None:
             return decoded.meta

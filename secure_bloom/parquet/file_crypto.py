@@ -34,7 +34,7 @@ class EncryptionAlgorithm:
         The prefix that the file stores.
     aad_file_unique : bytes
     supply_aad_prefix : bool
-        Whether the reader must supply the prefix, since the file does not store it.
+        Whether the reader must supply the prefix, because the file does not store it.
     """
 
     name: str
@@ -44,7 +44,7 @@ class EncryptionAlgorithm:
 
     @property
     def authenticates_pages(self) -> bool:
-        """Whether a change of a page is found out, and not of metadata and filters only."""
+        """Whether changes to pages are detected, and not only changes to metadata and filters."""
         return self.name == "AES_GCM_V1"
 
     @classmethod
@@ -71,7 +71,7 @@ class FileCrypto:
     algorithm : EncryptionAlgorithm or None
         None in a plaintext file.
     footer_key_metadata : bytes or None
-        What the file says about its footer key.
+        The file's metadata for its footer key.
     has_encrypted_footer : bool
     """
 
@@ -86,7 +86,7 @@ class FileCrypto:
 
     @property
     def has_footer_key(self) -> bool:
-        """Whether the footer key can be asked for."""
+        """Whether the footer key can be requested."""
         return self._keys is not None and self._keys.has_footer_key
 
     @cached_property
@@ -115,12 +115,12 @@ class FileCrypto:
         return self._footer_cipher
 
     def use_footer_key(self, key: bytes) -> ModuleCipher:
-        """Take this key for the footer's; returns its cipher."""
+        """Use this key as the footer key; returns its cipher."""
         self._footer_cipher = self._cipher(key)
         return self._footer_cipher
 
     def column_cipher(self, path: str, key_metadata: bytes | None) -> ModuleCipher:
-        """The cipher of a column's own key. One that is missing or denied is asked for once."""
+        """Return the cipher of a column's own key; a missing or denied key is requested once."""
         if self._keys is None:
             raise KeyNotFoundError("the column is encrypted; pass keys (--keyring)", column=path)
         known = self._without_key.get((path, key_metadata))
@@ -133,11 +133,11 @@ class FileCrypto:
             raise
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
-        """The name of the master key that key metadata names; None where it names none."""
+        """Return the master key name in the key metadata; None if it contains none."""
         return None if self._keys is None else self._keys.master_key(key_metadata)
 
     def _cipher(self, key: bytes) -> ModuleCipher:
-        # One for each key, because it counts what the key encrypts.
+        # One per key, because it counts what the key encrypts.
         if key not in self._ciphers:
             self._ciphers[key] = ModuleCipher(key)
         return self._ciphers[key]

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: open it, change it, write it back, in every encryption mode.
+"""The footer of a Parquet file: open, change and write it, in every encryption mode.
 
 The end of a file (parquet-format README; Encryption.md, sections 5.4 and 5.5):
 
@@ -6,7 +6,7 @@ The end of a file (parquet-format README; Encryption.md, sections 5.4 and 5.5):
     signed      FileMetaData | nonce (12) | tag (16) | length (4), includes the 28 | "PAR1"
     encrypted   FileCryptoMetaData | module of FileMetaData | length (4) of both | "PARE"
 
-Everything that is not changed is written back as it was, unknown fields included.
+Everything that is not changed is written back unmodified, including unknown fields.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _SIGNATURE_SIZE = NONCE_SIZE + TAG_SIZE
 
 _FILE_CRYPTO_LAYOUT = {1: ALGORITHM_LAYOUT}
 
-# Field ids of parquet.thrift that this module names.
+# Field ids of parquet.thrift that this module uses.
 _FOOTER_KEY_METADATA = 2  # FileCryptoMetaData
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 
-_MAX_REMEMBERED = 1 << 15  # bytes of a schema; of a hostile one the paths may be far longer
+_MAX_REMEMBERED = 1 << 15  # bytes of a schema; the paths of a hostile one may be far longer
 
 
 class Footer(Summarized):
@@ -54,19 +54,19 @@ class Footer(Summarized):
     Parameters
     ----------
     content : bytes
-        What stands between the last page, index or filter and the last 8 bytes of the file.
+        The bytes between the last page, index or filter and the last 8 bytes of the file.
     magic : bytes
         The last 4 bytes of the file.
     keys : KeyRetriever, optional
-        See :mod:`secure_bloom.keys.retrieval`. Not needed for what is in plaintext; the signature
-        of a plaintext footer is verified only with them.
+        See :mod:`secure_bloom.keys.retrieval`. Not needed for plaintext parts; the signature of a
+        plaintext footer is verified only with them.
     start : int
-        Where the footer begins in the file: no filter reaches beyond.
+        Where the footer begins in the file: no filter extends beyond it.
 
     Raises
     ------
     FormatError, AuthenticationError, KeyRetrievalError
-        If the footer is malformed, is not what the key says, or its key cannot be had.
+        If the footer is malformed, does not authenticate, or its key is not available.
     """
 
     def __init__(self, content: bytes, magic: bytes, keys: KeyRetriever | None = None, *,
@@ -122,28 +122,28 @@ class Footer(Summarized):
 
     @property
     def num_rows(self) -> int:
-        """Rows in the file."""
+        """Number of rows in the file."""
         return self._file_meta.get_int(_NUM_ROWS) or 0
 
     def row_group_num_rows(self, row_group: int) -> int:
-        """Rows in a row group."""
+        """Return the number of rows in a row group."""
         return self.row_groups[row_group].num_rows
 
     def row_group_num_bytes(self, row_group: int) -> int:
-        """Bytes of the pages of a row group as stored, as far as the footer says."""
+        """Return the stored bytes of a row group's pages, as far as the footer specifies them."""
         return self.row_groups[row_group].num_bytes
 
     def column_chunks(self) -> Iterator[ColumnChunk]:
-        """All column chunks, by row group and column."""
+        """Yield all column chunks, by row group and column."""
         return itertools.chain.from_iterable(self.row_groups)
 
     @property
     def footer_key_metadata(self) -> bytes | None:
-        """What the file says about its footer key."""
+        """The file's metadata for its footer key."""
         return self.crypto.footer_key_metadata
 
     def set_bloom_filters(self, row_group: int, places: Mapping[int, tuple[int, int]]) -> None:
-        """Record where the Bloom filters of a row group are, all at once, which is faster.
+        """Record the positions of a row group's Bloom filters, all at once, which is faster.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Footer(Summarized):
 
     def _patch(self, kernels: Module, chunks: RowGroup,
                places: Mapping[int, tuple[int, int]]) -> set[int]:
-        """Do that by kernel, where it can; returns for which columns it could."""
+        """Record them with a kernel where possible; returns the columns for which it was."""
         raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
         wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
@@ -175,7 +175,7 @@ class Footer(Summarized):
         return done
 
     def to_bytes(self) -> bytes:
-        """The footer with its changes, up to the end of the file: encrypted or signed again."""
+        """Return the changed footer up to the end of the file, encrypted or signed again."""
         content = self._content()
         magic = MAGIC
         if self._crypto_meta is not None:
@@ -187,7 +187,7 @@ class Footer(Summarized):
         return content + len(content).to_bytes(4, "little") + magic
 
     def _content(self) -> bytes:
-        """The FileMetaData with its changes."""
+        """Return the FileMetaData with its changes."""
         for group in self.row_groups:
             group.seal()
         return thrift.encode(Struct([
@@ -196,7 +196,7 @@ class Footer(Summarized):
             for number, type_, value in self._file_meta.fields]))
 
     def schema_file(self) -> bytes:
-        """A Parquet file in plaintext with this schema and no rows; the same for equal schemas."""
+        """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""
         meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])
         meta.set_int(_NUM_ROWS, thrift.I64, 0)
         meta.set(_ROW_GROUPS, thrift.LIST, [])
@@ -204,7 +204,7 @@ class Footer(Summarized):
         return MAGIC + content + len(content).to_bytes(4, "little") + MAGIC
 
     def set_footer_key_metadata(self, key_metadata: bytes) -> None:
-        """Replace what the file says about its footer key."""
+        """Replace the file's metadata for its footer key."""
         if self._crypto_meta is not None:
             self._crypto_meta.set_binary(_FOOTER_KEY_METADATA, key_metadata)
         else:
@@ -212,7 +212,7 @@ class Footer(Summarized):
         self.crypto.footer_key_metadata = key_metadata
 
     def store_aad_prefix(self) -> None:
-        """Write the AAD prefix in use into the algorithm, so that no reader has to supply it."""
+        """Store the AAD prefix in use in the algorithm, so that no reader has to supply it."""
         assert self.algorithm is not None, "the file is not encrypted"
         union = self._crypto_meta.get(1) if self._crypto_meta else self._file_meta.get(_ALGORITHM)
         prefix = self.file_aad[:len(self.file_aad) - len(self.algorithm.aad_file_unique)]
@@ -239,7 +239,7 @@ class Footer(Summarized):
         self.crypto = FileCrypto(
             keys, EncryptionAlgorithm.of(union) if union is not None else None,
             self._file_meta.get_binary(_SIGNING_KEY_METADATA), has_encrypted_footer=False)
-        if self.algorithm is None and any(content[end:]):  # a signature, behind a broken footer?
+        if self.algorithm is None and any(content[end:]):  # a signature after a broken footer?
             raise FormatError("the footer ends before its bytes do")
         if self.algorithm is None or not self.crypto.has_footer_key:
             return
@@ -250,7 +250,7 @@ class Footer(Summarized):
         self.signature_verified = True
 
     def _decode(self, content: bytes) -> tuple[Struct, int]:
-        """The FileMetaData; of row groups only what is needed to find their column chunks."""
+        """Decode the FileMetaData; of row groups only what locating their column chunks needs."""
         return thrift.decode(content, {
             _ROW_GROUPS: [ROW_GROUP_LAYOUT, partial(RowGroup, content)],
             _ALGORITHM: ALGORITHM_LAYOUT})
@@ -272,7 +272,7 @@ class Footer(Summarized):
 
 @lru_cache(maxsize=8)
 def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
-    """The leaf columns of a list of SchemaElement: remembered, since most files share theirs."""
+    """Return a schema's leaf columns from SchemaElements; cached, since most files share theirs."""
     schema = Struct([[_SCHEMA, thrift.LIST, raw]])
     with thrift.no_garbage_collection():
         elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
@@ -280,13 +280,13 @@ def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:
-    """What an encrypted footer says about its key; needs no key."""
+    """Return the key metadata of an encrypted footer; needs no key."""
     crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
     return crypto.get_binary(_FOOTER_KEY_METADATA)
 
 
 def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | None:
-    """The algorithm of a footer, which holds the id of the file; needs no key."""
+    """Return the algorithm of a footer, which contains the file id; needs no key."""
     if magic == MAGIC_ENCRYPTED:
         crypto, _ = thrift.decode(content, _FILE_CRYPTO_LAYOUT)
         return EncryptionAlgorithm.of(crypto.get(1))
@@ -296,9 +296,9 @@ def encryption_algorithm(content: bytes, magic: bytes) -> EncryptionAlgorithm | 
 
 
 def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """The end of a file as what precedes the footer, the footer's content, and the magic.
+    """Split the end of a file into what precedes the footer, the footer's content, and the magic.
 
-    The bytes given must hold the whole footer.
+    ``data`` must contain the whole footer.
     """
     length = int.from_bytes(data[-TAIL_SIZE:-4], "little")
     start = len(data) - TAIL_SIZE - length
@@ -306,7 +306,7 @@ def split_tail(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def read_footer(source: Source) -> tuple[bytes, bytes]:
-    """The footer's bytes without the last 8, and the magic."""
+    """Return the footer's bytes without the last 8, and the magic."""
     tail = source.read_tail(TAIL_SIZE)
     magic = bytes(tail[-4:])
     if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):

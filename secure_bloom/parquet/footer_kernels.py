@@ -1,8 +1,7 @@
-"""Numba kernels for large footers; each does what :mod:`secure_bloom.parquet.thrift` also does.
+"""Numba kernels for large footers, equivalent to :mod:`secure_bloom.parquet.thrift`.
 
-They answer -1 where they meet anything that is wrong, or too rare to be worth a line; then the
-walker in Python does the work, or says what is wrong. They never read beyond the bytes they are
-given.
+They return -1 for input that is invalid, or too rare to justify the code; the Python
+implementation then does the work or reports the error. They never read beyond the bytes passed.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from secure_bloom.parquet.thrift.protocol import (
 
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
-_INT = np.int64  # with uint64, numba would make numbers floats
+_INT = np.int64  # with uint64, numba would convert numbers to floats
 ROOM = 32  #: bytes that :func:`with_bloom_filters` may add to each column chunk
 
 
 @part_of_kernel
 def _varint(data, position):
-    """The value of a varint of up to 10 bytes, and the position after it; -1 where it is none."""
+    """Return the value of a varint of up to 10 bytes and the position after it; -1 if invalid."""
     value = np.uint64(0)
     for shift in range(0, 70, 7):
         if position >= len(data):
@@ -50,7 +49,7 @@ def _varint(data, position):
 
 @part_of_kernel
 def _after_bytes(data, position):
-    """The position after a length and so many bytes."""
+    """Return the position after a length and that many bytes."""
     size, position = _varint(data, position)
     if position < 0 or size > np.uint64(len(data) - position):
         return -1
@@ -59,7 +58,7 @@ def _after_bytes(data, position):
 
 @part_of_kernel
 def _after_simple(data, position, type_):
-    """The position after a value that holds no others; -1 where it is cut off or unknown."""
+    """Return the position after a value without nested values; -1 if truncated or unknown."""
     if I16 <= type_ <= I64:
         while position < len(data) and data[position] >= 0x80:
             position += 1
@@ -79,7 +78,7 @@ def _after_simple(data, position, type_):
 
 @part_of_kernel
 def _enter(data, position, type_):
-    """The start of a list, set or map: position, types of its elements in turn, how many."""
+    """Return the start of a list, set or map: position, alternating element types, and count."""
     if position >= len(data):
         return -1, 0, 0, 0
     if type_ == MAP:
@@ -103,15 +102,15 @@ def _enter(data, position, type_):
 
 @part_of_kernel
 def _element(type_):
-    """How a value of this type stands in a list: booleans take a byte there."""
+    """Return the type of such a value inside a list, where booleans take a byte."""
     return BYTE if type_ in (TRUE, FALSE) else type_
 
 
 @part_of_kernel
 def _field(data, position):
-    """A field header: id delta (0 where an id follows), type (0 at the end), position after it.
+    """Return a field header: id delta (0 if an id follows), type (0 at the end), position after it.
 
-    The position is -1 where there is none.
+    The position is -1 if there is no valid header.
     """
     if position >= len(data):
         return 0, 0, -1
@@ -128,17 +127,18 @@ def _field(data, position):
 
 @part_of_kernel
 def _containers():
-    """Room for the containers around a value, as :func:`_skip` keeps them."""
+    """Allocate the stack of containers around a value, as :func:`_skip` uses it."""
     return (np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8),
             np.empty(MAX_DEPTH + 1, np.int64))
 
 
 @part_of_kernel
 def _skip(data, position, type_, first, second, left):
-    """The position after a value. The arrays hold the containers around the current value: the
-    types of their elements in turn, and how many are left; -1 for a structure.
+    """Return the position after a value.
 
-    What is common is spelled out: calling a function for it would take three times as long.
+    The arrays hold the containers around the current value: the types of their elements in turn,
+    and how many are left; -1 for a structure. Common cases are inlined: a function call would take
+    three times as long.
     """
     depth = 0
     while True:
@@ -188,13 +188,13 @@ def _skip(data, position, type_, first, second, left):
 
 @kernel
 def struct_ends(data, position, ends):
-    """Where each of ``ends.size`` structures ends that begin at a position, one behind the other.
+    """Find the end of each of ``ends.size`` consecutive structures that begin at a position.
 
     Parameters
     ----------
     data : bytes
     ends : int64 array
-        Gets the positions; the last one is -1 where anything is wrong.
+        Receives the positions; the last one is -1 if anything is invalid.
     """
     first, second, left = _containers()
     for i in range(ends.size):
@@ -207,20 +207,20 @@ def struct_ends(data, position, ends):
 
 @kernel
 def fields(data, table):
-    """The fields of one structure.
+    """Find the fields of one structure.
 
     Parameters
     ----------
     data : bytes
         Begins with the structure.
     table : int64 array, shape (n, 4)
-        Gets id, type, start and end of each field.
+        Receives id, type, start and end of each field.
 
     Returns
     -------
     int, int
-        How many there are, and where the structure ends; -1, -1 where anything is wrong, there
-        are more than n, or they are not in the order of their ids.
+        The number of fields, and where the structure ends; -1, -1 if anything is invalid, there
+        are more than n fields, or they are not ordered by id.
     """
     first, second, left = _containers()
     position = number = 0
@@ -260,11 +260,11 @@ def _put(out, at, value):
 
 @part_of_kernel
 def _fields_around(data, position, first, second, left):
-    """What is before and behind the place of a Bloom filter in a ColumnMetaData.
+    """Find what precedes and follows the position of a Bloom filter in a ColumnMetaData.
 
-    Returns the end of the last field before it and its id, the start of the first field behind it,
-    its id and type (0 where there is none), and the end of the structure; -1 where anything is
-    wrong or fields are not in the order of their ids.
+    Returns the end of the last field before it and its id, the start of the first field after it,
+    its id and type (0 if there is none), and the end of the structure; -1 if anything is invalid
+    or fields are not ordered by id.
     """
     before, last, behind, following, kind, number = position, 0, -1, 0, 0, 0
     while True:
@@ -278,7 +278,7 @@ def _fields_around(data, position, first, second, left):
         position += 1
         if header == 0:
             return before, last, behind, following, kind, position
-        if I16 <= type_ <= I64:  # as _skip does; so most calls are spared
+        if I16 <= type_ <= I64:  # as _skip does, avoiding most calls
             while position < len(data) and data[position] >= 0x80:
                 position += 1
             position += 1
@@ -314,7 +314,7 @@ def _with_bloom_filter(data, position, end, offset, length, out, at, first, seco
             if position < 0:
                 return -1
     if start != end or not begin <= before <= behind < end:
-        return -1  # and nothing is ever written beyond what was asked for
+        return -1  # never write beyond the space requested
     at = _copy(data, begin, before, out, at)
     out[at] = (_BLOOM_OFFSET - last) << 4 | I64
     at = _put(out, at + 1, offset)
@@ -329,21 +329,21 @@ def _with_bloom_filter(data, position, end, offset, length, out, at, first, seco
 
 @kernel
 def with_bloom_filters(data, bounds, places, out, ends):
-    """Column chunks that say where their Bloom filters are.
+    """Write column chunks with the positions of their Bloom filters.
 
     Parameters
     ----------
     data : bytes
-        ColumnChunks of plaintext columns, without crypto metadata, one behind the other.
+        ColumnChunks of plaintext columns, without crypto metadata, stored consecutively.
     bounds : int64 array, shape (n + 1,)
         Where each begins, and where the last one ends.
     places : int64 array, shape (n, 2)
         Offset and length of each filter.
     out : uint8 array
-        Gets the new bytes, at most :data:`ROOM` more for each than the old ones.
+        Receives the new bytes, at most :data:`ROOM` more per chunk than the old ones.
     ends : int64 array, shape (n,)
-        Gets where each of them ends; -1 for what is no such column chunk, of which no bytes are
-        written.
+        Receives the end of each chunk; -1 for anything that is not such a column chunk, for which
+        no bytes are written.
     """
     first, second, left = _containers()
     at = 0
@@ -354,7 +354,7 @@ def with_bloom_filters(data, bounds, places, out, ends):
 
 
 def warm_up() -> None:
-    """Compile these kernels, or load them."""
+    """Compile these kernels, or load them from the cache."""
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
     struct_ends(b"", 0, ends)
     fields(b"", np.empty((0, 4), np.int64))

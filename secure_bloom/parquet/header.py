@@ -18,13 +18,13 @@ from secure_bloom.crypto.modules import Bytes
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES
 
-MAX_HEADER_SIZE = 1024  #: more than any header needs; one without unknown fields has 15 to 20
+MAX_HEADER_SIZE = 1024  #: more than any header needs; without unknown fields a header has 15 to 20
 
 _UNIONS = {2: "algorithm", 3: "hash", 4: "compression"}
 
 
 def encode_header(num_bytes: int) -> bytes:
-    """The header of a bitset of ``num_bytes`` bytes: split-block, XXH64, uncompressed."""
+    """Return the header of a bitset of ``num_bytes`` bytes: split-block, XXH64, uncompressed."""
     transport = TMemoryBuffer()
     protocol = TCompactProtocol(transport)
     protocol.writeStructBegin("BloomFilterHeader")
@@ -41,20 +41,20 @@ def encode_header(num_bytes: int) -> bytes:
 
 
 def decode_header(data: Bytes) -> tuple[int, int]:
-    """Size of the bitset, and of the header itself, both in bytes.
+    """Return the size of the bitset, and of the header itself, both in bytes.
 
     Bytes after the header are ignored: the bitset, or zeros that pad an encrypted header.
 
     Raises
     ------
     FormatError
-        If the header is cut off, malformed, or claims a size that no bitset has.
+        If the header is truncated, malformed, or specifies an invalid bitset size.
     UnsupportedError
-        If the header is valid but names an algorithm, hash or compression other than the ones
-        above, or a bitset that is no whole number of blocks: such a filter tells nothing here.
+        If the header is valid but specifies an algorithm, hash or compression other than the ones
+        above, or a bitset that is not a whole number of blocks: such a filter cannot be used here.
     """
     data = bytes(data[:MAX_HEADER_SIZE])
-    # Most decrypted headers are like one before; what is longer has a part of the bitset behind it.
+    # Most decrypted headers equal an earlier one; longer data includes a part of the bitset.
     return _decode(data) if len(data) <= 64 else _decode.__wrapped__(data)
 
 
@@ -90,7 +90,7 @@ class _Protocol(TCompactProtocol):  # type: ignore[misc]  # Thrift has no types
 
 
 def _write_union(protocol: TCompactProtocol) -> None:
-    """A union with its first member, an empty structure."""
+    """Write a union with its first member, an empty structure."""
     protocol.writeStructBegin("")
     protocol.writeFieldBegin("", TType.STRUCT, 1)
     protocol.writeStructBegin("")
@@ -102,7 +102,7 @@ def _write_union(protocol: TCompactProtocol) -> None:
 
 
 def _read_fields(protocol: TCompactProtocol) -> tuple[int | None, dict[int, int]]:
-    """numBytes, and for each union the id of the member that is set (0: none)."""
+    """Read numBytes, and for each union the id of the member that is set (0: none)."""
     num_bytes, unions = None, {}
     protocol.readStructBegin()
     while True:

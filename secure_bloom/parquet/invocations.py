@@ -1,4 +1,4 @@
-"""How often each key of a file encrypts: no more than nonces at random allow."""
+"""The number of encryptions per key of a file, limited by the use of random nonces."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PER_CHUNK = 3  # column index, offset index, column metadata
 
 
 def count_invocations(footer: Footer) -> None:
-    """Count the modules that another writer has encrypted, of an open footer.
+    """Count the modules of an open footer that another writer has encrypted.
 
-    Columns whose key is not at hand are left out: nothing is encrypted with it here.
+    Columns whose key is not available are skipped, because nothing is encrypted with it here.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def count_invocations(footer: Footer) -> None:
     num_bytes = sum(map(footer.row_group_num_bytes, range(len(footer.row_groups))))
     num_chunks = len(footer.row_groups) * len(footer.columns)
     if num_bytes // modules.OVERHEAD + _PER_CHUNK * num_chunks < modules.MAX_INVOCATIONS // 2:
-        return  # it cannot be, whatever the pages are like
+        return  # the limit cannot be reached, whatever the pages are
     for chunk in footer.column_chunks():
         with contextlib.suppress(*NO_KEY):
             if chunk.cipher is not None:

@@ -1,7 +1,7 @@
-"""A row group of an open footer: bytes, of which a column chunk is decoded when it is asked for.
+"""A row group of an open footer: bytes, from which column chunks are decoded on demand.
 
-Decoded, a column chunk takes thirty times the memory of its bytes, and a footer may describe a
-million of them. So a footer keeps decoded what was changed, and what was asked for recently.
+A decoded column chunk takes thirty times the memory of its bytes, and a footer may describe a
+million of them. A footer therefore keeps only changed and recently used chunks decoded.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from secure_bloom.parquet.thrift import Struct
 ROW_GROUP_LAYOUT = {1: [None]}
 COLUMN_ORDERS = 7  #: field id of FileMetaData in parquet.thrift
 
-# Field ids of parquet.thrift that only this module names.
+# Field ids of parquet.thrift that only this module uses.
 _COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 6, 7  # RowGroup
 _TYPE_ORDER = 1  # ColumnOrder
 
 _RECENT = 1024  # column chunks
-_MIN_CHUNK = 16  # bytes: fewer than the fields take that every column chunk has
+_MIN_CHUNK = 16  # bytes: fewer than the mandatory fields of a column chunk take
 
 
 class RowGroup(Sequence[ColumnChunk]):
@@ -40,7 +40,7 @@ class RowGroup(Sequence[ColumnChunk]):
     struct : Struct
         The RowGroup, decoded with :data:`ROW_GROUP_LAYOUT`.
     start, end : int
-        Where it begins in the data, and where it ends.
+        Where it begins and ends in the data.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class RowGroup(Sequence[ColumnChunk]):
     number : int
         Position of the row group in the file.
     ordinal : int or None
-        What the file says of it.
+        The ordinal stored in the file.
     num_rows : int
     num_bytes : int
-        Bytes of the pages as stored, as far as the file says.
+        Stored size of the pages in bytes, as far as the file specifies it.
     """
 
     __slots__ = ("_changed", "_chunks", "_data", "_end", "_start", "num_bytes", "num_rows",
@@ -81,7 +81,7 @@ class RowGroup(Sequence[ColumnChunk]):
         Raises
         ------
         FormatError
-            If they cannot be those of so many columns.
+            If the data cannot contain one column chunk per column.
         """
         self.number, self.shared = number, shared
         num_columns = len(shared.columns)
@@ -92,26 +92,26 @@ class RowGroup(Sequence[ColumnChunk]):
             raise FormatError("the row group is too short for its columns", row_group=number)
 
     def raw(self, ordinal: int) -> bytes | None:
-        """A ColumnChunk as bytes; None once it was changed."""
+        """Return a ColumnChunk as bytes; None once it was changed."""
         changed = None if self._changed is None else self._changed.get(ordinal)
         if isinstance(changed, Decoded):
             return None
         return changed or self._chunks[ordinal]
 
     def replace(self, ordinal: int, raw: bytes) -> None:
-        """Put another ColumnChunk in the place of one."""
+        """Replace the bytes of a ColumnChunk."""
         self._change(ordinal, raw)
         self.shared.recent.pop((self.number, ordinal))
 
     def decoded(self, ordinal: int) -> Decoded:
-        """What is known of a column chunk."""
+        """Return the decoded state of a column chunk."""
         changed = None if self._changed is None else self._changed.get(ordinal)
         if isinstance(changed, Decoded):
             return changed
         return self.shared.recent.get((self.number, ordinal))
 
     def to_change(self, ordinal: int) -> Decoded:
-        """The same, which is kept from now on, and written."""
+        """Return the same state, which from now on is kept and written."""
         decoded = self.decoded(ordinal)
         self._change(ordinal, decoded)
         return decoded
@@ -122,13 +122,13 @@ class RowGroup(Sequence[ColumnChunk]):
         self._changed[ordinal] = state
 
     def seal(self) -> None:
-        """Encrypt the metadata of the column chunks that were changed."""
+        """Encrypt the metadata of changed column chunks."""
         for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
             if isinstance(state, Decoded):
                 self[ordinal].seal()
 
     def encode(self) -> bytes:
-        """The bytes of the row group."""
+        """Return the bytes of the row group."""
         parts: list[bytes] = []
         position = self._start
         for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
@@ -145,15 +145,15 @@ def _ordinal(item: tuple[int, object]) -> int:
 class Shared:
     """What the column chunks of a file have in common.
 
-    It does not know the footer, which knows the row groups: in a circle of references, all of
-    them and the open file would stay until the garbage collector runs.
+    It has no reference to the footer, which references the row groups: a reference cycle would
+    keep all of them and the open file alive until the garbage collector runs.
 
     Parameters
     ----------
     columns : list of LeafColumn
     crypto : FileCrypto
     kernels : module or None
-        What decodes large footers faster.
+        Decodes large footers faster.
     orders : Struct
         The ColumnOrders, as a field of FileMetaData.
     """
@@ -165,26 +165,26 @@ class Shared:
         self._orders = orders
 
     def has_defined_order(self, column: LeafColumn) -> bool:
-        """Whether minimum and maximum of a column follow the order that its type defines."""
+        """Whether a column's minimum and maximum follow the order defined by its type."""
         return column.ordinal < len(self._defined_orders) \
             and bool(self._defined_orders[column.ordinal])
 
     @cached_property
     def _defined_orders(self) -> bytes:
-        """1 for each column with such an order, else 0."""
+        """Return 1 for each column with such an order, else 0."""
         orders = thrift.each(self._orders, COLUMN_ORDERS, {})
         return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
 
 
 class Recent:
-    """The column chunks that were asked for recently, by row group and column."""
+    """The recently used column chunks, by row group and column."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], Decoded] = {}
         self._order: deque[tuple[int, int]] = deque()
 
     def get(self, key: tuple[int, int]) -> Decoded:
-        """What is known of a column chunk; at first nothing."""
+        """Return the decoded state of a column chunk; initially empty."""
         found = self._found.get(key)
         if found is None:  # several threads may do this at once
             found = self._found.setdefault(key, Decoded())
@@ -194,5 +194,5 @@ class Recent:
         return found
 
     def pop(self, key: tuple[int, int]) -> None:
-        """Forget a column chunk."""
+        """Remove a column chunk."""
         self._found.pop(key, None)

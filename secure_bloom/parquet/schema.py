@@ -1,7 +1,8 @@
 """Leaf columns of a Parquet schema: dotted path, ordinal, and how their values are stored.
 
 A schema is a list of SchemaElement in depth-first order (parquet.thrift). A leaf is an element
-without children; its ordinal counts leaves and is the column ordinal of modules and row groups.
+without children; its ordinal is its position among the leaves and is the column ordinal of modules
+and row groups.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from secure_bloom.errors import ColumnError, FormatError, UnknownColumnError
 from secure_bloom.parquet.thrift import Layout, Struct
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
-#: what of SchemaElement has to be decoded: the LogicalType union with its parameters
+#: the parts of SchemaElement to decode: the LogicalType union with its parameters
 LOGICAL_TYPE_LAYOUT: Layout = {
     5: {},
     7: {2: {1: {}, 2: {}, 3: {}}},
@@ -29,10 +30,10 @@ LOGICAL_TYPE_LAYOUT: Layout = {
 SCHEMA_ELEMENT_LAYOUT: Layout = {10: LOGICAL_TYPE_LAYOUT}
 
 _MAX_SCHEMA_DEPTH = 200
-_ROOM = 64 * 1024 * 1024  # bytes that columns may take, and some times what the schema has
+_ROOM = 64 * 1024 * 1024  # bytes that columns may take, plus _TIMES the schema's size
 _TIMES = 4
 _LEAF_SIZE = 170  # bytes of a LeafColumn without its path
-_LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and looks at
+_LISTED, _COMPARED = 20, 200  # columns that an error about a name lists, and compares
 _REPEATED = 2  # FieldRepetitionType
 
 
@@ -47,10 +48,10 @@ class LeafColumn(Summarized):
     path : str
         Dotted path, as parquet-java writes it: ``address.city``, ``tags.list.element``.
     parts : tuple of str
-        The path, not joined.
+        The unjoined path.
     type : ColumnType
     is_repeated : bool
-        Whether a row may hold several values, as in lists and maps.
+        Whether a row can hold several values, as in lists and maps.
     """
 
     ordinal: int
@@ -65,7 +66,7 @@ class LeafColumn(Summarized):
 
 @dataclass(slots=True)
 class _Group:
-    """A group of the schema, of which so many children are still to come."""
+    """A group of the schema, with the number of its children still to come."""
 
     parts: tuple[str, ...]
     is_repeated: bool
@@ -73,18 +74,18 @@ class _Group:
 
 
 def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafColumn]:
-    """The leaf columns of a schema, in the order of their ordinals.
+    """Return the leaf columns of a schema, in the order of their ordinals.
 
     Parameters
     ----------
     elements : iterable of Struct
     num_bytes : int
-        Of the schema in the file.
+        Size of the schema in the file.
 
     Raises
     ------
     FormatError
-        If the elements form no tree, or one whose columns would take far more memory than any
+        If the elements do not form a tree, or the columns would take far more memory than any
         schema needs: the name of a group is part of the path of each leaf below it.
     """
     room = _ROOM + _TIMES * num_bytes
@@ -120,15 +121,15 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
 
 
 def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
-    """The leaf column with this dotted path, or the leaves of the group that has it.
+    """Return the leaf column with this dotted path, or the leaves of the group that has it.
 
     Empty if there is neither.
 
     Raises
     ------
     ColumnError
-        If several have it, which names with dots make possible: a column ``st.b``, and the field
-        ``b`` of a struct ``st``.
+        If the path is ambiguous, which names with dots make possible: a column ``st.b``, and the
+        field ``b`` of a struct ``st``.
     """
     found: dict[tuple[str, ...], list[LeafColumn]] = {}
     for column in leaves:
@@ -145,7 +146,7 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
 
 
 def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
-    """The leaf columns whose dotted path no other column or group has, by that path."""
+    """Return the leaf columns whose dotted path is unique among columns and groups, by path."""
     parts: dict[str, set[tuple[str, ...]]] = {}
     found: dict[str, list[LeafColumn]] = {}
     for column in leaves:
@@ -157,7 +158,7 @@ def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
 
 
 def _part_with_path(parts: tuple[str, ...], path: str) -> tuple[str, ...] | None:
-    """The column, or the group that it is in, with this dotted path."""
+    """Return the column, or the group containing it, with this dotted path."""
     for depth in range(1, len(parts) + 1):
         if ".".join(parts[:depth]) == path:
             return parts[:depth]
@@ -170,18 +171,18 @@ def _in_words(parts: tuple[str, ...], leaf: tuple[str, ...]) -> str:
 
 
 def filterable_paths(leaves: Iterable[LeafColumn]) -> list[str]:
-    """The dotted paths of the columns that can have a filter and be named."""
+    """Return the dotted paths of the columns that can have a filter and are unambiguous."""
     return [path for path, column in clear_columns(leaves).items() if column.type.can_have_filter]
 
 
 def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafColumn]:
-    """The leaf columns with these dotted paths, each of which can have a filter."""
+    """Return the leaf columns with these dotted paths, each of which can have a filter."""
     clear = clear_columns(leaves)
     return [_able(clear[path] if path in clear else find_column(leaves, path)) for path in paths]
 
 
 def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
-    """The leaf column with this dotted path, if it can have a filter."""
+    """Return the leaf column with this dotted path if it can have a filter."""
     return _able(find_column(leaves, path))
 
 
@@ -193,7 +194,7 @@ def _able(column: LeafColumn) -> LeafColumn:
 
 
 def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
-    """The leaf column with this dotted path."""
+    """Return the leaf column with this dotted path."""
     named = named_columns(leaves, path)
     found = [column for column in named if column.path == path]
     if len(found) == 1:
@@ -214,7 +215,7 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
 
 
 def similar_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that may be meant; None where none is similar."""
+    """Return the known name that may be meant; None if none is similar."""
     short = tuple(one for one in known if len(one) <= MAX_NAME) if len(name) <= MAX_NAME else ()
     return _similar(name, short)
 
@@ -232,7 +233,7 @@ def _listed(paths: list[str]) -> str:
 
 
 def column_type(element: Struct) -> ColumnType:
-    """The :class:`ColumnType` of a leaf SchemaElement."""
+    """Return the :class:`ColumnType` of a leaf SchemaElement."""
     number = element.get_int(1)
     if number is None or not 0 <= number < len(PHYSICAL_TYPES):
         raise FormatError(f"unknown physical type {number}")
@@ -264,7 +265,7 @@ _TIME_UNITS = {1: "ms", 2: "us", 3: "ns"}
 
 
 def _logical_kind(field: list[Any]) -> tuple[Any, ...]:
-    """The LogicalType union member as a tuple that ``_STORED_AS`` knows."""
+    """Return the LogicalType union member as a key of ``_STORED_AS``."""
     field_id, _, value = field
     if field_id in (7, 8) and isinstance(value, Struct):
         unit = value.get(2)
@@ -288,7 +289,7 @@ _CONVERTED_KINDS = {
 
 
 def _converted_kind(converted: int | None) -> tuple[Any, ...]:
-    """The same for the older ConvertedType."""
+    """Return the same for the older ConvertedType."""
     return _CONVERTED_KINDS.get(converted, ("unknown",))
 
 
@@ -334,10 +335,10 @@ def _precision_and_scale(element: Struct) -> tuple[int, int]:
 
 
 def _decimal_type(physical: str, length: int, precision: int, scale: int) -> pa.DataType | None:
-    """Decimals with one encoding for each value; a BYTE_ARRAY decimal may be padded at will."""
+    """Return a decimal type with a unique encoding; a BYTE_ARRAY decimal may be padded at will."""
     if physical not in ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY") or length > 32:
         return None
     if not (1 <= precision <= 76 and 0 <= scale <= precision):
         return None
-    wide = precision > 38 or length > 16  # the Arrow value has at least the bytes of the stored one
+    wide = precision > 38 or length > 16  # the Arrow value is at least as wide as the stored one
     return pa.decimal256(precision, scale) if wide else pa.decimal128(precision, scale)

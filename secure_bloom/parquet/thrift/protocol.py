@@ -1,9 +1,9 @@
-"""The Thrift compact protocol: values in bytes, and how long they are.
+"""The Thrift compact protocol: encoded values and their lengths.
 
-Layout of the protocol, as far as it matters here (Thrift, "thrift-compact-protocol.md"):
+Layout of the protocol, as far as it is used here (Thrift, "thrift-compact-protocol.md"):
 
     field header   1 byte: id delta (4 bits) and type (4 bits); delta 0: a zigzag varint id follows
-    booleans       the type says the value (1 true, 2 false); one byte each inside a list
+    booleans       the type holds the value (1 true, 2 false); one byte each inside a list
     integers       zigzag varints; BYTE is one byte; DOUBLE is 8 bytes; UUID 16
     binary         varint length, bytes
     list, set      1 byte: size (4 bits) and type (4 bits); size 15: a varint size follows
@@ -22,7 +22,7 @@ _FIXED_SIZE = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 
 def decode_int(raw: bytes) -> int:
-    """The value of a zigzag varint."""
+    """Return the value of a zigzag varint."""
     try:
         value, _ = read_varint(raw, 0)
     except IndexError:
@@ -31,12 +31,12 @@ def decode_int(raw: bytes) -> int:
 
 
 def encode_int(value: int) -> bytes:
-    """An integer as a zigzag varint."""
+    """Encode an integer as a zigzag varint."""
     return encode_varint((value << 1) ^ (value >> 63))
 
 
 def decode_binary(raw: bytes) -> bytes:
-    """The value of a length-prefixed binary."""
+    """Return the value of a length-prefixed binary."""
     try:
         start, end = binary_bounds(raw, 0)
     except IndexError:
@@ -45,7 +45,7 @@ def decode_binary(raw: bytes) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     out = bytearray()
     value &= 0xFFFFFFFFFFFFFFFF
     while value > 0x7F:
@@ -56,7 +56,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint, and where it ends."""
+    """Return an unsigned varint, and where it ends."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -72,7 +72,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def binary_bounds(data: bytes, position: int) -> tuple[int, int]:
-    """Where the bytes of a binary begin, and where they end."""
+    """Return where the bytes of a binary begin, and where they end."""
     size, start = read_varint(data, position)
     end = start + size
     if end > len(data):
@@ -81,7 +81,7 @@ def binary_bounds(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """Number and type of the elements of a list, and where they begin."""
+    """Return number and type of the elements of a list, and where they begin."""
     header = data[position]
     size, position = header >> 4, position + 1
     if size == 15:
@@ -93,7 +93,7 @@ def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def end_of_struct(data: bytes) -> int:
-    """Where the structure ends with which the data begins; nothing is decoded.
+    """Return where the structure at the start of the data ends, without decoding it.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def end_of_struct(data: bytes) -> int:
 
 
 def skip(data: bytes, position: int, type_: int, depth: int) -> int:
-    """The position after a value; raises where the value reaches beyond the data."""
+    """Return the position after a value; raise if the value extends beyond the data."""
     if I16 <= type_ <= I64:
         return _skip_integers(data, position, 1)
     if type_ == BINARY:
@@ -157,9 +157,9 @@ def _skip_elements(data: bytes, position: int, size: int, types: tuple[int, ...]
 
 
 def skip_struct(data: bytes, position: int, depth: int) -> int:
-    """As :func:`skip`, with the commonest types spelled out: large footers spend their time here.
+    """Skip as :func:`skip`, with common types inlined: large footers spend most time here.
 
-    A short binary that reaches beyond the data shows when the next field is looked for.
+    A short binary that extends beyond the data is detected when the next field is read.
     """
     while True:
         header = data[position]
@@ -180,7 +180,7 @@ def skip_struct(data: bytes, position: int, depth: int) -> int:
 
 
 def encode_list_header(size: int) -> bytes:
-    """The header of a list of so many structures."""
+    """Encode the header of a list of ``size`` structures."""
     if size < 15:
         return bytes([size << 4 | STRUCT])
     return bytes([0xF0 | STRUCT]) + encode_varint(size)

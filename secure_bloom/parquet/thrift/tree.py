@@ -1,16 +1,16 @@
 """A lossless view of structures in the Thrift compact protocol.
 
-A footer must be changed without losing a field that this software does not know. So a structure
-is decoded only where a layout asks for it; every other value stays the raw bytes that it was and
-is written back as it is. (In the compact protocol the bytes of a value do not depend on where it
-stands; only field headers do, and those are made anew.)
+A footer must be changed without losing fields that this software does not know. A structure is
+therefore decoded only where a layout requires it; every other value remains the original raw bytes
+and is written back unmodified. (In the compact protocol the bytes of a value do not depend on its
+position; only field headers do, and those are regenerated.)
 
 A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
-[None] for a list whose structures are to be told apart and not decoded. [layout, function] keeps
-of each structure what the function returns for it, its start and its end.
+[None] for a list whose structures are separated but not decoded. [layout, function] stores
+function(structure, start, end) for each structure.
 
 Memory grows with the bytes, not with the number of fields: beyond :data:`_MANY` fields of one
-structure, those that cannot be known, or that come again, are kept together as bytes.
+structure, unknown or repeated fields are kept together as bytes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from secure_bloom.parquet.thrift.protocol import (
 _RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
 
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
-_MANY = 100  # fields of a structure, and field ids: more than the format has
-_LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth numba, once imported, or its import
+_MANY = 100  # fields of a structure, and field ids: more than the format defines
+_LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth using numba if imported, or importing it
 
 Layout: TypeAlias = dict[int, Any]
 
@@ -69,7 +69,7 @@ class Struct:
         self.fields = fields if fields is not None else []
 
     def get(self, field_id: int) -> Any:
-        """The value of a field as it is held, or None where the field is absent."""
+        """Return the value of a field as stored here, or None if the field is absent."""
         for field in self.fields:
             if field[0] == field_id:
                 return field[2]
@@ -86,31 +86,31 @@ class Struct:
         self.fields.insert(position, [field_id, type_, value])
 
     def remove(self, field_id: int) -> None:
-        """Drop a field; nothing happens where it is absent."""
+        """Remove a field if it is present."""
         self.fields = [field for field in self.fields if field[0] != field_id]
 
     def get_int(self, field_id: int) -> int | None:
-        """An I16, I32 or I64 field."""
+        """Return an I16, I32 or I64 field."""
         return None if (raw := self._raw(field_id, (I16, I32, I64))) is None else decode_int(raw)
 
     def get_bool(self, field_id: int) -> bool | None:
-        """A boolean field."""
+        """Return a boolean field."""
         for field in self.fields:
             if field[0] == field_id and field[1] in (TRUE, FALSE):
                 return field[1] == TRUE
         return None
 
     def get_binary(self, field_id: int) -> bytes | None:
-        """A BINARY (or string) field."""
+        """Return a BINARY (or string) field."""
         return None if (raw := self._raw(field_id, (BINARY,))) is None else decode_binary(raw)
 
     def get_string(self, field_id: int) -> str | None:
-        """A BINARY field as UTF-8 text; bytes that are no UTF-8 are shown escaped."""
+        """Return a BINARY field as UTF-8 text; invalid UTF-8 bytes are escaped."""
         raw = self.get_binary(field_id)
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
     def get_binary_list(self, field_id: int) -> list[bytes] | None:
-        """A field that is a list of BINARY."""
+        """Return a field that is a list of BINARY."""
         raw = self._raw(field_id, (LIST,))
         if raw is None:
             return None
@@ -145,7 +145,7 @@ class Struct:
 
 
 class Slices(Sequence[bytes]):
-    """The structures of a list as bytes, cut out when they are asked for.
+    """The structures of a list as bytes, extracted on access.
 
     Parameters
     ----------
@@ -171,13 +171,13 @@ class Slices(Sequence[bytes]):
 def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tuple[Struct, int]:
     """Decode one structure from the start of ``data``; also return where it ends.
 
-    Bytes after the structure are no fault: parquet-java pads encrypted structures with zeros.
-    Of many small structures each is decoded faster with :func:`kernels_for` all of them.
+    Bytes after the structure are allowed: parquet-java pads encrypted structures with zeros.
+    Many small structures are decoded faster with the :func:`kernels_for` their total size.
 
     Raises
     ------
     FormatError
-        If the bytes end too early or are no compact-protocol structure.
+        If the data is truncated or is not a valid compact-protocol structure.
     """
     with no_garbage_collection():
         try:
@@ -207,9 +207,9 @@ def _decode_by(kernels: ModuleType, data: bytes, layout: Layout) -> tuple[Struct
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """The many small objects of a large footer would set it off again and again, for nothing.
+    """Suspend garbage collection, which a large footer's many small objects trigger needlessly.
 
-    With several threads the first one that leaves turns it on again, which only costs time.
+    With several threads, the first one that leaves enables it again, which only costs time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -221,14 +221,14 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def encode(struct: Struct) -> bytes:
-    """The bytes of a structure."""
+    """Return the bytes of a structure."""
     out = bytearray()
     _encode_struct(struct, out)
     return bytes(out)
 
 
 def kernels_for(size: int) -> ModuleType | None:
-    """The twins of this walker in numba, where they pay for so many bytes; else None."""
+    """Return the numba equivalents of this module if they pay off for ``size`` bytes, else None."""
     if size < (_LARGE if "secure_bloom.kernels.bulk" in sys.modules else _VERY_LARGE):
         return None
     from secure_bloom.parquet import footer_kernels
@@ -236,7 +236,7 @@ def kernels_for(size: int) -> ModuleType | None:
 
 
 def structs(struct: Struct, field_id: int) -> Sequence[Any]:
-    """The structures in a decoded list, as they are held; empty where the field is absent."""
+    """Return the structures in a decoded list as stored here; empty if the field is absent."""
     value = struct.get(field_id)
     if isinstance(value, list | Slices):
         return value
@@ -246,7 +246,7 @@ def structs(struct: Struct, field_id: int) -> Sequence[Any]:
 
 
 def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
-    """The structures in a list that is not decoded, one after the other, to save memory."""
+    """Yield the structures in a list that is not decoded, one by one, to save memory."""
     raw = struct.get(field_id)
     if _is_no_list(raw):
         return
@@ -291,7 +291,7 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
             value, position = _decode_list(data, position, *wanted)
         else:
             start = position
-            if I16 <= type_ <= I64:  # as skip does; so most calls are spared
+            if I16 <= type_ <= I64:  # as skip does, avoiding most calls
                 while data[position] >= 0x80:
                     position += 1
                 position += 1
@@ -305,7 +305,7 @@ def _decode_rest(data: bytes, position: int, layout: Layout, fields: list[list[A
                  field_id: int) -> int:
     """Add what follows the first fields of a structure; returns where it ends.
 
-    Only fields that the format may have are told apart, and each of them once.
+    Only fields that the format may define are kept separate, and each of them only once.
     """
     known = {field[0] for field in fields}
     value: Any
@@ -359,7 +359,7 @@ def _decode_list(data: bytes, position: int, layout: Layout | None,
 
 
 def _struct_bounds(data: bytes, position: int, size: int) -> array[int]:
-    """Where each of so many structures begins, one behind the other, and where the last ends."""
+    """Return where each of ``size`` consecutive structures begins, and where the last ends."""
     bounds = array("q", [position])
     if kernels := kernels_for(len(data)):
         ends = np.empty(size, np.int64)
@@ -378,7 +378,7 @@ def _encode_struct(struct: Struct, out: bytearray) -> None:
     for field_id, type_, value in struct.fields:
         delta = field_id - last_id
         if type_ == _RUN:
-            pass  # it has the headers of its fields
+            pass  # it includes the headers of its fields
         elif 0 < delta <= 15:
             out.append(delta << 4 | type_)
         else:
