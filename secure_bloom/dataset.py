@@ -1,4 +1,4 @@
-"""Read a Parquet file, or a folder of them as one table."""
+"""Read a Parquet file, or a folder of files as one table."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ _OPEN_FILES = 64  # that stay open until their rows are read, and that are read 
 def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | None = None,
                filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
                all_files: bool = False, require_encryption: RequireEncryption = None) -> pa.Table:
-    """Read a Parquet file or a folder of them, skipping what the Bloom filters rule out.
+    """Read a Parquet file or a folder of files, skipping what the Bloom filters rule out.
 
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
-        In a folder, every file is read whose path has no part that begins with ``_`` or ``.``,
-        except those of Spark jobs that have not committed; ``name=value`` folders become columns
-        (Hive partitions).
+        In a folder, files are skipped if any part of their path begins with ``_`` or ``.``, or if
+        a Spark job has not committed them; ``name=value`` folders become columns (Hive
+        partitions).
     keys : KmsClient or ExplicitKeys, optional
-        For encrypted files. Default: those of the environment, see ``docs/keys.md``. Without keys,
-        or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
+        For encrypted files. Default: the keys of the environment, see ``docs/keys.md``. Without
+        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     columns : list of str, optional
         Names of the columns to read. Default: all.
     filters : list of tuple, or list of list of tuple, optional
-        Only rows for which they hold are returned. In pyarrow's form: ``[("city", "==", "Rome")]``,
-        or a list of such lists of which one is to hold.
-        :mod:`secure_bloom.pruning.predicates` says what the operators mean.
+        Only rows that match are returned. In pyarrow's form: ``[("city", "==", "Rome")]``, or a
+        list of such lists of which one must hold.
+        :mod:`secure_bloom.pruning.predicates` defines the operators.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``source`` is a path; default: local, or by URI.
+        Filesystem of ``source`` if that is a path; default: local, or by URI.
     all_files : bool
-        Read a folder of a Delta Lake, Iceberg or Hudi table, or of a streaming query of Spark, by
-        its files. They may hold rows that the table has deleted. A file that is named itself is
-        read in any case.
+        Read the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
+        plain files. These may hold rows that the table has deleted. A file passed as ``source``
+        is always read.
     require_encryption : bool, list of str, or mapping of str to str, optional
-        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
-        dotted path, where a group means all leaves below it: these. A mapping: these, each under
-        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
-        In a folder a file may lack a column that another one has.
+        What must be encrypted. True: the footer (or signed), and every column. Columns by dotted
+        path: these, where a group stands for all leaves below it. A mapping: these, each under
+        this master key. By default only :class:`ExplicitKeys` refuse unencrypted files.
+        In a folder, a file may lack a column that another file has.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         If the folder belongs to such a table, or contains one; or if a column has different types
         in two files.
     ChangedMeanwhileError
-        If a file changes while it is read, or the files of a folder do, each of ten times. The
-        rows of a file are always of one version of it.
+        If a file changes while it is read, or the files of a folder do, on each of ten attempts.
+        The rows of a file are always of one version of it.
     """
     requirement = encryption_requirement(require_encryption)
     keys = shared_keys(keys)  # one cache for all files
@@ -118,12 +118,12 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
                 continue
             kept.append(file)
             if alternatives is not None and len(first) < _AHEAD:
-                # Meanwhile the other files are looked at.
+                # Meanwhile the other files are inspected.
                 guess = _common(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
         schema = _common(paths, schemas, partition_schema)
-        wait(first)  # no file is read twice at a time
+        wait(first)  # no file is read by two threads at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
         rest = kept[len(tables):]
@@ -134,7 +134,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
 
 def _look(query: FolderQuery, places: Iterator[int], path: str,
           partition: pc.Expression) -> FolderFile:
-    """What is to be read of a file, which stays open as long as there are places."""
+    """Determine what to read from a file, which stays open while ``places`` remain."""
     file = FolderFile(query, path, partition)
     if file.row_groups == [] or next(places) >= _OPEN_FILES:
         file.close()
@@ -142,15 +142,15 @@ def _look(query: FolderQuery, places: Iterator[int], path: str,
 
 
 def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """The schema of the table; where path and file disagree about a column, the path wins."""
+    """Return the table's schema; if path and file disagree about a column, the path wins."""
     own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
                      schema.metadata)
-           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly one
+           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly a single one
     return pa.unify_schemas([*own, partition_schema])
 
 
 def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """The schema of the table; UnsupportedError names the first file that does not go with it."""
+    """Return the table's schema; UnsupportedError names the first file that is incompatible."""
     try:
         return _unified(schemas, partition_schema)
     except (pa.ArrowTypeError, pa.ArrowInvalid):
@@ -165,17 +165,19 @@ def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Sch
 
 
 def _threads(filesystem: pa_fs.FileSystem) -> int:
-    """How many files to open at a time: local ones make little to wait for, and Python's lock is
-    passed on all the more often."""
+    """Return how many files to open at a time.
+
+    Local files involve little waiting, and more threads only pass the GIL on more often.
+    """
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
 
 
 def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
                                                                     list[pc.Expression]]:
-    """The Hive partition columns of a folder, and for each file the values that it has."""
+    """Return the Hive partition columns of a folder, and their values for each file."""
     options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
                                           partitioning=ds.HivePartitioning.discover())
     factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths alone, no file is opened
+    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
     partitioning = ds.HivePartitioning(schema)
     return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]

@@ -1,7 +1,7 @@
-"""The files of a folder that is read as one table: each of one version, few of them open.
+"""The files of a folder that is read as one table: each at a single version, few of them open.
 
-A file is first looked at, to find its schema and the row groups to read. Its rows are read later,
-when all schemas are known. If it is replaced in between, it is looked at again.
+A file is first inspected to find its schema and the row groups to read. Its rows are read later,
+when all schemas are known. If it is replaced in between, it is inspected again.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class OtherFilesError(ChangedMeanwhileError):
-    """What was listed, or the common schema, does not hold any more: start again with the list."""
+    """The listing or the common schema is no longer valid: start again by listing the files."""
 
 
 class FolderQuery(NamedTuple):
-    """What is asked of all files of a folder.
+    """A query that applies to all files of a folder.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class FolderQuery(NamedTuple):
 
 
 class FolderFile:
-    """A file of a folder, and what is to be read of it.
+    """A file of a folder, and what to read from it.
 
     Attributes
     ----------
     path : str
     schema : pyarrow.Schema
     row_groups : list of int or None
-        Those to read; None: all.
+        The row groups to read; None: all.
     """
 
     def __init__(self, query: FolderQuery, path: str, partition: pc.Expression):
@@ -75,7 +75,7 @@ class FolderFile:
         self.look()
 
     def look(self) -> None:
-        """Find the schema and the row groups of the present version; it stays open."""
+        """Find the schema and the row groups of the current version; the file stays open."""
         until_unchanged(self._look)
 
     def _look(self) -> None:
@@ -84,7 +84,7 @@ class FolderFile:
         file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
         row_groups = file.row_groups_for(query.alternatives, self._partition_values())
         access = file.arrow_access(row_groups) if row_groups != [] else None
-        # All of this is of one version; where a look fails, all is still of the one before.
+        # All of this is of one version; if an inspection fails, everything keeps the previous one.
         self.row_groups, self._access, self.schema = row_groups, access, file.schema
         self._version = self._source.version
 
@@ -101,7 +101,7 @@ class FolderFile:
                                   file=self.path) from error
 
     def open(self) -> Source:
-        """Open it for reading rows; look at it again if it is another version now."""
+        """Open the file for reading rows; inspect it again if its version has changed."""
         if self._source is None:
             schema = self.schema
             self._source = self._opened()
@@ -114,7 +114,7 @@ class FolderFile:
         return self._source
 
     def fragment(self) -> ds.ParquetFileFragment | None:
-        """The row groups to read; None if there are none. The file must be open."""
+        """Return the row groups to read; None if there are none. The file must be open."""
         if self.row_groups == []:
             return None
         access, source = self._access, self._source
@@ -123,7 +123,7 @@ class FolderFile:
                             self._partition)
 
     def close(self) -> None:
-        """Close it until it is opened again."""
+        """Close the file until it is opened again."""
         if self._source is not None:
             self._source.file.close()
             self._source = None
@@ -131,24 +131,24 @@ class FolderFile:
 
 def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
               each: Callable[..., Any] = map) -> pa.Table:
-    """The rows of some files, which are closed then.
+    """Read the rows of some files, and close the files.
 
     Parameters
     ----------
     query : FolderQuery
     files : list of FolderFile
-        They are open at the same time.
+        All of them are open at the same time.
     schema : pyarrow.Schema
-        Of the table.
+        The schema of the table.
     each : callable
-        ``map``, or that of a pool of threads.
+        ``map``, or the method of a thread pool.
 
     Raises
     ------
     OtherFilesError
-        If a file was removed or has another schema now.
+        If a file was removed, or its schema has changed.
     ChangedMeanwhileError
-        If a file changed while it was read, again and again.
+        If a file repeatedly changed while it was read.
     """
     return until_unchanged(lambda: _read_rows(query, files, schema, each))
 
@@ -163,7 +163,7 @@ def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
             stack.enter_context(source.one_version())
         fragments = list(each(FolderFile.fragment, files))
         table = _scanned(query, files, fragments, schema)
-        list(each(_check, sources))  # where each takes a request, several at a time
+        list(each(_check, sources))  # several at a time, since each takes a request
     return table
 
 
@@ -176,7 +176,7 @@ def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list[Any],
         with pyarrow_errors(query.folder, query.keys):
             return rows(fragments)
     except (FileError, KeyRetrievalError):
-        for file, fragment in zip(files, fragments, strict=True):  # which one was it?
+        for file, fragment in zip(files, fragments, strict=True):  # find the file that failed
             with pyarrow_errors(file.path, query.keys):
                 rows([fragment])
         raise

@@ -1,6 +1,6 @@
-"""What people see of names and results: short, on one line, and harmless.
+"""Names and results as shown to users: short, on one line, and harmless.
 
-Names of columns come from files, so they may be as long as a book, steer a terminal, or hold HTML.
+Column names come from files, so they may be very long, or contain terminal escapes or HTML.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-MAX_NAME = 100  #: characters of a name that are shown
+MAX_NAME = 100  #: maximum number of characters of a displayed name
 _MAX_LINE = 116
 _MAX_ROWS = 20
 _ELLIPSIS = "…"
 
 
 def shown(text: str, limit: int = MAX_NAME) -> str:
-    """A text without control characters, and without its middle where it is too long."""
+    """Return a text without control characters, and with its middle elided if it is too long."""
     if len(text) <= limit and text.isprintable():
         return text
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _shortened(text, limit))
@@ -30,19 +30,19 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """``1 file``, ``1,234 files``."""
+    """Format a number with its noun: ``1 file``, ``1,234 files``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def names(found: Iterable[str], limit: int = 3) -> str:
-    """The first ones of some names, and how many there are besides."""
+    """List the first few names, and the number of remaining ones."""
     found = list(found)
     listed = ", ".join(shown(name) for name in found[:limit])
     return listed + (f" and {len(found) - limit:,} more" if len(found) > limit else "")
 
 
 def listed(known: Iterable[str]) -> str:
-    """The names that there are, for a message about one that is not among them."""
+    """List the known names, for a message about an unknown name."""
     return names(known, 20)
 
 
@@ -52,11 +52,11 @@ class Summarized:
     __slots__ = ()
 
     def _headline(self) -> str:
-        """What matters most, in one line."""
+        """Return the most important facts in one line."""
         raise NotImplementedError
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        """A header, and rows below it."""
+        """Return a header, and the rows below it."""
         return (), ()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How encryption is configured: which keys, for which columns, in which algorithm."""
+"""Encryption configuration: which keys, for which columns, with which algorithm."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NO_PLAINTEXT_FOOTER = ("pyarrow writes no plaintext footer with uniform_encrypt
 
 @dataclass(frozen=True)
 class UniformKey:
-    """One key, given outright, for the footer and every column of a file.
+    """A single explicit key for the footer and every column of a file.
 
-    The key itself encrypts the file, no KMS is involved, and the file says nothing about it: it
-    is read back with ``ExplicitKeys(footer_key=...)``. Use a new key for every file.
+    The key encrypts the file directly, without a KMS, and the file stores no information about it:
+    read the file with ``ExplicitKeys(footer_key=...)``. Use a new key for every file.
 
     Parameters
     ----------
     footer_key : bytes
         16, 24 or 32 bytes.
     aad_prefix : bytes, optional
-        Ties the file to its identity, such as its table and name, against swapped files.
+        Binds the file to its identity, such as its table and name, to detect swapped files.
     store_aad_prefix : bool
         Whether the file stores the prefix; if not, the reader must know it.
     plaintext_footer : bool
@@ -54,15 +54,15 @@ class UniformKey:
 
 @dataclass(frozen=True)
 class EncryptionConfiguration:
-    """Which master keys encrypt what. As pyarrow's class of this name, but names may be any text.
+    """Which master keys encrypt what. Like pyarrow's class of this name, but names may be any text.
 
     Parameters
     ----------
     footer_key : str
         Name of the master key for the footer.
     column_keys : mapping of str to sequence of str, optional
-        Dotted paths of leaf columns, or of groups for all columns in them, by the name of their
-        master key. The path of a column goes before that of a group that it is in.
+        Maps the name of a master key to the dotted paths of its leaf columns, or of groups, which
+        stand for all columns in them. A column's path takes precedence over that of its group.
     uniform_encryption : bool
         Encrypt every column with the footer key.
     plaintext_footer : bool
@@ -70,13 +70,13 @@ class EncryptionConfiguration:
     encryption_algorithm : str
         ``AES_GCM_V1``, or ``AES_GCM_CTR_V1`` (pages without authentication; filters have it).
     double_wrapping : bool
-        Put a key-encryption key between data keys and master keys, which saves calls to the KMS.
+        Use key-encryption keys between data keys and master keys, which saves calls to the KMS.
     data_key_length_bits : int
         128, 192 or 256.
     internal_key_material : bool
-        False: the key material goes to a file beside the Parquet file.
+        If False, the key material is stored in a file next to the Parquet file.
     cache_lifetime : float or timedelta
-        Seconds for which a key-encryption key serves new files.
+        Seconds for which a key-encryption key is used for new files.
     """
 
     footer_key: str
@@ -107,15 +107,15 @@ Encryption: TypeAlias = EncryptionConfiguration | UniformKey
 
 
 def confuses_pyarrow(path: str) -> bool:
-    """Whether pyarrow splits or strips the path, which it passes on in one text with others."""
+    """Whether pyarrow would split or strip the path, which it passes on in one text with others."""
     return any(character in path for character in ":;,") or path != path.strip()
 
 
 def from_pyarrow(encryption: pe.EncryptionConfiguration) -> EncryptionConfiguration:
-    """pyarrow's configuration as that of secure_bloom."""
+    """Convert pyarrow's configuration to that of secure_bloom."""
     try:
         column_keys = encryption.column_keys
-    except ValueError:  # so pyarrow says that there are none
+    except ValueError:  # pyarrow's way to say that there are none
         column_keys = None
     names = ("footer_key", "uniform_encryption", "plaintext_footer", "encryption_algorithm",
              "double_wrapping", "data_key_length_bits", "internal_key_material", "cache_lifetime")

@@ -1,9 +1,9 @@
-"""What a reader requires to be encrypted, so that plaintext cannot take its place.
+"""What a reader requires to be encrypted, so that plaintext cannot be substituted for it.
 
-A reader with a KMS also reads files without encryption. So an attacker without any key can replace
-an encrypted file, and its rows and Bloom filters then say what the attacker wants. A requirement is
-checked when a file is opened, before there is any answer, on a footer that the footer key has
-authenticated.
+A reader with a KMS also reads unencrypted files. An attacker without any key could therefore
+replace an encrypted file, and its rows and Bloom filters would contain what the attacker chooses. A
+requirement is checked when a file is opened, before any result is returned, against a footer that
+the footer key has authenticated.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class EncryptionRequirement:
     Attributes
     ----------
     every_column : bool
-        Whether all columns must be.
+        Whether all columns must be encrypted.
     columns : mapping of str to (str or None)
-        Dotted paths of columns, or of groups with all leaves below them; and the names of their
-        master keys, where these must be certain ones.
+        Maps dotted paths of columns, or of groups with all leaves below them, to the names of
+        their master keys, or to None if any master key is accepted.
     columns_may_be_missing : bool
-        Whether a file may lack some of these columns: it is one of several.
+        Whether a file may lack some of these columns, because it is one of several.
     ignore_case : bool
-        Whether names that differ in case only mean the same column, as in Spark.
+        Whether names that differ only in case refer to the same column, as in Spark.
     """
 
     every_column: bool = False
@@ -59,9 +59,9 @@ class EncryptionRequirement:
         Raises
         ------
         AuthenticationError
-            If the file or a column is not encrypted, or the column under another master key.
+            If the file or a column is not encrypted, or the column uses another master key.
         KeyNotFoundError
-            If the signature of a plaintext footer was not verified for lack of its key.
+            If the signature of a plaintext footer was not verified because its key is missing.
         ColumnError
             If the file lacks one of the columns.
         """
@@ -92,34 +92,34 @@ class EncryptionRequirement:
                                  f"{key!r}, and {its_key!r} for {other!r}")
 
     def with_columns(self, names: Iterable[str]) -> EncryptionRequirement:
-        """The same, and these columns under any master key."""
+        """Return the requirement extended by these columns under any master key."""
         return replace(self, columns={**dict.fromkeys(names), **self.columns})
 
     def names_in(self, paths: Iterable[str]) -> set[str]:
-        """Which of the names mean some leaf columns, given by dotted path."""
+        """Return the names that match any of the leaf columns, given by dotted path."""
         folded = [self._folded(path) for path in paths]
         return {name for name in self.columns
                 if any(_is_at_or_below(path, self._folded(name)) for path in folded)}
 
     def check_names(self, found: Iterable[str]) -> None:
-        """Raise ColumnError for a name that no file has a column for: it may be misspelt."""
+        """Raise ColumnError for a name that matches no column in any file: it may be misspelt."""
         for name in self.columns.keys() - set(found):
             raise ColumnError("it must be encrypted, and no file has such a column", column=name)
 
     def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
-        """Check the columns whose values come from the path of a file, which is not authenticated.
+        """Check columns whose values come from a file's path, which is not authenticated.
 
         Parameters
         ----------
         names : iterable of str
-            Of these columns.
+            Names of these columns.
         columns : iterable of LeafColumn
-            Those of the file.
+            Columns of the file.
 
         Raises
         ------
         AuthenticationError
-            If one of them must be encrypted, or replaces an encrypted one of the file.
+            If one of them must be encrypted, or replaces an encrypted column of the file.
         """
         own = {self._folded(leaf.parts[0]) for leaf in columns}
         demanded = {self._folded(name) for name in self.columns}
@@ -131,7 +131,7 @@ class EncryptionRequirement:
                                           "of the file, which is not", column=name)
 
     def _demanded(self, columns: list[LeafColumn]) -> dict[int, str | None]:
-        """The ordinals of the leaf columns that must be encrypted, with their master keys."""
+        """Return the ordinals of the columns that must be encrypted, with their master keys."""
         demanded: dict[int, str | None] = \
             {leaf.ordinal: None for leaf in columns} if self.every_column else {}
         for name, master_key in self.columns.items():
@@ -148,9 +148,9 @@ class EncryptionRequirement:
         return [leaf for leaf in columns if _is_at_or_below(self._folded(leaf.path), folded)]
 
     def _instead(self, name: str, columns: list[LeafColumn]) -> list[LeafColumn]:
-        """What may hold the values of a column that a file does not have under this name.
+        """Return the columns that may hold the values of a column missing under this name.
 
-        Writers name the groups within lists and maps in different ways.
+        Writers name the groups within lists and maps differently.
         """
         while "." in name:
             name = name.rpartition(".")[0]
@@ -165,7 +165,7 @@ class EncryptionRequirement:
 
 
 class FolderChecks:
-    """A requirement for the files of a folder, where some may lack columns that others have.
+    """A requirement for the files of a folder, some of which may lack columns that others have.
 
     Parameters
     ----------
@@ -197,25 +197,26 @@ class FolderChecks:
 
 def encryption_requirement(required: RequireEncryption, *,
                            ignore_case: bool = False) -> Requirement | None:
-    """What the argument ``require_encryption`` of a reader means.
+    """Parse the argument ``require_encryption`` of a reader.
 
     Parameters
     ----------
     required : bool, iterable of str, mapping of str to (str or None), Requirement, or None
-        True: the footer and every column. Columns: these, by dotted path, where a group means all
-        leaves below it. A mapping: these, each under this master key, or under any (None).
+        True: the footer and every column. Columns: these, by dotted path, where a group stands for
+        all leaves below it. A mapping: these, each under this master key, or under any (None).
     ignore_case : bool
-        Whether names that differ in case only mean the same column.
+        Whether names that differ only in case refer to the same column.
 
     Returns
     -------
     Requirement or None
-        None where nothing is required.
+        None if nothing is required.
 
     Raises
     ------
     TypeError, ValueError
-        If it is something else, or names no column, or two master keys for one.
+        If the value has another form, contains no columns, or specifies two master keys for one
+        column.
     """
     if required is None or isinstance(required, bool):
         return EncryptionRequirement(every_column=True, ignore_case=ignore_case) if required \
@@ -239,12 +240,12 @@ def encryption_requirement(required: RequireEncryption, *,
 
 
 def parse_required(text: str) -> bool | list[str] | dict[str, str]:
-    """What an option says: ``true``, ``column, column``, or ``key1: column, column; key2: column``.
+    """Parse an option: ``true``, ``column, column``, or ``key1: column, column; key2: column``.
 
     Raises
     ------
     ValueError
-        If it has another form.
+        If the text has another form.
     """
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
@@ -252,7 +253,7 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
         return _names(text)
     columns: dict[str, str] = {}
     for part in filter(str.strip, text.split(";")):
-        key, _, names = part.rpartition(":")  # names of keys may have ":"
+        key, _, names = part.rpartition(":")  # key names may contain ":"
         for name in _names(names):
             if not key.strip() or columns.setdefault(name, key.strip()) != key.strip():
                 raise ValueError(_FORM)
@@ -261,7 +262,7 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
 
 def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Requirement | None) \
         -> None:
-    """Check a file that is opened, against a requirement and against what the keys allow.
+    """Check an opened file against a requirement and against what the keys allow.
 
     Raises
     ------

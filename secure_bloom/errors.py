@@ -1,7 +1,7 @@
-"""The errors of secure_bloom: one base class, one child for each thing a caller can do about it.
+"""The errors of secure_bloom: one base class, and one subclass per possible reaction of the caller.
 
-Every error may carry where it happened (``file``, ``row_group``, ``column``); lower layers raise
-without knowing it and :func:`error_location` fills it in on the way up. No message ever holds key
+Every error may carry its location (``file``, ``row_group``, ``column``); lower layers raise without
+knowing it, and :func:`error_location` adds it as the error propagates. No message ever contains key
 bytes, plaintext or a probe value.
 """
 
@@ -13,16 +13,16 @@ from typing import Any
 
 from secure_bloom.display import shown
 
-_MAX_MESSAGE = 2000  # characters; what files say may be much longer
+_MAX_MESSAGE = 2000  # characters; text from files may be much longer
 
 
 class SecureBloomError(Exception):
-    """Base of all errors raised on purpose by secure_bloom.
+    """Base of all errors raised intentionally by secure_bloom.
 
     Attributes
     ----------
     file : str or None
-        Name of the file concerned.
+        Name of the affected file.
     row_group : int or None
         Row-group number, counted from 0.
     column : str or None
@@ -50,7 +50,7 @@ class SecureBloomError(Exception):
         return f"{', '.join(where)}: {message}" if where else message
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions cross process borders in Spark; keep the attributes when pickled.
+        # Spark passes exceptions between processes; keep the attributes when pickled.
         return _rebuild, (type(self), self.message, self.file, self.row_group, self.column)
 
 
@@ -60,7 +60,7 @@ def _rebuild(cls: type[SecureBloomError], message: str, file: str | None, row_gr
 
 
 class FileError(SecureBloomError):
-    """The bytes of a file are not what they have to be."""
+    """The bytes of a file are invalid."""
 
 
 class FormatError(FileError):
@@ -70,13 +70,13 @@ class FormatError(FileError):
 class AuthenticationError(FileError):
     """An encrypted module did not authenticate.
 
-    A wrong key, a wrong AAD prefix, changed bytes and a module moved from another place all look
-    the same to AES-GCM, so the message says where, never why.
+    AES-GCM cannot distinguish a wrong key, a wrong AAD prefix, changed bytes and a module moved
+    from another position, so the message says where, never why.
     """
 
 
 class KeyRetrievalError(SecureBloomError):
-    """A key could not be had."""
+    """A key is not available."""
 
 
 class KeyNotFoundError(KeyRetrievalError):
@@ -84,17 +84,17 @@ class KeyNotFoundError(KeyRetrievalError):
 
 
 class KeyUnwrapError(KeyRetrievalError):
-    """A wrapped key could not be unwrapped: another master key, or changed key material."""
+    """A wrapped key could not be unwrapped: wrong master key, or changed key material."""
 
 
 class KeyAccessError(KeyRetrievalError):
-    """A key management service refuses: access denied, credentials missing, key disabled."""
+    """A key management service refused: access denied, credentials missing, key disabled."""
 
 
 class KmsUnavailableError(KeyRetrievalError):
-    """A key management service does not answer: unreachable, overloaded, too slow.
+    """A key management service does not respond: unreachable, overloaded, too slow.
 
-    Raised after the retries; trying again later may succeed.
+    Raised after the retries; a later attempt may succeed.
     """
 
 
@@ -102,14 +102,14 @@ class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
 
 
-#: The reader does not have this key: the rest of the file can be read without it.
+#: The reader does not have this key; the rest of the file can be read without it.
 NO_KEY = (KeyNotFoundError, KeyAccessError)
-#: The KMS itself fails: this says nothing about the file, and the next file fails in the same way.
+#: The KMS itself fails: this says nothing about the file, and the next file would fail likewise.
 KMS_FAULTS = (KmsUnavailableError, KeyringError)
 
 
 class KeyExhaustedError(SecureBloomError):
-    """A key has encrypted as much as it safely may (NIST SP 800-38D, section 8.3)."""
+    """A key has reached its safe number of encryptions (NIST SP 800-38D, section 8.3)."""
 
 
 class UnsupportedError(SecureBloomError):
@@ -117,15 +117,16 @@ class UnsupportedError(SecureBloomError):
 
 
 class ColumnError(SecureBloomError, ValueError):
-    """A column does not exist, or cannot have or do what is asked of it."""
+    """A column does not exist, or does not support what was requested."""
 
 
 class PredicateError(ColumnError, TypeError):
-    """A row filter compares a column with a value of a type that it cannot be compared with."""
+    """A row filter compares a column with a value of an incomparable type."""
 
 
 class UnknownColumnError(ColumnError):
-    """A file has no such column.
+    """A file does not have this column.
+        A column in the file that may be meant.
 
     Attributes
     ----------
@@ -137,12 +138,12 @@ class UnknownColumnError(ColumnError):
 
 
 class EncryptionMismatchError(SecureBloomError):
-    """Files are not encrypted as it was asked for.
+    """Files are not encrypted as requested.
 
     Attributes
     ----------
     findings : tuple of secure_bloom.verify.findings.Finding
-        All that was found. File, row group and column of the error are those of the first.
+        All findings. File, row group and column of the error are those of the first.
     """
 
     def __init__(self, findings: Iterable[Any], num_files: int):
@@ -158,9 +159,9 @@ class EncryptionMismatchError(SecureBloomError):
 
 
 class ChangedMeanwhileError(SecureBloomError):
-    """A file was replaced, changed or removed while it was worked on.
+    """A file was replaced, changed or removed while in use.
 
-    Nothing was returned that mixes two versions, and that change was not overwritten. Trying again
+    No result that mixes two versions was returned, and that change was not overwritten. A retry
     may succeed.
     """
 
@@ -172,7 +173,7 @@ class MissingExtraError(SecureBloomError, ImportError):
 @contextmanager
 def error_location(*, file: str | None = None, row_group: int | None = None,
             column: str | None = None) -> Iterator[None]:
-    """Add the place to any :class:`SecureBloomError` that passes through and lacks it."""
+    """Add the location to any :class:`SecureBloomError` that passes through without one."""
     try:
         yield
     except SecureBloomError as error:
