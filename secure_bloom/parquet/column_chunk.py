@@ -148,7 +148,7 @@ class ColumnChunk:
     def is_metadata_encrypted(self) -> bool:
         """Whether the metadata of an encrypted column cannot be changed without its key.
 
-        A column without its own key uses the footer key, as does its metadata in the footer.
+        A column without its own key uses the footer key, and its metadata is in the footer.
         """
         return self.encryption == "footer key" \
             or self._struct.get_binary(_ENCRYPTED_META_DATA) is not None

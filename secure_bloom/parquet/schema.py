@@ -80,7 +80,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
     ----------
     elements : iterable of Struct
     num_bytes : int
-        Size of the schema in the file.
+        Size of the schema in the file, in bytes.
 
     Raises
     ------
