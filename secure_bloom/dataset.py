@@ -63,9 +63,10 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         plain files. These may hold rows that the table has deleted. A file passed as ``source``
         is always read.
     require_encryption : bool, list of str, or mapping of str to str, optional
-        What must be encrypted. True: the footer (or signed), and every column. Columns by dotted
-        path: these, where a group stands for all leaves below it. A mapping: these, each under
-        this master key. By default only :class:`ExplicitKeys` refuse unencrypted files.
+        What must be encrypted. True: the footer, which may be signed instead, and every column. A
+        list of dotted paths: these columns, where a group stands for all leaves below it. A
+        mapping: these columns, each under this master key. By default only :class:`ExplicitKeys`
+        refuse unencrypted files.
         In a folder, a file may lack a column that another file has.
 
     Raises

@@ -70,7 +70,7 @@ _Result = TypeVar("_Result")
 
 def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Result]) \
         -> Callable[Concatenate[ParquetFile, _Arguments], _Result]:
-    """A method that returns nothing, and no other error, where the file changes under it."""
+    """Make a method raise ChangedMeanwhileError, instead of anything else, if the file changes."""
     @wraps(method)
     def checked(self: ParquetFile, /, *args: _Arguments.args,
                 **kwargs: _Arguments.kwargs) -> _Result:
@@ -88,7 +88,7 @@ class PruningResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BloomFilterInfo(Summarized):
-    """One Bloom filter of a file.
+    """A Bloom filter of a file.
 
     Attributes
     ----------
@@ -99,11 +99,11 @@ class BloomFilterInfo(Summarized):
     offset : int
         Where the filter begins in the file.
     length : int or None
-        Bytes of header and bitset as stored; None where the footer does not say.
+        Bytes of header and bitset as stored; None if the footer does not specify it.
     num_bytes : int or None
-        Bytes of the bitset; None where the header cannot be read without the column's key.
+        Bytes of the bitset; None if the header cannot be read without the column's key.
     encrypted : bool
-        Whether the filter is encrypted, which it is exactly when the column is.
+        Whether the filter is encrypted, which is the case exactly when the column is.
     """
 
     row_group: int
@@ -122,30 +122,31 @@ class BloomFilterInfo(Summarized):
 class ParquetFile(Summarized):
     """A Parquet file and its Bloom filters.
 
-    All that an object reads is of one version of the file. Where a local file is replaced by
-    renaming, that is the one that was opened, until :meth:`close`. Where a file is overwritten in
+    All data that an object reads is of one version of the file. If a local file is replaced by
+    renaming, that is the version that was opened, until :meth:`close`. If a file is overwritten in
     place, or is in an object store, methods raise ChangedMeanwhileError once it has changed.
 
     Parameters
     ----------
-    source : str, path, buffer, or binary file that can seek
-        One thread at a time may read through a Python file object; the others serve many.
+    source : str, path, buffer, or seekable binary file
+        A Python file object is read by one thread at a time; the other sources by many.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
-        keys, or with ``secure_bloom.keys.NO_KEYS``, what is in plaintext can be read.
+        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``source`` is a path; default: local, or by URI.
+        Filesystem of ``source`` if that is a path; default: local, or by URI.
     require_encryption : bool, list of str, or mapping of str to str, optional
-        What must be encrypted. True: the footer, or it is signed, and every column. Columns by
-        dotted path, where a group means all leaves below it: these. A mapping: these, each under
-        this master key. By default only :class:`ExplicitKeys` refuse files without encryption.
+        What must be encrypted. True: the footer, which may be signed instead, and every column. A
+        list of dotted paths: these columns, where a group stands for all leaves below it. A
+        mapping: these columns, each under this master key. By default only :class:`ExplicitKeys`
+        refuse unencrypted files.
 
     Raises
     ------
     FormatError, AuthenticationError, KeyRetrievalError
-        With the name of the file, and row group and column where one is concerned.
+        With the name of the file, and with row group and column if applicable.
     ColumnError
-        If there is no such column as ``require_encryption`` names.
+        If ``require_encryption`` names a column that does not exist.
     ChangedMeanwhileError
         If the file was replaced or changed while it was read.
     """
@@ -165,21 +166,21 @@ class ParquetFile(Summarized):
 
     @property
     def name(self) -> str:
-        """Name of the file, as errors give it."""
+        """Name of the file, as used in errors."""
         return self._source.name
 
     @property
     def version(self) -> FileVersion | None:
-        """Which version of the file is open; None where it is none that has a path."""
+        """The version of the open file; None if the source has no path."""
         return self._source.version
 
     @contextmanager
     def one_version(self) -> Iterator[None]:
-        """A block that ends well only if everything that was read in it is of one version.
+        """A block that succeeds only if everything read in it is of one version.
 
-        For what other methods do not check: :meth:`read_at`, and what pyarrow reads for
-        :meth:`open_in_pyarrow` and :meth:`fragment_for`. Any error in the block, too, becomes a
-        ChangedMeanwhileError where the file has changed.
+        For reads that other methods do not check: :meth:`read_at`, and what pyarrow reads for
+        :meth:`open_in_pyarrow` and :meth:`fragment_for`. Any error in the block is replaced by a
+        ChangedMeanwhileError if the file has changed.
 
         Raises
         ------
@@ -206,7 +207,7 @@ class ParquetFile(Summarized):
 
     @property
     def footer(self) -> Footer:
-        """The footer, for those who need more than this class gives."""
+        """The footer, for uses beyond what this class provides."""
         return self._footer
 
     @cached_property
@@ -218,16 +219,16 @@ class ParquetFile(Summarized):
     @cached_property
     @_of_one_version
     def bloom_filters(self) -> list[BloomFilterInfo]:
-        """One record for each filter, by row group and column. Reads the header of each.
+        """Return one record per filter, by row group and column. Reads the header of each filter.
 
-        The :attr:`columns_without_key` are left out: whether they have filters cannot be known.
+        The :attr:`columns_without_key` are omitted: whether they have filters cannot be known.
         """
         return [info for chunk in self._footer.column_chunks()
                 if (info := self._info(chunk)) is not None]
 
     @property
     def columns_without_key(self) -> list[str]:
-        """Paths of the columns whose metadata is encrypted with a key that this reader lacks.
+        """Paths of columns whose metadata is encrypted with a key not available to this reader.
 
         The key is missing, or the KMS denies access to it.
         """
@@ -248,9 +249,9 @@ class ParquetFile(Summarized):
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
-        """The filter of a column chunk; None where it has none.
+        """Read the filter of a column chunk; None if it has none.
 
-        It remembers the column's type, so that ``check`` hashes values as the file does.
+        It records the column's type, so that ``check`` hashes values as the file does.
 
         Raises
         ------
@@ -263,7 +264,7 @@ class ParquetFile(Summarized):
 
     @_of_one_version
     def might_contain(self, column: str, values: object) -> np.ndarray:
-        """Which row groups may hold which values, as far as the Bloom filters tell.
+        """Check which row groups may hold which values, as far as the Bloom filters tell.
 
         Parameters
         ----------
@@ -274,13 +275,13 @@ class ParquetFile(Summarized):
         Returns
         -------
         bool array, shape (row groups, values)
-            False: the value is certainly not there. True where a row group has no filter, or one
+            False: the value is certainly not there. True also if a row group has no filter, or one
             of an unknown kind.
         """
         return self._might_contain(column, values, range(self.num_row_groups))
 
     def _might_contain(self, column: str, values: object, row_groups: Iterable[int]) -> np.ndarray:
-        """The same; the filters of other row groups are not read."""
+        """Check as :meth:`might_contain`; the filters of other row groups are not read."""
         leaf = self._column(column)
         if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
             arrays, num_values = values, len(values)
@@ -299,16 +300,16 @@ class ParquetFile(Summarized):
         return answers
 
     def prune(self, filters: Filters) -> list[int]:
-        """The row groups that may hold rows for these filters.
+        """Return the row groups that may hold rows matching these filters.
 
-        Statistics are asked first, which costs nothing, then the Bloom filters of the row groups
-        that are left.
+        Statistics are checked first, which costs nothing, then the Bloom filters of the remaining
+        row groups.
 
         Parameters
         ----------
         filters : list of tuple, or list of list of tuple
-            pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one is
-            to hold. :mod:`secure_bloom.pruning.predicates` says what the operators mean.
+            pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one must
+            hold. :mod:`secure_bloom.pruning.predicates` defines the operators.
 
         Raises
         ------
@@ -320,7 +321,7 @@ class ParquetFile(Summarized):
     @_of_one_version
     def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
                          row_groups: Iterable[int] | None = None) -> PruningResult:
-        """What is left of some row groups for a normalized filter, step by step."""
+        """Prune the row groups with a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         named = {predicate.column for alternative in alternatives for predicate in alternative}
         leaves = {leaf.path: leaf for leaf in self.columns if leaf.path in named}
@@ -343,21 +344,21 @@ class ParquetFile(Summarized):
         return PruningResult(after_statistics, sorted(set(after_statistics) & set(by_filters)))
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
-        """Read rows; row groups that statistics or Bloom filters rule out are not touched.
+        """Read rows; row groups that statistics or Bloom filters rule out are not read.
 
         Parameters
         ----------
         columns : list of str, optional
             Names of the columns to read. Default: all.
         filters : optional
-            As for :meth:`prune`; only rows for which they hold are returned.
+            As for :meth:`prune`; only matching rows are returned.
 
         Raises
         ------
         PredicateError
-            If a value cannot be compared with its column; before any row is read.
+            If a value cannot be compared with its column; raised before any row is read.
         UnsupportedError
-            If all columns are asked for, and two of them have the same name.
+            If all columns are requested, and two of them have the same name.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with self._source.one_version(), self._page_errors(columns, alternatives):
@@ -369,9 +370,9 @@ class ParquetFile(Summarized):
 
     def iter_tables(self, columns: list[str] | None = None, filters: Filters | None = None) \
             -> Iterator[pa.Table]:
-        """The rows that :meth:`read` gives, one table for each row group that is read.
+        """Yield the rows that :meth:`read` returns, one table for each row group that is read.
 
-        Each is checked before it is handed out, to be of the version that was opened.
+        Before a table is yielded, it is checked to be of the version that was opened.
         """
         alternatives = None if filters is None else self._normalize(filters, of_rows=True)
         with self._source.one_version(), self._page_errors(columns, alternatives):
@@ -385,7 +386,7 @@ class ParquetFile(Summarized):
     def iter_batches(self, columns: list[str] | None = None,
                      row_groups: Iterable[int] | None = None,
                      batch_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
-        """The rows of some row groups in small batches, of which one at a time is decoded.
+        """Yield the rows of some row groups in small batches, decoded one at a time.
 
         Parameters
         ----------
@@ -394,13 +395,13 @@ class ParquetFile(Summarized):
         row_groups : iterable of int, optional
             Default: all.
         batch_rows : int
-            Rows of a batch, at most.
+            Maximum number of rows per batch.
 
         Notes
         -----
-        INT96 timestamps come in microseconds, in which they fit for all years.
+        INT96 timestamps are returned in microseconds, which can represent all years.
 
-        Each batch is checked before it is handed out, to be of the version that was opened.
+        Before a batch is yielded, it is checked to be of the version that was opened.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
@@ -408,12 +409,12 @@ class ParquetFile(Summarized):
         ends = accumulate(map(self._footer.row_group_num_rows, groups))
         rows = rows_read = 0
         with self._source.one_version(), self._page_errors(columns):
-            _ = self.schema  # here it shows if pyarrow cannot read it
+            _ = self.schema  # fails here if pyarrow cannot read it
             try:
                 file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
                 for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
                     rows += batch.num_rows
-                    while rows_read < rows:  # pyarrow reads a row group when it comes to it
+                    while rows_read < rows:  # pyarrow reads a row group when it reaches it
                         rows_read = next(ends, rows)
                         self._source.note_read()
                     self._source.check()
@@ -425,13 +426,13 @@ class ParquetFile(Summarized):
                      partition: pc.Expression | None = None,
                      partition_values: Mapping[str, pa.Scalar] | None = None
                      ) -> ds.ParquetFileFragment | None:
-        """A pyarrow dataset fragment of the row groups in which a normalized filter may hold.
+        """Return a pyarrow dataset fragment of the row groups where a normalized filter may hold.
 
-        None where there are none. Partition columns have their values even where the file has a
-        column of that name. Columns that this file does not have are null.
+        None if there are none. Partition columns have their values even if the file has a column of
+        that name. Columns missing from this file are null.
 
-        The fragment reads through this object, so only until :meth:`close`; what it reads is
-        checked by :meth:`one_version`.
+        The fragment reads through this object, and therefore only until :meth:`close`; its reads
+        are checked by :meth:`one_version`.
         """
         row_groups = self.row_groups_for(alternatives, partition_values)
         if row_groups == [] and alternatives is not None:
@@ -442,7 +443,7 @@ class ParquetFile(Summarized):
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
                        partition_values: Mapping[str, pa.Scalar] | None = None
                        ) -> list[int] | None:
-        """The row groups of :meth:`fragment_for`; None without a filter."""
+        """Return the row groups of :meth:`fragment_for`; None without a filter."""
         if alternatives is None:
             return None
         from secure_bloom.arrow.row_filter import remaining
@@ -452,7 +453,7 @@ class ParquetFile(Summarized):
         return self.prune_row_groups(remaining(alternatives, constants)).after_filters
 
     def _normalize(self, filters: Filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
-        """The alternatives of a filter, whose values can be compared with their columns."""
+        """Return the alternatives of a filter, after checking that its values are comparable."""
         def type_of(path: str) -> pa.DataType:
             leaf = self._column(path)
             if leaf.is_repeated and not of_rows:
@@ -465,26 +466,26 @@ class ParquetFile(Summarized):
         return alternatives
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Bytes as they stand in the file; fewer at its end. See :meth:`one_version`."""
+        """Return raw bytes of the file; fewer at its end. See :meth:`one_version`."""
         return bytes(self._source.read_at(nbytes, offset))
 
     def open_in_pyarrow(self, **options: Any) -> pq.ParquetFile:
-        """The file as pyarrow opens it, with the keys; its errors are pyarrow's.
+        """Open the file in pyarrow, with the keys; errors are pyarrow's.
 
-        It reads through this object, so only until :meth:`close`; what it reads is checked by
-        :meth:`one_version`.
+        It reads through this object, and therefore only until :meth:`close`; its reads are checked
+        by :meth:`one_version`.
 
         Parameters
         ----------
         **options
-            Those of :class:`pyarrow.parquet.ParquetFile`.
+            Options of :class:`pyarrow.parquet.ParquetFile`.
         """
         access = self.arrow_access()
         return pq.ParquetFile(access.file(self._source), decryption_properties=access.properties,
                               **options)
 
     def close(self) -> None:
-        """Close the file, if it was opened here."""
+        """Close the file if it was opened by this object."""
         if self._source.path is not None:
             self._source.file.close()
 
@@ -498,7 +499,7 @@ class ParquetFile(Summarized):
     def _page_errors(self, columns: Iterable[str] | None,
                      alternatives: list[list[predicates.Predicate]] | None = None) \
             -> Iterator[None]:
-        """pyarrow's errors as ours; if the key of a column cannot be had, with its place."""
+        """Convert pyarrow's errors to ours; if a column's key is unavailable, add its location."""
         with pyarrow_errors(self.name, self._keys):
             try:
                 yield
@@ -510,7 +511,7 @@ class ParquetFile(Summarized):
 
     def _check_keys(self, columns: Iterable[str] | None,
                     alternatives: list[list[predicates.Predicate]] | None) -> None:
-        """Raise the error of the first key that cannot be had, of columns that are read."""
+        """Raise the error of the first unavailable key among the columns that are read."""
         names = None if columns is None else {
             *columns, *(p.column for alternative in alternatives or () for p in alternative)}
         for chunk in self._footer.column_chunks():
@@ -519,7 +520,7 @@ class ParquetFile(Summarized):
                 _ = chunk.cipher
 
     def arrow_access(self, row_groups: Iterable[int] | None = None) -> ArrowAccess:
-        """How pyarrow reads the pages of some row groups of this version, or of all (None)."""
+        """Return how pyarrow reads the pages of some or all (None) row groups of this version."""
         if not self._footer.is_encrypted or self._keys is None:
             return ArrowAccess()
         groups = range(self.num_row_groups) if row_groups is None else row_groups
@@ -528,14 +529,14 @@ class ParquetFile(Summarized):
         return self._with_key_material
 
     def read_key_material(self) -> Mapping[str, str]:
-        """The key material that is in a file beside this one, by name.
+        """Return the key material that is in a file next to this one, by name.
 
         Raises
         ------
         KeyRetrievalError
-            If there is none, or it cannot be understood.
+            If there is none, or it cannot be parsed.
         ChangedMeanwhileError
-            If this file has been replaced, so that the key material may be that of another one.
+            If this file has been replaced, so that the key material may belong to another file.
         """
         return _key_material_beside(self._source)
 
@@ -578,7 +579,7 @@ class ParquetFile(Summarized):
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:
-    # Not a bound method: a file would wait for the garbage collector to be closed.
+    # Not a bound method: otherwise the file would stay open until garbage collection.
     assert source.path is not None
     material = read_material(source.filesystem, source.path)
     source.check_name()

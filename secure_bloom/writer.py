@@ -1,9 +1,10 @@
 """Write Parquet files with Bloom filters, encrypted where their columns are.
 
 pyarrow writes pages, statistics and indexes, and encrypts them. Meanwhile each row group's leaf
-arrays are hashed into filters. What pyarrow writes while it closes (page indexes and footer) is
-held back; then the page indexes go out, the filters, and the footer that says where they are.
-Filters thus stand just before the footer, where parquet-java puts them, and no offset moves.
+arrays are hashed into filters. What pyarrow writes on close (page indexes and footer) is held back;
+then the page indexes are written, followed by the filters and the footer with their positions.
+Filters are thus stored directly before the footer, where parquet-java puts them, and no offset
+moves.
 """
 
 from __future__ import annotations
@@ -68,33 +69,33 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
     ----------
     table : pyarrow.Table
     where : str, path, or writable binary file
-        A file object is only appended to and stays open. A path shows the file when it is
-        complete; until then, and after an exception, it shows what was there before.
+        A file object is only appended to and stays open. A new file appears at a path only once
+        it is complete; until then, and after an exception, the path keeps its previous content.
     bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter in every row group. ``True``: every column that can have
         one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
-        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
-        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
-        are encrypted with the column's key, all others are plain.
+        A mapping of paths also specifies options: ``True``, BloomFilterOptions, a dict of its
+        fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
+        encrypted columns are encrypted with the column's key, all others are in plaintext.
     encryption : EncryptionConfiguration or UniformKey, optional
-        pyarrow's class of that name serves as well. Default: the file is not encrypted.
+        pyarrow's class of that name is also accepted. Default: the file is not encrypted.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
-        environment, see ``docs/keys.md``.
+        For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
+        the environment, see ``docs/keys.md``.
     row_group_size : int, optional
-        Rows in a row group; default as in pyarrow: at most 1,048,576.
+        Rows per row group; default as in pyarrow: at most 1,048,576.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``where`` is a path; default: local, or by URI.
+        Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
-        The same as ``keys``; give one of them.
+        Alias of ``keys``; pass only one of them.
     **writer_options
-        Those of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
+        Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
 
     Raises
     ------
     ColumnError
-        If a filter is asked for on a column that does not exist or cannot have one. Raised before
-        anything is written.
+        If a filter is requested for a column that does not exist or cannot have one. Raised
+        before anything is written.
     KeyRetrievalError
         If a master key cannot be used.
     """
@@ -107,11 +108,11 @@ class ParquetWriter(Summarized):
     """Writes a Parquet file row group by row group.
 
     A context manager: the file is complete when the block ends, and does not appear under its
-    name when it ends with an exception. An existing file that it replaces keeps its mode; where
-    ``where`` is a symbolic link, the file that it leads to is replaced.
+    name if the block raises an exception. A replaced file keeps its mode; if ``where`` is a
+    symbolic link, the file that it points to is replaced.
 
-    Several threads may share a writer; it takes one table after the other. A forked process cannot
-    write or close the file of its parent.
+    Several threads may share a writer; it writes one table after the other. A forked process
+    cannot write or close its parent's file.
 
     Parameters
     ----------
@@ -121,21 +122,21 @@ class ParquetWriter(Summarized):
     bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter in every row group. ``True``: every column that can have
         one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
-        A mapping of paths also says how: ``True``, BloomFilterOptions, a dict of its fields such as
-        ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of encrypted columns
-        are encrypted with the column's key, all others are plain.
+        A mapping of paths also specifies options: ``True``, BloomFilterOptions, a dict of its
+        fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
+        encrypted columns are encrypted with the column's key, all others are in plaintext.
     encryption : EncryptionConfiguration or UniformKey, optional
-        pyarrow's class of that name serves as well. With ``internal_key_material=False`` a file
-        with key material is written beside this one, and ``where`` must be a new path.
+        pyarrow's class of that name is also accepted. With ``internal_key_material=False`` a file
+        with key material is written next to this one, and ``where`` must be a new path.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
-        For an EncryptionConfiguration. Any pyarrow KmsClient works as well. Default: the KMS of the
-        environment, see ``docs/keys.md``.
+        For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
+        the environment, see ``docs/keys.md``.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``where`` is a path; default: local, or by URI.
+        Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
-        The same as ``keys``; give one of them.
+        Alias of ``keys``; pass only one of them.
     **writer_options
-        Those of :class:`pyarrow.parquet.ParquetWriter`.
+        Options of :class:`pyarrow.parquet.ParquetWriter`.
 
     Attributes
     ----------
@@ -145,8 +146,8 @@ class ParquetWriter(Summarized):
     Raises
     ------
     ColumnError
-        If a filter is asked for on a column that does not exist or cannot have one. Raised before
-        anything is written.
+        If a filter is requested for a column that does not exist or cannot have one. Raised
+        before anything is written.
     """
 
     _writer: pq.ParquetWriter | None = None
@@ -187,9 +188,9 @@ class ParquetWriter(Summarized):
         Parameters
         ----------
         table : pyarrow.Table
-            With the schema of this writer.
+            Must have the schema of this writer.
         row_group_size : int, optional
-            Rows in a row group; default as in pyarrow: at most 1,048,576.
+            Rows per row group; default as in pyarrow: at most 1,048,576.
         """
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
@@ -222,19 +223,19 @@ class ParquetWriter(Summarized):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes written so far; filters and footer come when the file is closed."""
+        """Bytes written so far; filters and footer are added when the file is closed."""
         return self._sink.position
 
     def _headline(self) -> str:
         return f"{shown(self._name, 80)}: {'open' if self._writer else 'closed'}"
 
     def close(self) -> None:
-        """Write filters and footer, and make the file visible; nothing happens a second time."""
+        """Write filters and footer, and make the file visible; repeated calls have no effect."""
         if self._writer is None:
             return
         with self._locked():
             output = self._output
-            if self._writer is None or output is None:  # another thread has closed it meanwhile
+            if self._writer is None or output is None:  # another thread has since closed it
                 return
             try:
                 self._sink.hold()
@@ -257,11 +258,11 @@ class ParquetWriter(Summarized):
             self._abort()
 
     def __del__(self) -> None:
-        self._abort()  # only a file that was closed is complete
+        self._abort()  # a file is complete only after close()
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[pq.ParquetWriter]:
-        """Keep other threads away from this writer, which must not be closed."""
+        """Lock out other threads; raise if the writer is closed."""
         with self._locked():
             if self._writer is None:
                 raise ValueError("this writer is closed")
@@ -271,12 +272,12 @@ class ParquetWriter(Summarized):
     def _locked(self) -> Iterator[None]:
         output = self._output
         if output is not None:
-            output.check_own()  # first: in a fork nobody may be left to release the lock
+            output.check_own()  # first: in a fork perhaps no thread is left to release the lock
         with self._lock:
             yield
 
     def _write_row_group(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
-        """Filters are built on another core while pyarrow writes pages; both release the GIL."""
+        """Build filters on another core while pyarrow writes pages; both release the GIL."""
         with ThreadPoolExecutor(1) as pool:
             filters = pool.submit(self._build_filters, table)
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
@@ -298,7 +299,7 @@ class ParquetWriter(Summarized):
         return filters
 
     def _finish(self, output: Output, held: bytes, start: int) -> None:
-        """Write what pyarrow has held back, the filters before the footer."""
+        """Write what was held back, with the filters before the footer."""
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
         if len(footer.row_groups) != len(self._filters):
@@ -330,7 +331,7 @@ class ParquetWriter(Summarized):
 
     def _place_of_material(self, where: FileTarget, filesystem: pa_fs.FileSystem | None) \
             -> tuple[pa_fs.FileSystem, str] | None:
-        """Filesystem and path of the file, where key material is to stand beside it."""
+        """Return filesystem and path of the file, next to which key material is to be stored."""
         if self._encryption.external_material is None:
             return None
         if not is_path(where):
@@ -340,7 +341,7 @@ class ParquetWriter(Summarized):
         return place
 
     def _publish(self, output: Output) -> None:
-        """Make the file visible, after the key material beside it, which it needs."""
+        """Make the file visible, after the key material next to it, which it needs."""
         material = self._encryption.external_material
         if self._material_place is None or material is None:
             output.commit()
@@ -355,7 +356,7 @@ class ParquetWriter(Summarized):
 
     def _remove_material(self, filesystem: pa_fs.FileSystem, path: str,
                          error: BaseException) -> None:
-        """Remove the key material of this file, unless the file became visible all the same."""
+        """Remove the key material of this file, unless the file nevertheless became visible."""
         is_others = isinstance(error, FileExistsError)
         with contextlib.suppress(OSError):
             if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
@@ -365,7 +366,7 @@ class ParquetWriter(Summarized):
         output = self._output
         if output is None:
             return
-        if not output.is_own:  # without the lock, which nobody here may be left to release
+        if not output.is_own:  # without the lock: perhaps no thread is left to release it
             self._writer = self._output = None
             output.abort()
             return
@@ -385,7 +386,7 @@ class ParquetWriter(Summarized):
 
 def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions) \
         -> SplitBlockBloomFilter:
-    """The filter of one column chunk over the leaf arrays that it stores."""
+    """Build the filter of one column chunk over the leaf arrays that it stores."""
     arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
     filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
@@ -396,7 +397,7 @@ def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomF
 
 
 class _Sink:
-    """What pyarrow writes to: passes bytes on, holds them back, or drops them."""
+    """The sink for pyarrow's output: passes bytes on, holds them back, or drops them."""
 
     closed = False
 
@@ -417,7 +418,7 @@ class _Sink:
         self._held = bytearray()
 
     def release(self) -> tuple[bytes, int]:
-        """What was held back, and the position where it belongs."""
+        """Return what was held back, and the position where it belongs."""
         held, self._held, self._output = bytes(self._held or b""), None, None
         return held, self.position
 
@@ -429,7 +430,7 @@ class _Sink:
 
 def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilters) \
         -> dict[int, list[_Wanted]]:
-    """For each top-level field with filters: (position among its leaves, leaf column, options)."""
+    """Return (position among its leaves, leaf column, options) per top-level field with filters."""
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(leaf_count(field.type))]
     plan: dict[int, list[_Wanted]] = {}
