@@ -56,8 +56,8 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
 
     For each filter, this checks its place, length, encryption and authenticity, that it misses no
     value of its column chunk, and how often it is wrong. The data is streamed in bounded memory.
-    Errors in the bytes of the file become findings; whatever requires an unavailable key is reported
-    as "not checked".
+    Errors in the bytes of the file become findings; whatever requires an unavailable key is
+    reported as "not checked".
 
     Parameters
     ----------
