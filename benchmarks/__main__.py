@@ -2,8 +2,8 @@
 
     python -m benchmarks [NAME ...] [--scale S] [--rounds N] [--json FILE] [--docs]
 
-Without names, all of them run, one after the other. ``--docs`` puts their tables into
-``docs/performance.md`` and draws its charts, which needs matplotlib.
+Without names, all benchmarks run, one after the other. ``--docs`` writes their tables to
+``docs/performance.md`` and draws its charts, which requires matplotlib.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAGE = DOCS / "performance.md"
 
 
 def main() -> None:
-    """Run them."""
+    """Run the benchmarks that the command line names."""
     arguments = _arguments()
     names = [name for name in NAMES if not arguments.names or name in arguments.names]
     results = {"machine": machine(), "sections": {}}
@@ -46,7 +46,7 @@ def main() -> None:
         results["sections"][name] = {"seconds": seconds, "data": section.data}
         if arguments.docs:
             _document(name, section)
-        if arguments.json:  # after each, for they take long
+        if arguments.json:  # after each benchmark, because they take long
             arguments.json.write_text(json.dumps(results, indent=1))
     if arguments.docs:
         _put("machine", "\n".join(f"- {key}: {value}" for key, value in machine().items()))
@@ -73,7 +73,7 @@ def _run(name: str, arguments: argparse.Namespace) -> Section:
 
 
 def machine() -> dict[str, str]:
-    """What was measured on, and with."""
+    """Describe the machine and the software versions of the measurement."""
     names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
              if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -100,7 +100,7 @@ def _document(name: str, section: Section) -> None:
 
 
 def _put(name: str, text: str) -> None:
-    """Replace what the page has between the two markers of a name."""
+    """Replace the text between the two markers of this name on the page."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     page, count = pattern.subn(lambda _: f"{begin}\n{text}\n{end}", PAGE.read_text())

@@ -1,9 +1,9 @@
-"""``attach`` of one column to a file of ten, against writing the whole file again.
+"""Attach a filter for one of ten columns, compared with rewriting the whole file.
 
-pyarrow and Spark cannot add a filter to a file: they read all of it and write it with the filter.
-The file is plain, for pyarrow writes no filter into an encrypted one. ``attach`` includes what
-makes it safe against a power cut (fsync of file and folder), which the others leave out; it builds
-the filter anew each time (``replace``).
+pyarrow and Spark cannot add a filter to an existing file: they read the file completely and write
+it with the filter. The file is not encrypted, because pyarrow cannot write filters to encrypted
+files. ``attach`` includes the fsync of file and folder that makes it safe against a power cut,
+which the others omit; it rebuilds the filter each time (``replace``).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.counting import CountingHandler
 
 ROWS, ROW_GROUP_ROWS, COLUMN = 8_000_000, 1_000_000, "ssn"
 OURS = "secure_bloom, attach"
-FULL_SPEED = {"pyarrow": 5, "Spark": 10}  #: how many times faster attach is to be
+FULL_SPEED = {"pyarrow": 5, "Spark": 10}  #: targets: how many times faster attach must be
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     path = plan.folder / "file.parquet"
     rows = _write(path, plan.size(ROWS, 1000))
     work = f"one filter for a file of 10 columns, {rows:,} rows, {path.stat().st_size:,} bytes"
@@ -52,7 +52,7 @@ def run(plan: Plan) -> Section:
 
 
 def _write(path: Path, rows: int) -> int:
-    """Four columns of people, and six more."""
+    """Write the four columns of people, and six more."""
     random = np.random.default_rng(0)
     with pq.ParquetWriter(path, _columns(1, random).schema) as writer:
         for start in range(0, rows, ROW_GROUP_ROWS):
@@ -79,7 +79,7 @@ def _attached(path: Path) -> None:
 
 
 def _by_pyarrow(path: Path) -> None:
-    """Row group by row group, in place of the old file."""
+    """Rewrite the file row group by row group, and replace the old file."""
     target = path.with_suffix(".new")
     source = pq.ParquetFile(path)
     with pq.ParquetWriter(target, source.schema_arrow,
@@ -108,7 +108,7 @@ def _target(comparison: Comparison) -> str:
 
 
 def _bytes_read(path: Path) -> dict[str, int]:
-    """Bytes of the column and the footer, and what building the filters reads of the file."""
+    """The bytes of the column and the footer, and the bytes read to build the filters."""
     handler = CountingHandler()
     with ParquetFile(str(path), filesystem=pa_fs.PyFileSystem(handler)) as file:
         footer, hashes = file.footer, ColumnHashes(file)

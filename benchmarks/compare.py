@@ -1,7 +1,7 @@
-"""Contestants back to back in one run, and how many times faster each is than the first.
+"""Run contestants back to back, and measure how many times faster each is than the first.
 
-Machines are noisy, so no single time means much: contestants take turns, round by round, and each
-is compared with the first one of its own round.
+Machines are noisy, so a single time means little: contestants take turns in rounds, and each is
+compared with the first contestant of the same round.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Comparison:
-    """Times of several contestants at the same work.
+    """The times of several contestants for the same work.
 
     Attributes
     ----------
     work : str
     seconds : dict of str to list of float
-        For each contestant one time a round; the first contestant is the peer.
+        For each contestant, one time per round; the first contestant is the peer.
     """
 
     work: str
@@ -32,16 +32,16 @@ class Comparison:
 
     @property
     def peer(self) -> str:
-        """With whom the others are compared."""
+        """The contestant that the others are compared with."""
         return next(iter(self.seconds))
 
     def ratios(self, name: str) -> list[float]:
-        """In each round, how many times faster than the peer."""
+        """How many times faster than the peer, in each round."""
         return [peer / own for peer, own in
                 zip(self.seconds[self.peer], self.seconds[name], strict=True)]
 
     def to_json(self) -> dict:
-        """A plain dictionary."""
+        """The result as a dictionary for JSON."""
         return {"work": self.work, "peer": self.peer, "seconds": self.seconds,
                 "ratios": {name: spread(self.ratios(name)) for name in self.seconds}}
 
@@ -49,7 +49,7 @@ class Comparison:
 def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: int,
             show: Callable[[str], None] = print,
             clock: Callable[[], float] = time.perf_counter) -> Comparison:
-    """Let contestants take turns; each does its work once before, which is not counted."""
+    """Let contestants take turns, after one uncounted warm-up run each."""
     for contestant in contestants.values():
         contestant()
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -64,13 +64,13 @@ def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: 
 
 
 def cpu_time() -> float:
-    """Seconds of CPU time that this process and all below it have had, those of ended ones too.
+    """CPU seconds used by this process and all of its descendants, including ended ones.
 
-    On a machine with other work it tells more than the time on the wall. Linux only.
+    On a busy machine this is more meaningful than wall-clock time. Linux only.
     """
     ticks, parents = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             parents[int(folder.name)] = int(fields[1])
             ticks[int(folder.name)] = sum(map(int, fields[11:15]))
@@ -82,7 +82,7 @@ def cpu_time() -> float:
 
 
 def table(comparisons: list[Comparison]) -> str:
-    """A Markdown table: median of the ratios with smallest and largest, median of the times."""
+    """Return a Markdown table: median, minimum and maximum ratio, and the median time."""
     lines = ["| work | contestant | speed relative to | ratio (min to max) | median time |",
              "|---|---|---|---|---|"]
     for comparison in comparisons:
@@ -95,5 +95,5 @@ def table(comparisons: list[Comparison]) -> str:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median, smallest and largest."""
+    """Return the median, minimum and maximum."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}

@@ -1,8 +1,8 @@
-"""Bytes of a filter at the same false-positive rate, without any hint at the distinct values.
+"""Filter sizes at the same false-positive rate, without a hint about distinct values.
 
-Each peer writes 1 M integers with its defaults; its rate is measured with values that are not
-there. secure_bloom is then asked for the rate that the peer has or was asked for, whichever is
-larger, and its own rate is measured, too.
+Each peer writes 1 M integers with its defaults; its rate is measured with absent values.
+secure_bloom is then configured with the measured or the configured rate of the peer, whichever is
+larger, and its own rate is measured too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_FPP = {"pyarrow": 0.05, "parquet-java": 0.01}
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     rows = plan.size(ROWS, 1000)
     with ParquetJava() as java:
         found = [_compare(peer, percent, rows, plan.folder, java)
@@ -60,7 +60,7 @@ def _compare(peer: str, percent: int, rows: int, folder: Path, java: ParquetJava
 
 
 def _measured(path: Path) -> tuple[int, float]:
-    """Bytes of the bitset, and the share of absent values that it reports present."""
+    """The size of the bitset in bytes, and its share of absent values reported present."""
     absent = np.arange(PROBES) * 7919 + 1
     with ParquetFile(path) as file:
         filters = [file.read_bloom_filter(group, "x") for group in range(file.num_row_groups)]

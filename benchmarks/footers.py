@@ -1,7 +1,7 @@
-"""Open, change and write a wide footer: 100 columns x 100 row groups, against pyarrow.
+"""Open, change and write a wide footer, compared with pyarrow: 100 columns x 100 row groups.
 
-Closing pyarrow's writer writes the footer and frees what it has held; writing the file contains
-that, and 10 rows in each row group. The kernels are loaded, as they are after 200,000 values.
+Closing pyarrow's writer writes the footer and frees its memory; writing the file includes that,
+and 10 rows in each row group. The kernels are loaded already, as they are after 200,000 values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OFFSET, LENGTH = 4, 1024
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     warm_up()
     groups = plan.size(ROW_GROUPS, 2)
     rows = pa.table({f"column_{i:03}": np.arange(groups * ROWS) + i for i in range(COLUMNS)})

@@ -1,4 +1,4 @@
-"""How times grow with rows, row groups, columns and files."""
+"""Measure how times grow with rows, row groups, columns and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ABSENT = -1
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     folder, rounds = plan.folder, max(2, plan.rounds // 2)
     works = {
         "rows: build a filter": (
@@ -78,7 +78,7 @@ def _build(rows: int) -> Callable[[], object]:
 
 
 def _write(folder: Path, columns: int, row_groups: int) -> Path:
-    """A file with 1,000 rows in a row group, uniformly encrypted, with a filter on each column."""
+    """Write a file with 1,000 rows per row group, uniform encryption and a filter per column."""
     rows = pa.table({f"c{i}": (np.arange(1000 * row_groups) + i) * 7919 % (1 << 31)
                      for i in range(columns)})
     path = folder / "growth.parquet"

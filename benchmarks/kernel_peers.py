@@ -1,6 +1,6 @@
 """The peers of the kernel benchmark: Arrow C++ and parquet-java, each a running program.
 
-Both read the same files of values and time the work inside their own process.
+Both read the same files of values, and measure times inside their own process.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ JAVA_OPTIONS = ["-Xmx4g", "-XX:+UseSerialGC", "-Dlog4j2.level=OFF"]
 
 @dataclass(frozen=True)
 class Timing:
-    """What a contestant reports of one round.
+    """The report of a contestant for one round.
 
     Attributes
     ----------
     wall, cpu : float
-        Seconds that went by, and seconds of the thread on a CPU.
+        Wall-clock seconds, and CPU seconds of the thread.
     digest : int
-        Of the result: the sum of (2 i + 1) * word i, modulo 2^64.
+        Digest of the result: the sum of (2 i + 1) * word i, modulo 2^64.
     """
 
     wall: float
@@ -50,13 +50,13 @@ class Peer:
         self._process.close()
 
     def run(self, request: str) -> Timing:
-        """One round of a request, as in ``arrow_kernels.cc``."""
+        """Run one round of a request; see ``arrow_kernels.cc``."""
         wall, cpu, digest = self._process.ask(request).split(" ")
         return Timing(float(wall), float(cpu), int(digest))
 
 
 def arrow_cpp() -> Peer:
-    """Arrow C++, from the libraries inside the pyarrow wheel."""
+    """Start Arrow C++, using the libraries in the pyarrow wheel."""
     source, found = HERE / "arrow_kernels.cc", libraries()
     folder = cached_build([source], f"{pyarrow.__version__} {found} {CPP_OPTIONS}",
                           lambda to: run_compiler(_cpp_command(source, found, to)))
@@ -69,7 +69,7 @@ def _cpp_command(source: Path, found: list[Path], to: Path) -> list[str]:
 
 
 def parquet_java() -> Peer:
-    """parquet-java, from the jars of Spark."""
+    """Start parquet-java, using the jars of Spark."""
     source = HERE / "JavaKernels.java"
     folder = cached_build([source], importlib.metadata.version("pyspark"),
                           lambda to: run_compiler([find_tool("javac"), "--release", "17", "-cp",

@@ -1,9 +1,10 @@
-"""The hash and filter kernels against Arrow C++ and parquet-java, and against the memory.
+"""The hash and filter kernels, compared with Arrow C++, parquet-java and memory bandwidth.
 
-Arrow C++ is a program compiled against the pyarrow wheel, parquet-java one in Spark's jars; it
-needs g++ and javac. All read the same values, take turns, and must come to the same result before
-their times count. Times are CPU seconds of the working thread, so that other programs on the
-machine disturb less; only the comparison of several threads with one takes the wall clock.
+The Arrow C++ peer is a program compiled against the pyarrow wheel, the parquet-java peer one
+compiled against Spark's jars; this requires g++ and javac. All contestants read the same values,
+take turns, and must produce the same result before their times count. Times are CPU seconds of the
+working thread, to reduce the influence of other programs; only the comparison of several threads
+with one uses wall-clock time.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
-ROW_GROUP = 1 << 20  #: values that pyarrow puts into a row group
-CHUNK = 1 << 15  #: values that stay in the cache of a core, with their hashes
+ROW_GROUP = 1 << 20  #: values that pyarrow writes to a row group
+CHUNK = 1 << 15  #: values that fit in the cache of a core, with their hashes
 SIZES = {"32 KiB": 1 << 15, "1 MiB": 1 << 20, "16 MiB": 1 << 24, "64 MiB": 1 << 26}
-IN_CACHE = 1 << 21  #: bytes of a filter that stays in the cache of a core
+IN_CACHE = 1 << 21  #: bytes of a filter that fits in the cache of a core
 LENGTHS = {"9 bytes": (9, 9), "20 bytes": (20, 20), "40 bytes": (40, 40),
            "100 bytes": (100, 100), "1 to 40 bytes": (1, 40)}
 INSERT_TARGETS = dict(zip(SIZES, (5, 3.5, 8, 4), strict=True))
@@ -47,15 +48,15 @@ class Work:
     ----------
     name : str
     count : int
-        Values that are worked on in a round.
+        Number of values processed per round.
     request : str
-        The work, as the peers are asked for it.
+        The request that is sent to the peers.
     prepare : callable
-        Gives the work of ours: a function without arguments that returns the array to be digested.
+        Returns our work: a function without arguments that returns the array to be digested.
     targets : dict of str to float
-        How many times faster than each peer.
+        How many times faster than each peer it must be.
     traffic : float
-        Bytes that have to pass between core and memory for one value; 0: all is in the cache.
+        Bytes transferred between core and memory per value; 0 if everything is in the cache.
     """
 
     name: str
@@ -68,22 +69,22 @@ class Work:
 
 @dataclass
 class Result:
-    """Timings of one work: contestant -> rounds."""
+    """The timings of one work: contestant -> rounds."""
 
     work: Work
     timings: dict[str, list[Timing]] = field(default_factory=dict)
 
     def ratios(self, peer: str, own: str = OURS, clock: str = "cpu") -> list[float]:
-        """In each round, how many times faster than the peer."""
+        """How many times faster than the peer, in each round."""
         return [getattr(theirs, clock) / getattr(ours, clock) for theirs, ours in
                 zip(self.timings[peer], self.timings[own], strict=True)]
 
     def speed(self, contestant: str) -> float:
-        """Values a second, by the median of the CPU times."""
+        """Values per second, by the median CPU time."""
         return self.work.count / statistics.median(t.cpu for t in self.timings[contestant])
 
     def to_json(self) -> dict:
-        """A plain dictionary."""
+        """The result as a dictionary for JSON."""
         return {"work": self.work.name, "values": self.work.count, "targets": self.work.targets,
                 "seconds": {name: {"wall": [t.wall for t in rounds], "cpu": [t.cpu for t in rounds]}
                             for name, rounds in self.timings.items()},
@@ -95,7 +96,7 @@ ROWS = 10_000_000
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     rows = plan.size(ROWS, 2000)
     with ExitStack() as stack:
         peers = {"Arrow C++": stack.enter_context(arrow_cpp()),
@@ -205,7 +206,7 @@ def _measure(work: Work, peers: dict, rounds: int) -> Result:
                       for name, peer in peers.items()},
                    OURS: lambda: _run(work, 1), THREADS: lambda: _run(work, os.cpu_count())}
     result = Result(work, {name: [] for name in contestants})
-    for _ in range(2):  # the first rounds: caches, the JVM's compiler, and whether all agree
+    for _ in range(2):  # the first rounds warm up caches and the JVM, and compare the results
         digests = {name: contestant().digest for name, contestant in contestants.items()}
         if len(set(digests.values())) > 1:
             raise AssertionError(f"{work.name}: results differ: {digests}")
@@ -231,10 +232,10 @@ def _digest(out: np.ndarray) -> int:
     return int(((2 * np.arange(words.size, dtype=np.uint64) + np.uint64(1)) * words).sum())
 
 
-# --- what is shown -------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 def table(results: list[Result]) -> str:
-    """A Markdown table: how many times faster than each peer, and the target."""
+    """Return a Markdown table: how many times faster than each peer, and the target."""
     lines = ["| work | M values/s | " + " | ".join(
         f"speed relative to {peer} (min to max) | target" for peer in _targets(0))
         + f" | {os.cpu_count()} threads relative to one (min to max) |",
@@ -249,7 +250,7 @@ def table(results: list[Result]) -> str:
 
 
 def roofline(results: list[Result], memory: dict[str, float]) -> str:
-    """A Markdown table: bytes moved for each value, and the share of the memory's bandwidth."""
+    """Return a Markdown table: bytes moved per value, and the share of memory bandwidth."""
     lines = [f"Memory: {memory['read']:.1f} GB/s read, {memory['copy']:.1f} GB/s copied "
              "(read and written).", "",
              "| work | bytes per value | GB/s | share of the bandwidth |", "|---|---|---|---|"]

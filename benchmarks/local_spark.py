@@ -1,6 +1,6 @@
-"""A local Spark whose own Parquet reader and writer can encrypt, by a KMS class in Java.
+"""A local Spark whose own Parquet reader and writer can encrypt, using a KMS class in Java.
 
-The class is compiled here, which needs javac.
+The class is compiled here, which requires javac.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.people import MASTER_KEYS
 
 JARS = Path(pyspark.__file__).parent / "jars"
 
-#: What Spark's own reader and writer need to know of the keys.
+#: The key options for Spark's own reader and writer.
 NATIVE = {
     "parquet.crypto.factory.class":
         "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory",
@@ -26,7 +26,7 @@ NATIVE = {
 
 
 def session(folder: Path) -> SparkSession:
-    """A new session on all cores; compiled classes go to a folder."""
+    """Start a session on all cores; compiled classes are written to a folder."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (SparkSession.builder.master("local[*]").appName("benchmark")
             .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")

@@ -1,8 +1,8 @@
-"""A point lookup over a folder of encrypted files: one social security number among all rows.
+"""A point lookup in a folder of encrypted files: one social security number among all rows.
 
-The number is in one file, another one in each round. ``warm`` is a process that has asked before,
-``cold`` one that starts: Python with imports, or Spark with its session. Spark needs a KMS class
-written in Java, which is compiled here. All files are in the page cache.
+The number is in one file, a different one in each round. ``warm`` is a process that has done a
+lookup before, ``cold`` a new one: Python with its imports, or Spark with its session. Spark needs a
+KMS class written in Java, which is compiled here. All files are in the page cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.section import Plan, Section
 from secure_bloom import read_table, write_table
 from secure_bloom.keys import Keyring
 
-if TYPE_CHECKING:  # imported where they are needed: processes that start import this module
+if TYPE_CHECKING:  # imported lazily, because cold processes import this module
     from pyspark.sql import SparkSession
 
 FILES, ROWS = 100, 1_000_000
@@ -32,7 +32,7 @@ TARGETS = {SPARK: 5, SCAN: 50}
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     from benchmarks.local_spark import session
     ring = keyring(plan.folder / "keyring.json")
     files, rows = plan.size(FILES, 2), plan.size(ROWS, 1000)
@@ -55,7 +55,7 @@ def run(plan: Plan) -> Section:
 
 
 def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> list[str]:
-    """Write the files; returns a number that each of them holds."""
+    """Write the files; return one number from each of them."""
     folder.mkdir()
     values = []
     for number in range(files):
@@ -67,13 +67,13 @@ def write_files(folder: Path, files: int, rows: int, ring: Keyring) -> list[str]
 
 
 def lookup(folder: Path, value: str) -> int:
-    """Rows with a number, by secure_bloom."""
+    """Count the rows with a number, using secure_bloom."""
     ring = Keyring(folder / "keyring.json")
     return read_table(folder / "files", keys=ring, filters=[("ssn", "=", value)]).num_rows
 
 
 def scan(folder: Path, value: str) -> int:
-    """The same by pyarrow, which cannot use the filters."""
+    """Do the same with pyarrow, which cannot use the filters."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
     import pyarrow.parquet.encryption as pe
@@ -90,7 +90,7 @@ def scan(folder: Path, value: str) -> int:
 
 
 def spark_lookup(folder: Path, value: str) -> int:
-    """The same by Spark, from its start to its end."""
+    """Do the same with Spark, including its start and shutdown."""
     from benchmarks.local_spark import session
     spark = session(folder)
     found = _ask_spark(spark, folder, value)

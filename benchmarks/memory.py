@@ -1,10 +1,10 @@
-"""Peak memory of streaming a table through :class:`ParquetWriter`, and bytes that a lookup reads.
+"""Peak memory of streaming a table through :class:`ParquetWriter`, and bytes read by a lookup.
 
-A process is sent a table row group after row group, as an Arrow stream, and writes each; memory is
-what it has at most beyond what it had after its imports. It is set against one row group in memory
-and its filters. Beside stand a process that only reads the stream, and pyarrow's writer without
-filters; and both writers with a dictionary for the one column whose values repeat, for pyarrow
-tries one for each column otherwise and has a hash table of all its values until it gives up.
+A process receives a table as an Arrow stream, row group by row group, and writes each one. The
+figure is its peak memory minus its memory after imports, relative to one row group in memory with
+its filters. For comparison: a process that only reads the stream; pyarrow's writer without filters;
+and both writers with a dictionary only for the column whose values repeat, because by default
+pyarrow tries a dictionary for every column, and keeps a hash table of its values until it gives up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WRITERS = {
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     keyring(plan.folder / "keyring.json")
     streamed = {name: _in_a_process(name, plan) for name in WRITERS}
     unit = streamed[OURS]["row_group"] + streamed[OURS]["filters"]
@@ -83,7 +83,7 @@ def _in_a_process(name: str, plan: Plan) -> dict:
 
 
 def stream(name: str, folder: Path) -> None:
-    """Write the row groups that come from standard input; print the peak of memory as JSON."""
+    """Write the row groups from standard input, and print the peak memory as JSON."""
     path, groups = folder / "streamed.parquet", 0
     warm_up()
     before = _memory("VmRSS")

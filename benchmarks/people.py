@@ -18,7 +18,7 @@ MASTER_KEYS = {"footer": bytes.fromhex("00112233445566778899aabbccddeeff"),
 
 
 def people(rows: int, seed: int = 1) -> pa.Table:
-    """Rows with ids in order, random social security numbers, amounts, and 1,024 cities."""
+    """Rows with ascending ids, random social security numbers, amounts, and 1,024 cities."""
     random = np.random.default_rng(seed)
     cities = pa.array([f"city {number}" for number in range(1024)])
     return pa.table({
@@ -29,7 +29,7 @@ def people(rows: int, seed: int = 1) -> pa.Table:
 
 
 def digits(numbers: np.ndarray) -> pa.StringArray:
-    """Numbers as strings of nine digits."""
+    """Convert numbers to strings of nine digits."""
     text = np.empty((numbers.size, 9), np.uint8)
     for place in range(9):
         text[:, 8 - place] = ord("0") + numbers % 10
@@ -40,7 +40,7 @@ def digits(numbers: np.ndarray) -> pa.StringArray:
 
 
 def keyring(path: Path) -> Keyring:
-    """A new keyring with the master keys."""
+    """Create a keyring with the master keys."""
     ring = Keyring.create(path)
     for name, key in MASTER_KEYS.items():
         ring.add(name, key)
@@ -48,12 +48,12 @@ def keyring(path: Path) -> Keyring:
 
 
 def encryption() -> EncryptionConfiguration:
-    """Footer and sensitive columns encrypted."""
+    """Configure encryption of the footer and the sensitive columns."""
     return EncryptionConfiguration("footer", column_keys={"pii": SENSITIVE})
 
 
 class ArrowKms(pe.KmsClient):
-    """The keyring for pyarrow's own writer and reader."""
+    """A KMS client that lets pyarrow's own writer and reader use the keyring."""
 
     def __init__(self, ring: Keyring):
         super().__init__()
@@ -69,7 +69,7 @@ class ArrowKms(pe.KmsClient):
 
 
 def arrow_properties(ring: Keyring) -> pe.FileEncryptionProperties:
-    """Encryption properties for one file of pyarrow's."""
+    """Create the encryption properties for one file that pyarrow writes."""
     factory = pe.CryptoFactory(lambda _: ArrowKms(ring))
     configuration = pe.EncryptionConfiguration("footer", column_keys={"pii": SENSITIVE})
     return factory.file_encryption_properties(pe.KmsConnectionConfig(), configuration)

@@ -1,4 +1,4 @@
-"""What one core of this machine can do: its memory, and XXH64 of integers without any."""
+"""The limits of one core of this machine: memory bandwidth, and XXH64 of integers in registers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sum(words):
 
 
 def bandwidth(words: int, rounds: int) -> dict[str, float]:
-    """GB/s of one thread over so many words of 8 bytes: read, and copied (read plus written)."""
+    """GB/s of one thread over this many 8-byte words: read, and copied (read plus written)."""
     source = np.arange(words, dtype=np.uint64)
     target = np.empty_like(source)
     return {"read": source.nbytes / _median(lambda: _sum(source), rounds) / 1e9,
@@ -38,7 +38,7 @@ def _hash_again(words, times):
 
 
 def hashing_in_registers(values: int, rounds: int) -> float:
-    """XXH64 of so many int64 by the operations of the kernel, but of hashes: values per second."""
+    """Values per second of the kernel's XXH64 of int64, applied repeatedly to its own hashes."""
     words = np.arange(WIDE, dtype=np.uint64)
     times = max(values // words.size, 1)
     return times * words.size / _median(lambda: _hash_again(words, times), rounds)

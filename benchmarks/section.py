@@ -1,4 +1,4 @@
-"""What a benchmark gives back, and how all of them are called."""
+"""The parameters and the result of a benchmark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Plan:
     Attributes
     ----------
     folder : Path
-        For files; empty at first.
+        Folder for files; empty at the start.
     rounds : int
-        How often each contestant does its work.
+        Number of rounds for each contestant.
     scale : float
-        1 for what the documentation shows; less for a glance.
+        1 for the figures in the documentation; less for a quick run.
     """
 
     folder: Path
@@ -26,7 +26,7 @@ class Plan:
     scale: float = 1.0
 
     def size(self, full: int, least: int = 1) -> int:
-        """A number of rows, files or rounds, scaled."""
+        """Scale a number of rows, files or rounds."""
         return max(least, int(full * self.scale))
 
 
@@ -37,11 +37,11 @@ class Section:
     Attributes
     ----------
     text : str
-        Markdown: tables.
+        Markdown with tables.
     data : object
         All times and counts, for JSON.
     charts : dict of str to callable
-        File name -> a function that draws on a matplotlib figure.
+        File name -> function that draws on a matplotlib figure.
     """
 
     text: str

@@ -1,10 +1,10 @@
-"""``secure_bloom.spark.native`` against a KMS class in Java, and the data source beside both.
+"""``secure_bloom.spark.native`` compared with a KMS class in Java and with the data source.
 
 All write the same rows with the same encryption, filters and compression, from the same local
 Spark, and look up the same values in the same files. The KMS class is compiled here, with javac.
-``native`` makes its options anew for each write. For lookups they are made once before, and
-``native, new options`` makes them for each lookup: it opens all footers once more. Times are CPU
-seconds of Python, the JVM and all other processes, which other work on the machine disturbs less.
+``native`` creates its options for each write. For lookups they are created once in advance, whereas
+``native, new options`` creates them for each lookup and so opens all footers again. Times are CPU
+seconds of Python, the JVM and all other processes, to reduce the influence of other work.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from secure_bloom.spark import native
 
 FILES = 16
 LOOKUPS = 8
-ROW_GROUP = {"parquet.block.size": str(4 * 1024 * 1024)}  # several in each file
+ROW_GROUP = {"parquet.block.size": str(4 * 1024 * 1024)}  # several row groups per file
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     folder = plan.folder
     spark = data_source_session(folder)
     native.enable(spark)
@@ -73,7 +73,7 @@ def _saving(frame: DataFrame, format_: str, folder: Path,
 
 
 def _lookups(spark: SparkSession, crowd: DataFrame, folder: Path, how: dict) -> Comparison:
-    """Values that are there, in files in no order: filters skip, statistics cannot."""
+    """Look up existing values in unsorted files: filters can skip, statistics cannot."""
     path, keyring = str(folder / "people"), Keyring(folder / "keyring.json")
     crowd.repartition(FILES).write.options(**_native_options(PEOPLE, folder), **ROW_GROUP).parquet(
         path)

@@ -1,9 +1,9 @@
-"""Rows a second of ``secure_parquet`` against Spark's own encrypted Parquet writer.
+"""Rows per second of ``secure_parquet``, compared with Spark's own encrypted Parquet writer.
 
 Both write the same rows with the same encryption, filters and compression, from the same local
-Spark. Spark's writer needs a KMS class written in Java, which is compiled here; it needs javac.
-Two more contestants tell where the time goes: ``noop`` only produces the rows, ``to Python`` also
-passes them to Python tasks, which throw them away.
+Spark. Spark's writer needs a KMS class written in Java, which is compiled here with javac. Two more
+contestants show where the time goes: ``noop`` only produces the rows, ``to Python`` also passes
+them to Python tasks, which discard them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PEOPLE = {"sensitive": ["ssn", "amt"], "filters": ["id", "ssn"]}
 
 
 class ToPython(DataSource):
-    """Passes rows to Python tasks, which throw them away."""
+    """A data source that passes rows to Python tasks, which discard them."""
 
     @classmethod
     def name(cls) -> str:
-        """Its format."""
+        """The name of the format."""
         return "to_python"
 
     def writer(self, schema, overwrite) -> DataSourceArrowWriter:
@@ -55,7 +55,7 @@ SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     folder = plan.folder
     spark = data_source_session(folder)
     tpch(folder, SCALE_FACTOR * plan.scale)
@@ -91,7 +91,7 @@ def _compare(work: str, frame: DataFrame, plan: dict, folder: Path, rounds: int)
 
 
 def data_source_session(folder: Path) -> SparkSession:
-    """A session that knows ``secure_parquet``, and a keyring in the folder."""
+    """Start a session with ``secure_parquet``, and create a keyring in the folder."""
     keyring(folder / "keyring.json")
     spark = session(folder)
     secure_bloom.spark.register(spark)
@@ -100,7 +100,7 @@ def data_source_session(folder: Path) -> SparkSession:
 
 
 def tpch(folder: Path, scale: float) -> None:
-    """TPC-H's lineitem as a Parquet file in the folder."""
+    """Write TPC-H's lineitem table as a Parquet file in the folder."""
     program = Path(sys.executable).with_name("tpchgen-cli")
     subprocess.run([program, "parquet", "-s", f"{scale:g}", "--tables", "lineitem",
                     f"--output-dir={folder / 'tpch'}"], check=True, stdout=subprocess.DEVNULL)

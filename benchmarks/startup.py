@@ -1,4 +1,4 @@
-"""What a first look-up costs a fresh process, beyond importing ``pyarrow.parquet``."""
+"""The cost of a first lookup in a new process, beyond importing ``pyarrow.parquet``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TARGET = 0.05
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     write_table(people(10_000), plan.folder / "file.parquet", bloom_filters={"ssn": True},
                 encryption=encryption(), kms=keyring(plan.folder / "keyring.json"))
     lines = ["| work | import pyarrow.parquet | added (min to max) | target |", "|---|---|---|---|"]

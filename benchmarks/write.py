@@ -1,9 +1,9 @@
-"""``write_table`` with encrypted filters against pyarrow, which cannot write those.
+"""``write_table`` with encrypted filters, compared with pyarrow, which cannot write them.
 
-The first contestant is pyarrow's encrypted file without any filter. pyarrow writes plain filters
-into plain files; what they cost it is shown beside. ``to disk`` contains what makes the file of
-secure_bloom safe against a power cut (fsync of file and folder), which pyarrow leaves out;
-``to memory`` is without any disk.
+The first contestant is pyarrow writing an encrypted file without filters. pyarrow can write
+plaintext filters to plaintext files; their cost is shown for comparison. ``to disk`` includes the
+fsync of file and folder that makes secure_bloom's file safe against a power cut, which pyarrow
+omits; ``to memory`` uses no disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OURS, PEER = "secure_bloom, 2 filters", "pyarrow, no filters"
 
 
 def run(plan: Plan) -> Section:
-    """Measure."""
+    """Run the benchmark."""
     rows = people(plan.size(ROWS, 1000))
     ring = keyring(plan.folder / "keyring.json")
     comparisons = [

@@ -51,36 +51,36 @@ def audit(path: FilePath, keys: Keys = None, *,
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
           files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
         -> AuditResult:
-    """Look for what Bloom filters and metadata give away. Changes nothing, and reads no page.
+    """Find what Bloom filters and metadata reveal. Changes nothing, and reads no pages.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file, whoever wrote it, or a folder of them.
+        A Parquet file from any writer, or a folder of Parquet files.
     keys : KmsClient or ExplicitKeys, optional
-        To see also what is encrypted. Without, the audit sees what an attacker sees.
+        To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
-        Which columns must be encrypted. Default: those are sensitive that are encrypted.
+        Which columns must be encrypted. Default: every encrypted column counts as sensitive.
     guesses : iterable of str
-        Values to try on filters that leak, as an attacker would; only how many are found is said.
+        Values to try on leaking filters, as an attacker would; only the number of hits is reported.
     scan : bool
-        Look at every byte for plaintext filters that no footer names, and for those of files whose
-        footer is encrypted and whose key is not at hand.
+        Search every byte for plaintext filters that no footer references, and for those of files
+        with an encrypted footer whose key is not available.
     filesystem : pyarrow.fs.FileSystem, optional
-        Default: local, or by URI.
+        Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
-        Default: one for each core.
+        Default: one per core.
     advance : callable, optional
-        Told the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     FormatError
-        If the policy is none.
+        If the policy file is not a valid policy.
     KmsUnavailableError, KeyringError
-        If the KMS does not answer, or the keyring cannot be read.
+        If the KMS does not respond, or the keyring cannot be read.
     """
     if policy is not None and not isinstance(policy, Policy):
         policy = Policy.read(policy)
@@ -105,14 +105,14 @@ def audit(path: FilePath, keys: Keys = None, *,
 
 
 class _Shared:
-    """What the records of many files have in common, so that a million of them fit in memory."""
+    """The parts that the records of many files share, so that a million records fit in memory."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[Any, ...], list[ColumnAudit]] = {}
         self._texts: dict[str, str] = {}
 
     def file(self, file: FileAudit) -> FileAudit:
-        """The record; its parts are those of an equal file."""
+        """Return the record, sharing its parts with an equal earlier record."""
         key = tuple(map(astuple, file.columns))
         if key in self._columns or len(self._columns) < _MAX_SHARED:
             file.columns = self._columns.setdefault(key, file.columns)
@@ -144,7 +144,7 @@ class _Auditing:
             return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
 
     def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
-        """The audit of a version that keeps its name until the end."""
+        """Audit one version of the file, which must not be replaced during the audit."""
         source = Source(path, self._filesystem)
         try:
             with source.one_version():
@@ -156,7 +156,7 @@ class _Auditing:
 
     def _audited(self, path: str, magic: bytes, is_encrypted: bool) \
             -> tuple[FileAudit, list[AuditFinding]]:
-        try:  # without encryption no keys are needed, and explicit ones would refuse the file
+        try:  # a plaintext file needs no keys, and explicit ones would refuse it
             return self._open(path, self._keys if is_encrypted else None)
         except KMS_FAULTS:
             raise
@@ -174,8 +174,8 @@ class _Auditing:
             return audit.result, audit.findings
 
     def _note_id(self, path: str, source: Source) -> tuple[bytes, bool]:
-        """Remember the id of a file, if it has one; returns its magic, and whether it has one."""
-        self._ids.pop(path, None)  # that of another version
+        """Record the id of a file, if any; return its magic, and whether it has an id."""
+        self._ids.pop(path, None)  # recorded for another version
         content, magic = read_footer(source)
         algorithm = encryption_algorithm(content, magic)
         if algorithm is not None:
@@ -184,7 +184,7 @@ class _Auditing:
 
     def _closed(self, path: str, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:
-        """A file with an encrypted footer whose key is not at hand."""
+        """Audit a file with an encrypted footer whose key is not available."""
         result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
                            not_checked=[f"everything but its file id: {error.message}"])
         if not self._scan:
@@ -205,7 +205,7 @@ class _Auditing:
             evidence=found.evidence)]
 
     def shared_ids(self) -> list[AuditFinding]:
-        """Files with the same id that are not copies of each other."""
+        """Find files with the same id that are not copies of each other."""
         findings = []
         by_id: dict[bytes, dict[str, bytes]] = defaultdict(dict)
         for path, (file_id, digest) in self._ids.items():

@@ -1,4 +1,4 @@
-"""What anybody can learn from a Bloom filter in plaintext, shown on the filter itself."""
+"""What an attacker can learn from a plaintext Bloom filter, demonstrated on the filter itself."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.probes import parse_value
 
-_DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE has them
+_DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE values
 _NUMBERS = range(1_000_000)
 
 
 def fill(filter_: SplitBlockBloomFilter) -> float:
-    """The share of bits that are set."""
+    """The fraction of bits that are set."""
     words = np.frombuffer(filter_.bitset, dtype=np.uint64)
     return float(np.bitwise_count(words).sum()) / (64 * words.size)
 
 
 def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
-    """How many distinct values a filter holds, by the share of bits that are set; None if all are.
+    """Estimate a filter's distinct values from the fraction of set bits; None if all are set.
 
     A value sets one bit of 32 in each word of its block. With n values in z blocks a bit stays 0
-    with probability exp(-n / 32 z), as loads of blocks are Poisson distributed.
+    with probability exp(-n / 32 z), as the block loads are Poisson distributed.
     """
     empty = 1.0 - fill(filter_)
     return None if empty <= 0 else round(-32 * filter_.num_blocks * math.log(empty))
 
 
 class Evidence:
-    """What the plaintext filters of a column give away; they are looked at one by one.
+    """What the plaintext filters of a column reveal; they are examined one by one.
 
     Parameters
     ----------
     column : LeafColumn
     guesses : tuple of str
-        Values to try, as text; those that the column cannot hold are left out.
+        Values to try, as text; those that the column cannot hold are ignored.
     """
 
     def __init__(self, column: LeafColumn, guesses: tuple[str, ...] = ()):
@@ -58,14 +58,14 @@ class Evidence:
         self._counts: list[int | None] = []
 
     def add(self, filter_: SplitBlockBloomFilter) -> None:
-        """Try everything on one more filter."""
+        """Probe another filter with all guesses."""
         self._rates.append(filter_.expected_fpp())
         self._counts.append(estimated_distinct(filter_))
         self._tried_hits |= filter_.check_hashes(self._tried)
         self._domain_hits |= filter_.check_hashes(self._domain)
 
     def sentences(self) -> list[str]:
-        """What was found out; never a value."""
+        """The evidence in sentences, which never contain a value."""
         if not self._rates:
             return []
         counts = [count for count in self._counts if count is not None]
@@ -83,9 +83,9 @@ class Evidence:
         return found
 
 
-@lru_cache(maxsize=16)  # files of one folder have the same columns
+@lru_cache(maxsize=16)  # files of one folder usually have the same columns
 def _guesses(texts: tuple[str, ...], type_: ColumnType) -> np.ndarray:
-    """The hashes of those values that a column of this type can hold."""
+    """The hashes of those guesses that a column of this type can hold."""
     scalars: list[pa.Scalar] = []
     for text in texts:
         try:
@@ -97,7 +97,7 @@ def _guesses(texts: tuple[str, ...], type_: ColumnType) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
-    """The hashes of all values that one can try where there are few enough, and what they are."""
+    """The hashes of a set of values small enough to try in full, and its description."""
     arrow_type = type_.arrow_type
     if arrow_type == pa.date32():
         days = pa.array(_DAYS, pa.int32()).view(arrow_type)
@@ -111,13 +111,13 @@ def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
     return np.empty(0, np.uint64), ""
 
 
-# --- filters that no footer names ----------------------------------------------------------------
+# --- filters that no footer references -----------------------------------------------------------
 
 @dataclass
 class Traces:
-    """What has the form of plaintext filters: how many, their bytes, and where the first ones are.
+    """Byte ranges that look like plaintext filters: number, total size, and first offsets.
 
-    Those at known places are left out.
+    Those at known offsets are ignored.
     """
 
     known: Container[int] = ()
@@ -126,7 +126,7 @@ class Traces:
     first: list[int] = field(default_factory=list)
 
     def look(self, source: ReadsAt, end: int) -> Traces:
-        """Look through a file; arguments as for :func:`find_plain_filters`."""
+        """Search a file; arguments as for :func:`find_plain_filters`."""
         for offset, length in find_plain_filters(source, end):
             if offset not in self.known:
                 self.count += 1
@@ -137,7 +137,7 @@ class Traces:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Where they are, as a finding has it."""
+        """Their offsets, as evidence for a finding."""
         return ("at bytes " + ", ".join(map(str, self.first)),)
 
 
@@ -147,13 +147,13 @@ _PORTION = 8 * 1024 * 1024
 
 
 def find_plain_filters(source: ReadsAt, end: int) -> Iterator[tuple[int, int]]:
-    """Offset and length of everything in a file that has the form of a plaintext filter.
+    """Yield offset and length of everything in a file that looks like a plaintext filter.
 
     Parameters
     ----------
     source : object with ``read_at(nbytes, offset)``
     end : int
-        Where the footer begins.
+        Offset at which the footer begins.
     """
     overlap = MAX_HEADER_SIZE
     for start in range(0, end, _PORTION):
@@ -171,7 +171,7 @@ def find_plain_filters(source: ReadsAt, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _header_before(data: bytes, position: int) -> tuple[int, int] | None:
-    """Where the header begins whose end is at an anchor, and the length of its filter."""
+    """The offset of the header whose last fields are at ``position``, and its filter's length."""
     header_end = position + len(_ANCHOR)
     for start in range(position - 2, max(position - 7, -1), -1):  # numBytes takes 1 to 5 bytes
         try:

@@ -1,4 +1,4 @@
-"""The audit of one file: what is in it, seen with the eyes of somebody without its keys."""
+"""The audit of one file: what it contains, from the view of an attacker without its keys."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class OpenFileAudit:
     file : ParquetFile
     policy : Policy or None
     guesses : tuple of str
-        Values to try on filters that leak.
+        Values to try on leaking filters.
     scan : bool
-        Whether to look at every byte for filters that no footer names.
+        Whether to search every byte for filters that no footer references.
     """
 
     def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
@@ -92,7 +92,7 @@ class OpenFileAudit:
                 if (where := chunk.bloom_filter) is not None:
                     known.add(where[0])
             except (KeyRetrievalError, UnsupportedError, FileError):
-                continue  # said with its column
+                continue  # reported with its column
         found = Traces(known).look(self._file, self._footer.start)
         if found.count:
             self._find("trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
@@ -119,7 +119,7 @@ class _ColumnAudit:
         self._fills: list[float] = []
         self._rates: list[float] = []
         self._leaking: list[ColumnChunk] = []
-        self._stored: dict[int, StoredFilter] = {}  # by row group, of those with a filter
+        self._stored: dict[int, StoredFilter] = {}  # by row group, for row groups with a filter
         self._hidden: KeyRetrievalError | None = None
         self._without_key = False
         self._errors = False
@@ -248,8 +248,8 @@ class _ColumnAudit:
                    evidence.sentences() if evidence is not None else ())
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
-        """A plaintext filter, as anybody reads it."""
-        assert chunk.bloom_filter is not None  # it was found to be plain
+        """Read a plaintext filter, without any key."""
+        assert chunk.bloom_filter is not None  # it was found to be in plaintext
         offset, _ = chunk.bloom_filter
         try:
             num_bytes, size = decode_header(self._file.read_at(MAX_HEADER_SIZE, offset))

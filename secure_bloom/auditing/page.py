@@ -1,4 +1,4 @@
-"""An audit as one page of HTML, for people: no script, and nothing from elsewhere."""
+"""An audit as a single HTML page: no script, and no external resources."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from secure_bloom.auditing.result import (
 from secure_bloom.display import count, shown
 
 _MAX_FILES = 500  # rows of the table
-_MAX_COLUMNS = 50  # of the table, and bars of a picture
+_MAX_COLUMNS = 50  # of the table, and bars of a chart
 _MAX_TOTALS = 200
 _MAX_FINDINGS = 200
-_MAX_NAMES = 20  # files of a finding that are named
-_STATES = {  # sign, word, what it means
+_MAX_NAMES = 20  # files listed for a finding
+_STATES = {  # symbol, label, meaning
     PROTECTED: ("✓", "protected", "encrypted, and so are its filters"),
     LEAKING: ("✗", "leaking", "sensitive, and something of it can be read"),
     UNKNOWN: ("?", "unknown", "encrypted with a key that was not at hand"),
@@ -70,7 +70,7 @@ small{color:var(--none)}
 
 
 def render_page(result: AuditResult) -> str:
-    """The page, complete with its style and pictures."""
+    """Render the complete page, with its style and charts."""
     columns = _of_interest(result)
     parts = [_head(result), _verdict(result), _cards(result), _findings(result), _totals(result),
              _table(result, columns), _pictures(columns), _not_checked(result)]
@@ -115,7 +115,7 @@ def _cards(result: AuditResult) -> str:
 # --- findings ------------------------------------------------------------------------------------
 
 def _findings(result: AuditResult) -> str:
-    """Those of several files with the same remedy are shown as one."""
+    """Render the findings; those of several files with the same remedy are merged."""
     groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in result.findings:
         groups[finding.kind, finding.column, finding.remedy].append(finding)
@@ -170,7 +170,7 @@ def _more(number: int, what: str) -> str:
 
 
 def _of_interest(result: AuditResult) -> dict[str, _Filters]:
-    """Columns that are sensitive or have filters, in the order of the files."""
+    """The columns that are sensitive or have filters, in the order of the files."""
     found: dict[str, _Filters] = {}
     for column in (column for file in result.files for column in file.columns):
         if column.sensitive or column.state != NONE:
@@ -203,7 +203,7 @@ def _cell(column: ColumnAudit | None) -> str:
     return f"<td class=\"state {column.state}\">{sign} {word}{filters}</td>"
 
 
-# --- pictures ------------------------------------------------------------------------------------
+# --- charts --------------------------------------------------------------------------------------
 
 class _Filters:
     """The filters of one column in all files."""
@@ -226,7 +226,7 @@ class _Filters:
                 sums[1] += 1
 
     def mean(self, name: str) -> float | None:
-        """Of the files in which it is known."""
+        """The mean of a figure over the files in which it is known."""
         total, number = self._figures[name]
         return total / number if number else None
 

@@ -1,11 +1,10 @@
-"""What a security officer demands of files: a small TOML file.
+"""The requirements that files must meet, as a small TOML file.
 
     sensitive = ["ssn", "address.*"]    # columns that must be encrypted, wherever they occur
     encrypted_footer = true             # whether footers must be encrypted; default: false
 
-A name is a leaf column by its dotted path, a group or list with all leaves below it, or a pattern
-for such names with ``*``, ``?`` and ``[...]``. Upper and lower case count as the same, as they do
-for Spark.
+A name is the dotted path of a leaf column, a group or list with all leaves below it, or a pattern
+for such names with ``*``, ``?`` and ``[...]``. Names are case-insensitive, as in Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from secure_bloom.storage.files import FilePath
 
 @dataclass(frozen=True)
 class Policy:
-    """What is demanded of files.
+    """The requirements that files must meet.
 
     Parameters
     ----------
@@ -36,12 +35,13 @@ class Policy:
 
     @classmethod
     def read(cls, path: FilePath) -> Policy:
-        """A policy from its file.
+        """Read a policy from its file.
 
         Raises
         ------
         FormatError
-            If the file is no policy. A misspelt demand is an error, for it would not be made.
+            If the file is not a valid policy. A misspelt requirement is an error, because it would
+            not be enforced.
         """
         name = str(path)
         with open(path, "rb") as file:
@@ -67,7 +67,7 @@ class Policy:
         return any(_matches(name, path) for name in self.sensitive)
 
     def without_match(self, paths: Iterable[str]) -> list[str]:
-        """The names that match none of these columns."""
+        """The policy's names that match none of these columns."""
         known = list(paths)
         return [name for name in self.sensitive if not any(_matches(name, path) for path in known)]
 

@@ -1,4 +1,4 @@
-"""What an audit says: findings, a record for each file and column, and totals."""
+"""The result of an audit: findings, a record for each file and column, and totals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from secure_bloom.display import Summarized, count, shown
 
-#: what can be found: how bad it is, and what it means
+#: the kinds of findings, with their severity and meaning
 KINDS = {
     "leak": ("error", "A plaintext Bloom filter on an encrypted column"),
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
@@ -25,14 +25,14 @@ KINDS = {
 }
 
 PROTECTED, LEAKING, OPEN, NONE, UNKNOWN = "protected", "leaking", "open", "none", "unknown"
-#: the encryption of files
+#: how a file is encrypted
 NO_ENCRYPTION, SIGNED_FOOTER, ENCRYPTED_FOOTER = "none", "signed footer", "encrypted footer"
 UNREADABLE = "unknown"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditFinding(Summarized):
-    """Something that is wrong with a file.
+    """A problem found in a file.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class AuditFinding(Summarized):
         Dotted path.
     row_groups : tuple of int
     evidence : tuple of str
-        What shows it.
+        What demonstrates the problem.
     """
 
     kind: str
@@ -70,31 +70,31 @@ class AuditFinding(Summarized):
 
 @dataclass(slots=True, repr=False)
 class ColumnAudit(Summarized):
-    """One column of a file.
+    """The audit record of one column of a file.
 
     Attributes
     ----------
     column : str
         Dotted path.
     state : str
-        ``protected``: encrypted, and so are its filters. ``leaking``: there is an error about it.
-        ``open``: not sensitive, with plaintext filters. ``none``: not sensitive, without filters.
-        ``unknown``: it cannot be known without its key.
+        ``protected``: encrypted, and so are its filters. ``leaking``: a finding about it is an
+        error. ``open``: not sensitive, with plaintext filters. ``none``: not sensitive, without
+        filters. ``unknown``: cannot be determined without its key.
     sensitive, encrypted : bool
-        By policy, or because it is encrypted; and whether it is.
+        Whether it is sensitive, by policy or because it is encrypted; whether it is encrypted.
     filters : int or None
-        Row groups that have one; None where that is hidden.
+        Number of row groups with a filter; None if that is hidden.
     bytes : int
-        Of the filters, with their headers.
+        Size of the filters, with their headers.
     fill : float or None
-        Share of bits that are set: the mean of the filters that could be read.
+        Fraction of bits that are set: the mean over the filters that could be read.
     fpp : float or None
-        Estimated false-positive probability: the mean.
+        Estimated false-positive probability: the mean over the same filters.
     encryption : str or None
-        ``column key``, or ``footer key`` where one row group or more have that; None unless all
-        row groups are encrypted.
+        ``column key``, or ``footer key`` if at least one row group uses that; None unless all row
+        groups are encrypted.
     plain_filters : int
-        Row groups with a filter in plaintext.
+        Number of row groups with a plaintext filter.
     """
 
     column: str
@@ -114,19 +114,18 @@ class ColumnAudit(Summarized):
 
 @dataclass(slots=True, repr=False)
 class FileAudit(Summarized):
-    """One file.
+    """The audit record of one file.
 
     Attributes
     ----------
     file : str
     encryption : str
-        ``none``, ``signed footer``, ``encrypted footer``; ``unknown`` where the file cannot be
-        read.
+        ``none``, ``signed footer``, ``encrypted footer``; ``unknown`` if the file cannot be read.
     columns : list of ColumnAudit
     not_checked : list of str
         What could not be checked, and why.
     missing_keys : bool
-        Whether a key was missing for that.
+        Whether something was not checked because of a missing key.
     """
 
     file: str
@@ -146,21 +145,21 @@ class FileAudit(Summarized):
 
 @dataclass(slots=True)
 class ColumnTotals:
-    """One column in all files.
+    """The totals of one column over all files.
 
     Attributes
     ----------
     column : str
         Dotted path.
     files : int
-        That have it.
+        Number of files that have the column.
     column_key, footer_key, unencrypted : int
-        Files in which it is encrypted with a key of its own, with the footer key, or not in all
-        row groups.
+        Number of files in which it is encrypted with its own key, encrypted with the footer key,
+        or unencrypted in at least one row group.
     plaintext_filters : int
-        Files in which it has filters in plaintext.
+        Number of files in which it has plaintext filters.
     errors, warnings : int
-        Findings about it.
+        Number of findings about it.
     """
 
     column: str
@@ -182,7 +181,7 @@ class ColumnTotals:
 
 @dataclass(repr=False)
 class AuditResult(Summarized):
-    """What :func:`secure_bloom.audit` found.
+    """The result of :func:`secure_bloom.audit`.
 
     Attributes
     ----------
@@ -197,12 +196,12 @@ class AuditResult(Summarized):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error among the findings. What was not checked may be wrong yet."""
+        """Whether no finding is an error. Whatever was not checked may still be wrong."""
         return all(finding.severity != "error" for finding in self.findings)
 
     @property
     def complete(self) -> bool:
-        """Whether there are files, and everything about them was checked."""
+        """Whether there are files, and all of them were checked completely."""
         return bool(self.files) and not any(file.not_checked for file in self.files)
 
     @property
@@ -212,22 +211,22 @@ class AuditResult(Summarized):
 
     @property
     def unencrypted_files(self) -> int:
-        """Files without any encryption."""
+        """Number of files without any encryption."""
         return sum(file.encryption == NO_ENCRYPTION for file in self.files)
 
     @property
     def encrypted_files(self) -> int:
-        """Files with an encrypted or signed footer."""
+        """Number of files with an encrypted or signed footer."""
         return sum(file.encryption in (SIGNED_FOOTER, ENCRYPTED_FOOTER) for file in self.files)
 
     @property
     def lacks_encryption(self) -> bool:
-        """Whether no file is encrypted, of those that can be read."""
+        """Whether none of the readable files is encrypted."""
         return self.unencrypted_files > 0 and not self.encrypted_files
 
     @property
     def summary(self) -> str:
-        """One line: whether anything is encrypted, and how much was found."""
+        """One line: whether anything is encrypted, and the number of findings."""
         severities = Counter(finding.severity for finding in self.findings)
         found = f"{count(severities['error'], 'error')}, {count(severities['warning'], 'warning')}"
         files = count(len(self.files), "file")
@@ -238,7 +237,7 @@ class AuditResult(Summarized):
         return f"No file is encrypted: {files}{readable} in {self.path}, {found}"
 
     def totals(self) -> list[ColumnTotals]:
-        """Totals of all columns: first those with most errors, then in the order of the files."""
+        """Totals of all columns, by descending number of errors, then in the order of the files."""
         totals: dict[str, ColumnTotals] = {}
         for file in self.files:
             for column in file.columns:
@@ -253,12 +252,12 @@ class AuditResult(Summarized):
         return sorted(totals.values(), key=lambda total: (-total.errors, -total.warnings))
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
+        """The result as a dictionary for JSON."""
         return {**self._head(), "findings": list(map(_finding_dict, self.findings)),
                 "files": list(map(asdict, self.files))}
 
     def json_parts(self) -> Iterator[str]:
-        """The same as pieces of one JSON text: for many files it takes far less memory."""
+        """Yield the same result as pieces of JSON, which needs far less memory for many files."""
         yield json.dumps(self._head(), indent=2)[:-2]
         for name, records in (("findings", map(_finding_dict, self.findings)),
                               ("files", map(asdict, self.files))):
@@ -291,7 +290,7 @@ TOTALS_HEADER = ("column", "files", "column key", "footer key", "not encrypted",
 
 
 def totals_row(total: ColumnTotals) -> list[str]:
-    """The cells below :data:`TOTALS_HEADER`: in how many files."""
+    """The cells of a row below :data:`TOTALS_HEADER`."""
     return [shown(total.column), *(f"{number:,}" for number in (
         total.files, total.column_key, total.footer_key, total.unencrypted,
         total.plaintext_filters, total.errors, total.warnings))]

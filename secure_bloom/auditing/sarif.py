@@ -14,9 +14,9 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def to_sarif(result: AuditResult) -> dict[str, Any]:
-    """One run, with a rule for each kind of finding.
+    """Return one SARIF run, with a rule for each kind of finding.
 
-    What was not checked is a notification, and so is that no file is encrypted.
+    Whatever was not checked becomes a notification, as does the absence of any encrypted file.
     """
     rules = list(KINDS)
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{
@@ -48,9 +48,9 @@ def _file(path: str) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Relative where the file is below the working directory, as code-scanning tools want it."""
+    """A relative URI for files below the working directory, as code-scanning tools expect."""
     if not os.path.isabs(path):
-        return quote(path)  # of an object store
+        return quote(path)  # a path in an object store
     try:
         return quote(os.path.relpath(path)) if Path(path).is_relative_to(Path.cwd()) \
             else Path(path).as_uri()

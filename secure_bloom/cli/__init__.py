@@ -1,15 +1,15 @@
 """The command ``secure-bloom``.
 
-Rules of its messages: results go to standard output; errors and progress to standard error, as
+Message rules: results go to standard output; errors and progress go to standard error, as
 ``secure-bloom: error: what happened and what to do``. With ``--json`` the result is one JSON
-object. Keys are never on the command line, only in keyring files, and only ``keyring export`` shows
-one.
+object. Keys are never passed on the command line, only in keyring files, and only
+``keyring export`` prints one.
 
-Exit codes: 0 done (probe: may contain); 1 the answer is bad (probe: certainly absent; validate:
+Exit codes: 0 success (probe: may contain); 1 negative result (probe: certainly absent; validate:
 cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;
 3 a file cannot be read, is not valid Parquet, or changed while it was read; 4 a key is missing or
-refused; 5 something encrypted does not authenticate: a wrong key, or a changed file; 70 a fault of
-this program; 130 aborted.
+refused; 5 encrypted data does not authenticate: a wrong key, or a modified file; 70 a bug in this
+program; 130 aborted.
 """
 
 from __future__ import annotations

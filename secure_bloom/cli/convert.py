@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from secure_bloom.encryption import Encryption
     from secure_bloom.keys.wrapping import WritingKms
 
-MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the rows are
+MAX_ROW_GROUP_BYTES = 512 * 1024 * 1024  # of Arrow data: bounds memory, whatever the size of a row
 
 
 def convert_file(source: str, target: str, *, overwrite: bool = False,
@@ -33,30 +33,30 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     Parameters
     ----------
     source : str
-        A Parquet file (told by its first bytes) or a CSV file with a header line.
+        A Parquet file (recognized by its first bytes) or a CSV file with a header line.
     target : str
-        May be the source itself. It is replaced when all rows are written.
+        May be the source itself. It is replaced after all rows have been written.
     overwrite : bool
-        Whether a target that exists is replaced.
+        Whether to replace an existing target.
     row_group_size : int, optional
-        Rows in a row group; by default as in a Parquet source, else 1,048,576.
+        Rows per row group. Default: as in a Parquet source, otherwise 1,048,576.
     text_columns, delimiter
-        For a CSV file, see :class:`secure_bloom.cli.csv_file.CsvFile`.
+        For a CSV file; see :class:`secure_bloom.cli.csv_file.CsvFile`.
     allow_plaintext : bool
         Whether the target of an encrypted source may be unencrypted.
     advance : callable
-        Is called with the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
     kms : KmsClient, optional
-        For the target and, where it is encrypted, for the source.
+        For the target and, if it is encrypted, for the source.
     require_encryption : optional
-        As for :class:`secure_bloom.ParquetFile`, of the source.
+        For the source, as in :class:`secure_bloom.ParquetFile`.
     encryption, **writer
-        For :class:`secure_bloom.ParquetWriter`.
+        Arguments of :class:`secure_bloom.ParquetWriter`.
 
     Raises
     ------
     FileExistsError
-        If the target exists, or comes to exist meanwhile, and is not to be overwritten.
+        If the target exists, or is created meanwhile, and ``overwrite`` is false.
     """
     check_target = None if overwrite else lambda: check_absent(*resolve(target))
     if check_target is not None:
@@ -79,7 +79,7 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
 
 
 def _is_parquet(path: str) -> bool:
-    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would block
         raise UnsupportedError("it is read more than once, so it must be a regular file: save the "
                                "data first", file=path)
     with open(path, "rb") as file:
@@ -110,16 +110,16 @@ def _write(target: str, schema: pa.Schema, tables: Iterable[pa.Table], row_group
 
 def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int,
                max_bytes: int = MAX_ROW_GROUP_BYTES) -> Iterator[pa.Table]:
-    """Gather small batches into tables that make good row groups.
+    """Combine small batches into tables of a suitable size for row groups.
 
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
     schema : pyarrow.Schema
-        Of every batch.
+        The schema of every batch.
     max_rows, max_bytes : int
-        A table has ``max_rows`` rows (the last one fewer), or fewer where it would hold much more
-        than ``max_bytes`` bytes of Arrow data.
+        A table has ``max_rows`` rows (the last one may have fewer), or fewer if it would otherwise
+        hold much more than ``max_bytes`` bytes of Arrow data.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0

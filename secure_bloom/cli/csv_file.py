@@ -1,7 +1,7 @@
 """A CSV file, plain or compressed, as batches of typed columns.
 
-It is read twice: once to find a type for each column that loses no character of it, and once to
-read the rows. Memory stays bounded, whatever its size. Errors never quote a value.
+The file is read twice: once to infer a lossless type for each column, and once to read the rows.
+Memory is bounded, whatever the file size. Errors never quote a value.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.storage.versions import FileVersion, current_version
 
-_BLOCK = 1024 * 1024  # bytes that are parsed at a time, and 32 are read ahead; no row is longer
-_COMPRESSIONS = {  # by the first bytes; none can begin a CSV file
+_BLOCK = 1024 * 1024  # bytes parsed at a time, with 32 blocks read ahead; also the row size limit
+_COMPRESSIONS = {  # by the first bytes; a CSV file cannot begin with any of these
     "gzip": rb"\x1f\x8b\x08", "bz2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
     "zstd": rb"\x28\xb5\x2f\xfd", "lz4": rb"\x04\x22\x4d\x18"}
 
@@ -37,26 +37,26 @@ class CsvFile:
     Parameters
     ----------
     path : str
-        Of a regular file; gzip, bzip2, zstd and lz4 are recognized by its first bytes.
+        Path of a regular file; gzip, bzip2, zstd and lz4 are recognized by its first bytes.
     delimiter : str
         One ASCII character.
     text_columns : iterable of str
-        Columns that are text, whatever they look like.
+        Columns to read as text, whatever their values look like.
     advance : callable
-        Is called with the fraction that is done, of finding the types and of reading the rows.
+        Called with the completed fraction of inferring the types and reading the rows.
 
     Attributes
     ----------
     schema : pyarrow.Schema
-        The columns with their types, see :mod:`secure_bloom.cli.csv_types`.
+        The columns with their types; see :mod:`secure_bloom.cli.csv_types`.
 
     Raises
     ------
     ColumnError
         If the file is empty, its header is not UTF-8, a row has more or fewer values than the
-        header, or a column that is to be text does not exist or is not UTF-8.
+        header, or a column in ``text_columns`` does not exist or is not UTF-8.
     FormatError
-        If compressed data is damaged or ends too early.
+        If compressed data is damaged or truncated.
     UnsupportedError
         If a row is too long.
     """
@@ -73,12 +73,12 @@ class CsvFile:
         self.schema = self._find_schema(set(text_columns))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows.
+        """Yield the rows.
 
         Raises
         ------
         ChangedMeanwhileError
-            If the file was changed since its types were found.
+            If the file has changed since its types were inferred.
         """
         done = 0
         with self._errors():
@@ -89,7 +89,7 @@ class CsvFile:
                     done += batch.num_rows
                     self._advance(0.5 + done / max(done, self._num_rows) / 2)
             except pa.ArrowInvalid:
-                self._check_unchanged()  # then it may be that types do not fit any more
+                self._check_unchanged()  # after a change, the types may no longer fit
                 raise
             self._check_unchanged()
 
@@ -103,7 +103,7 @@ class CsvFile:
             for name in text_columns.difference(names):
                 raise ColumnError(f"there is no such column; there are: {listed(names)}",
                                   file=self._path, column=name)
-            # By name, as pyarrow sets types: columns of the same name have the same type.
+            # By name, as pyarrow assigns types: columns with the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}
             for batch in reader:
                 self._num_rows += batch.num_rows
@@ -121,19 +121,19 @@ class CsvFile:
         stream = source if self._compression is None \
             else pa.CompressedInputStream(source, self._compression)
         reader = pa_csv.open_csv(
-            # Reading is the same without threads, but errors say the number of the row.
+            # Without threads the result is the same, but errors include the row number.
             stream, pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK), self._parsing,
             pa_csv.ConvertOptions(null_values=[""], true_values=["true"], false_values=["false"],
                                   **conversion))
         return reader, source
 
     def _position(self, source: pa.NativeFile) -> float:
-        """The fraction that is read."""
+        """The fraction of the file that has been read."""
         return 1 if source.closed else source.tell() / self._version.size
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """pyarrow's errors without the values that they quote, which may be sensitive."""
+        """Translate pyarrow's errors, removing the quoted values, which may be sensitive."""
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -154,7 +154,7 @@ class CsvFile:
 
 
 def check_delimiter(delimiter: str) -> None:
-    """Raise ValueError unless this can separate values."""
+    """Raise ValueError unless this is a valid delimiter."""
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise ValueError("the delimiter must be one ASCII character, but not a quotation mark or "
                          f"the end of a line; it is {delimiter!r}")

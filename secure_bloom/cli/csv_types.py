@@ -1,8 +1,8 @@
-"""Which types the columns of a CSV file can have without losing a character.
+"""Lossless type inference for the columns of a CSV file.
 
-A column gets a type only if all of its values are written in one form of that type: then formatting
-each value in that form returns the characters that were read. Otherwise it stays text. An empty
-field is a null of any type but text; a text column keeps it as the empty text.
+A column gets a type only if all of its values are written in one form of that type, so that
+formatting each value in that form returns the original characters. Otherwise it stays text. An
+empty field is a null, except in a text column, where it is an empty string.
 
     bool        true, false
     int64       0, -12
@@ -21,8 +21,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_HEAD = 64  # values that rule out most forms: casting many texts that do not fit is slow
-_FEW_DIGITS = 15  # so many significant digits are never lost in a double
+_HEAD = 64  # values that rule out most forms: casting many that do not fit is slow
+_FEW_DIGITS = 15  # a double always preserves this many significant digits
 
 _FRACTION = r"(?:0|[0-9]*[1-9])"
 _REPR = (r"^(?:"
@@ -35,7 +35,7 @@ _POSITIONAL = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?$"
 
 
 class Form(ABC):
-    """A type, and one way to write its values."""
+    """A type, and one way of formatting its values."""
 
     def __init__(self, type_: pa.DataType):
         self.type = type_
@@ -52,7 +52,7 @@ class Form(ABC):
 
 
 class _AsArrow(Form):
-    """As pyarrow casts it to text."""
+    """The format of pyarrow's cast to text."""
 
     def fits(self, texts: pa.StringArray) -> bool:
         values = self._values(texts)
@@ -60,7 +60,7 @@ class _AsArrow(Form):
 
 
 class _Timestamp(Form):
-    """As pyarrow does, but with ``T`` or a blank, and with ``Z`` where there is a zone."""
+    """pyarrow's format, but separated by ``T`` or a space, and with ``Z`` if there is a zone."""
 
     def __init__(self, unit: str, separator: str, is_utc: bool):
         super().__init__(pa.timestamp(unit, "UTC" if is_utc else None))
@@ -70,7 +70,7 @@ class _Timestamp(Form):
         values = self._values(texts)
         if values is None:
             return False
-        # Formatting a zone would need the time zone database of the machine.
+        # Formatting a zone would require the machine's time zone database.
         formatted = values.view(pa.timestamp(self.type.unit)).cast(pa.string())
         if self._separator != " ":
             formatted = pc.replace_substring(formatted, " ", self._separator)
@@ -80,14 +80,14 @@ class _Timestamp(Form):
 
 
 class _Time(Form):
-    """As the time in a timestamp; pyarrow does not cast text to times."""
+    """The time part of a timestamp; pyarrow does not cast text to times."""
 
     def fits(self, texts: pa.StringArray) -> bool:
         return _SECONDS.fits(pc.binary_join_element_wise("1970-01-01", texts, " "))
 
 
 class _Float(Form):
-    """Numbers of a pattern that leaves one way to write each decimal number."""
+    """Numbers in a pattern that allows only one spelling of each decimal number."""
 
     def __init__(self, pattern: str):
         super().__init__(pa.float64())
@@ -106,8 +106,7 @@ class _Float(Form):
 
 
 def _digits(numbers: pa.StringArray) -> pa.StringArray:
-    """The significant digits of numbers: those of equal numbers are different decimals if these are
-    different."""
+    """The significant digits of numbers; equal doubles that differ here are different decimals."""
     mantissa = pc.replace_substring_regex(numbers, "e.*", "")
     return pc.ascii_trim(pc.replace_substring(mantissa, ".", ""), "-0")
 
@@ -123,12 +122,12 @@ _FORMS = (
 
 
 class ColumnType:
-    """Finds the type of a column while its texts pass by.
+    """Infer the type of a column from texts that are added in portions.
 
     Parameters
     ----------
     is_text : bool
-        Whether it is text whatever it looks like.
+        Whether the column is text, whatever its values look like.
     """
 
     def __init__(self, *, is_text: bool = False):
@@ -138,7 +137,7 @@ class ColumnType:
 
     @property
     def type(self) -> pa.DataType:
-        """The type for the texts so far; binary where they are not all UTF-8."""
+        """The type for the texts so far; binary if they are not all UTF-8."""
         if not self._is_utf8:
             return pa.binary()
         if self._is_empty:
@@ -146,7 +145,7 @@ class ColumnType:
         return self._forms[0].type if self._forms else pa.string()
 
     def add(self, raw: pa.BinaryArray) -> None:
-        """Look at more texts."""
+        """Take more texts into account."""
         try:
             texts = raw.cast(pa.string())
         except pa.ArrowInvalid:
@@ -163,7 +162,7 @@ class ColumnType:
 def _that_fit(forms: Iterable[Form], texts: pa.StringArray) -> tuple[Form, ...]:
     kept: list[Form] = []
     for form in forms:
-        # Most integers are such numbers too, which need not be tried.
+        # Short integers are plain numbers too, so those need not be tried.
         is_small = form is _PLAIN_NUMBER and _INTEGER in kept \
             and pc.max(pc.binary_length(texts)).as_py() <= _FEW_DIGITS
         if is_small or form.fits(texts):

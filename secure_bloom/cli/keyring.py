@@ -18,7 +18,7 @@ _NAME = click.argument("name")
 _FORMAT = click.option("--format", "form", required=True,
                        type=click.Choice(["hex", "base64", "raw"]),
                        help="Encoding of the key; it cannot be detected.")
-_MAX_INPUT = 4096  # bytes; no key is as long
+_MAX_INPUT = 4096  # bytes; longer than any key
 
 
 @click.group(short_help="Manage a local file of master keys.")
@@ -163,7 +163,7 @@ def keyring_passphrase(file: str, remove: bool) -> None:
 
 @contextmanager
 def _warnings_shown() -> Iterator[None]:
-    """Show warnings as this program does, without the line of code that they come from."""
+    """Show warnings in this program's style, without the source line that issued them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -181,7 +181,7 @@ def _input(source: str, form: str) -> bytes:
 
 
 def _decoded(data: bytes, form: str) -> bytes:
-    """A key from how it is written. Errors do not quote it."""
+    """Decode a key. Errors do not quote it."""
     from secure_bloom.crypto.aes_gcm import KEY_SIZES
     try:
         if form == "hex":

@@ -1,4 +1,4 @@
-"""What the command line shows of a file: plain dictionaries (for JSON), and text for people."""
+"""The output of the commands: plain dictionaries for JSON, and text for people."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 _SHOWN_FINDINGS = 20
 _SHOWN_FILES = 20
-_NAMED = 3  # files with the same message
+_NAMED = 3  # files listed with the same message
 _MAX_CELL = 200  # characters
 
 
 def inspect_file(file: ParquetFile) -> dict[str, Any]:
-    """Encryption of a file, and for each column its encryption and filters."""
+    """The encryption of a file, and the encryption and filters of each column."""
     footer, filters = file.footer, _filters_by_column(file)
     hidden = {column: _why_hidden(error) for column, error in file.key_errors.items()}
     disjoint = Disjoint(footer.start)
@@ -60,7 +60,7 @@ def inspect_file(file: ParquetFile) -> dict[str, Any]:
 
 
 def _filters_by_column(file: ParquetFile) -> dict[int, list[BloomFilterInfo]]:
-    """By ordinal of the column, for several may have one path."""
+    """Group filters by column ordinal, because several columns may have the same path."""
     filters: dict[int, list[BloomFilterInfo]] = defaultdict(list)
     infos = deque(file.bloom_filters)
     for chunk in file.footer.column_chunks():
@@ -88,7 +88,7 @@ def _encryption(footer: Footer) -> dict[str, Any] | None:
 
 
 def _key_name(key_metadata: bytes | None) -> str | None:
-    """The master key that key material names; None where there is no such material."""
+    """The master key that the key material names; None if there is no such material."""
     try:
         return None if key_metadata is None else KeyMaterial.parse(key_metadata).master_key_id
     except (KeyRetrievalError, UnsupportedError):
@@ -113,13 +113,13 @@ def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo
 
 
 def _why_hidden(error: KeyRetrievalError) -> str:
-    """Why it cannot be known what filters a column has."""
+    """The reason why the filters of a column cannot be determined."""
     return "access denied" if isinstance(error, KeyAccessError) else "no key"
 
 
 def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
                   disjoint: Disjoint) -> float | None:
-    """The mean over the filters that can be read."""
+    """The mean expected rate over the filters that can be read."""
     values = []
     for info in filters:
         chunk = file.footer.row_groups[info.row_group][column.ordinal]
@@ -167,7 +167,7 @@ def _filter_cells(column: dict[str, Any]) -> list[str]:
 
 
 def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, Any]:
-    """Where a value may be. The value itself is not part of the result."""
+    """The places where a value may be. The result does not include the value itself."""
     answers = file.might_contain(column, value)[:, 0]
     with_filter = {info.row_group for info in file.bloom_filters if info.column == column}
     return {
@@ -196,7 +196,7 @@ def render_probe(result: dict[str, Any]) -> str:
 
 
 def render_verification(result: VerifyResult) -> str:
-    """A result of :func:`secure_bloom.verify_file` as text."""
+    """The result of :func:`secure_bloom.verify_file` as text."""
     if result.not_checked is not None:
         return f"{result.file}\n  not checked: {result.not_checked}"
     columns: dict[str, list[FilterCheck]] = defaultdict(list)
@@ -218,7 +218,7 @@ def render_verification(result: VerifyResult) -> str:
 
 
 def _verified_row(column: str, checks: list[FilterCheck]) -> list[str]:
-    """The filters of one column: sums, and the worst of the rates."""
+    """The table row for the filters of one column: sums, and the worst rate."""
     values = [check.values for check in checks if check.values is not None]
     measured = [check.measured_fpp for check in checks if check.measured_fpp is not None]
     promised = [check.promised_fpp for check in checks if check.promised_fpp is not None]
@@ -235,7 +235,7 @@ def _rate(rates: list[float]) -> str:
 
 
 def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Left-aligned columns under a ruled header."""
+    """Render left-aligned columns under a ruled header."""
     rows = [[shown(str(cell), _MAX_CELL) for cell in row] for row in rows]
     widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
     lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -246,7 +246,7 @@ def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 # --- master keys ---------------------------------------------------------------------------------
 
 def render_inventory(inventory: Inventory) -> str:
-    """The master keys of a data set as a table, and what is not known."""
+    """The master keys of a data set as a table, and what could not be determined."""
     lines = [f"{count(inventory.files, 'file')}, {inventory.plaintext} without encryption"]
     if inventory.master_keys:
         rows = [[use.name, str(use.files), use.wrapping, ", ".join(use.used_for)]
@@ -262,7 +262,7 @@ def render_inventory(inventory: Inventory) -> str:
 
 
 def render_rotation(result: RotationResult, old: str) -> str:
-    """What a rotation did, or would do."""
+    """What a rotation did, or would do in a dry run."""
     done = "would be rotated" if result.dry_run else "rotated"
     lines = [f"{count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
              f"master key, {len(result.failed)} failed"]
@@ -273,10 +273,10 @@ def render_rotation(result: RotationResult, old: str) -> str:
     return "\n".join(lines)
 
 
-# --- filters of files that exist -----------------------------------------------------------------
+# --- filters of existing files -------------------------------------------------------------------
 
 def render_changes(result: MaintainResult) -> str:
-    """What attach, strip or seal did, or would do."""
+    """What attach, strip or seal did, or would do in a dry run."""
     will = "would be changed" if result.dry_run else "changed"
     lines = [f"{count(len(result.changed), 'file')} {will}, {result.unchanged} need no change, "
              f"{len(result.failed)} failed"]
@@ -293,7 +293,7 @@ def render_changes(result: MaintainResult) -> str:
 
 
 def by_message(messages: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines for (file, message): one for each message, with the first files that have it."""
+    """Group (file, message) pairs into one line per message, with its first files."""
     files: dict[str, list[str]] = defaultdict(list)
     for file, message in messages:
         files[message].append(file)
@@ -315,7 +315,7 @@ def _and_more(number: int, what: str) -> list[str]:
 
 
 def render_audit(result: AuditResult) -> str:
-    """A result of :func:`secure_bloom.audit` as text."""
+    """The result of :func:`secure_bloom.audit` as text."""
     more = "in --json or --html"
     lines, totals = [result.summary], result.totals()
     if len(result.files) > 1 and totals:
@@ -343,7 +343,7 @@ def _audit_rows(result: AuditResult) -> Iterator[list[str]]:
 
 
 def _audit_findings(findings: list[AuditFinding]) -> list[str]:
-    """Those that say the same of several files are said once, with the evidence of the first."""
+    """Group findings that are the same for several files, with the evidence of the first."""
     groups: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.kind, finding.column, finding.message, finding.remedy].append(finding)

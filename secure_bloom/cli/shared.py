@@ -1,4 +1,4 @@
-"""What the commands share: options, output, progress, errors and their exit codes."""
+"""Code that the commands share: options, output, progress, errors and their exit codes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from secure_bloom.keys.keyring import Keyring
     from secure_bloom.keys.kms import KmsClient
 
-Command: TypeAlias = Callable[..., Any]  # a function, before click makes a command of it
+Command: TypeAlias = Callable[..., Any]  # a function, before click turns it into a command
 
 BAD, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
 
 
 class Commands(click.Group):
-    """Turns errors into a message and an exit code, for every command."""
+    """A group that turns the errors of every command into a message and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except (click.Abort, KeyboardInterrupt):  # click would exit with 1, a bad answer
+        except (click.Abort, KeyboardInterrupt):  # click would exit with 1: a negative result
             click.echo("secure-bloom: aborted", err=True)
             ctx.exit(ABORTED)
         except Exception as error:
@@ -48,7 +48,7 @@ class Commands(click.Group):
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print text in which names from files cannot steer the terminal."""
+    """Print text so that names from files cannot control the terminal."""
     shown = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     click.echo("".join(shown), err=err)
 
@@ -68,9 +68,9 @@ def exit_code(error: Exception) -> int:
 
 
 def kms_options(command: Command) -> Command:
-    """Add ``--keyring`` and ``--kms``; the command gets ``kms``, a client or None.
+    """Add ``--keyring`` and ``--kms``; the command receives ``kms``, a client or None.
 
-    Without these options it is what the environment names.
+    Without these options, the environment determines the client.
     """
     @functools.wraps(command)
     def with_client(*args: Any, keyring: str | None, kms: str | None, **options: Any) -> Any:
@@ -97,7 +97,7 @@ def _client(keyring: str | None, uri: str | None) -> KmsClient | None:
 
 
 def _asked_once() -> Callable[[str], str]:
-    """Asks for a passphrase when a key is first needed, in one of several threads."""
+    """Return a function that prompts for a passphrase once, whichever thread calls it first."""
     lock, ask = Lock(), functools.cache(ask_passphrase)
 
     def ask_once(path: str) -> str:
@@ -108,13 +108,13 @@ def _asked_once() -> Callable[[str], str]:
 
 
 def open_keyring(path: str) -> Keyring:
-    """A keyring; asks for its passphrase where it has one."""
+    """Open a keyring, and prompt for its passphrase if it has one."""
     from secure_bloom.keys import Keyring
     return Keyring(path, lambda: ask_passphrase(path))
 
 
 def requirement_option(command: Command) -> Command:
-    """Add ``--require-encryption``; the command gets what it means, or None."""
+    """Add ``--require-encryption``; the command receives the parsed requirement, or None."""
     @functools.wraps(command)
     def with_requirement(*args: Any, require_encryption: str | None, **options: Any) -> Any:
         required = None if require_encryption is None else _required(require_encryption)
@@ -148,10 +148,10 @@ def jobs_option(command: Command) -> Command:
 
 def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
                  show: Callable[[Any], None]) -> None:
-    """Run an operation on files, and end the command.
+    """Run an operation on files, show its result, and exit.
 
-    ``operation(advance)`` gives a result with ``failed`` files, which ``show`` shows, also where an
-    error ends it that has the result of what was done before.
+    ``operation(advance)`` returns a result with ``failed`` files, which ``show`` prints. If an
+    error ends the operation, the partial result attached to it, if any, is printed first.
     """
     try:
         with progress(label) as advance:
@@ -165,12 +165,12 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
 
 
 def names(text: str | None) -> list[str]:
-    """The names in a list with commas."""
+    """The names in a comma-separated list."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
-    """The passphrase of a keyring, from the terminal."""
+    """Prompt for the passphrase of a keyring on the terminal."""
     if new and not sys.stdin.isatty():
         raise KeyringError("there is no terminal to ask for a new passphrase; in Python, "
                            "Keyring.create and set_passphrase take one", file=keyring)
@@ -183,7 +183,7 @@ def ask_passphrase(keyring: str, *, new: bool = False) -> str:
 
 
 def line_from_stdin() -> str:
-    """A value to look for, from standard input."""
+    """Read a value to look up from standard input."""
     line = sys.stdin.readline()
     if not line:
         raise click.UsageError("no value: give --value, or a line on standard input")
@@ -191,18 +191,18 @@ def line_from_stdin() -> str:
 
 
 def write_report(path: str, text: str) -> None:
-    """Write a file for another program, of which nobody sees a part; or to a pipe or device."""
+    """Write a report to a file, which appears only when complete, or to a pipe or device."""
     from secure_bloom.storage.files import resolve, write_file
     write_file(*resolve(os.path.abspath(path)), text.encode())
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print the result of a command that was given ``--json``."""
+    """Print the result of a command that was called with ``--json``."""
     click.echo(json.dumps(result, indent=2, default=str))
 
 
 class progress:
-    """A progress bar on standard error, where that is a terminal; gives ``advance(fraction)``."""
+    """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
 
     _STEPS = 1000
 

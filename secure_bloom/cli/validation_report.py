@@ -1,4 +1,4 @@
-"""What a run of test vectors says: for people, as JSON, as JUnit XML."""
+"""The results of running test vectors: as text, as JSON, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _count(results: list[CaseResult], result: str, layer: str | None = None) -> 
 
 
 def layer_table(results: list[CaseResult]) -> list[list[Any]]:
-    """For each layer that has cases: its name, and how many there are, passed, failed, skipped."""
+    """For each layer with cases: its name, and the numbers of cases, passed, failed, skipped."""
     counts = [(layer, [_count(results, result, layer) for result in RESULTS])
               for layer in LAYERS]
     return [[layer, sum(row), *row] for layer, row in counts if sum(row)]
 
 
 def render(results: list[CaseResult], implementation: str) -> str:
-    """The results for people: a table of the layers, and what failed."""
+    """The results as text: a table of the layers, and the failed cases."""
     rows = layer_table(results)
     total = ["all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])]
     table = render_table(["layer", "cases", *RESULTS], [*rows, total])
@@ -40,7 +40,7 @@ def render(results: list[CaseResult], implementation: str) -> str:
 
 
 def junit(results: list[CaseResult], implementation: str) -> str:
-    """The results in the XML that build servers read."""
+    """The results as JUnit XML, which CI servers read."""
     root = ElementTree.Element("testsuites", name=f"test vectors against {implementation}")
     for layer, total, _, failed, skipped in layer_table(results):
         own = [result for result in results if result.case.layer == layer]
@@ -58,5 +58,5 @@ def junit(results: list[CaseResult], implementation: str) -> str:
 
 
 def _xml_text(text: str) -> str:
-    """XML has no way to write control characters, which a program may have sent."""
+    """Replace control characters: XML cannot represent them, but a program may have sent some."""
     return "".join(c if c.isprintable() else "?" for c in text)

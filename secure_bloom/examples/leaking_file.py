@@ -1,8 +1,9 @@
-"""A file that leaks, to try audit and seal on: python -m secure_bloom.examples.leaking_file FOLDER
+"""A leaking file for trying audit and seal: python -m secure_bloom.examples.leaking_file FOLDER
 
 arrow-rs encrypts columns, but writes their Bloom filters in plaintext, after the pages of each row
-group. This makes such a file of real data: flights from New York in 2013, whose tail numbers are
-encrypted. Beside it go a keyring, a policy, and guesses: all tail numbers of five digits.
+group. This module creates such a file from real data: flights from New York in 2013, whose tail
+numbers are encrypted. It also writes a keyring, a policy, and guesses: all tail numbers of five
+digits.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.verify.measure import ColumnHashes
 from secure_bloom.writer import write_table
 
-_OFFSETS = 9, 10, 11  # of data pages, index pages and the dictionary page, in ColumnMetaData
+_OFFSETS = 9, 10, 11  # ColumnMetaData fields: data, index and dictionary page offsets
 
 
 def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **writer: Any) -> bytes:
-    """An encrypted file with plaintext filters, as arrow-rs lays it out.
+    """Create an encrypted file with plaintext filters, in the layout of arrow-rs.
 
     Parameters
     ----------
     table : pyarrow.Table
     columns : iterable of str
-        Dotted paths of the columns that get filters, all in plaintext.
+        Dotted paths of the columns that get plaintext filters.
     keys : optional
-        For reading what ``writer`` encrypts.
+        The keys for reading the file that ``writer`` encrypts.
     **writer
-        For :func:`secure_bloom.write_table`.
+        Arguments of :func:`secure_bloom.write_table`.
     """
     sink = pa.BufferOutputStream()
     write_table(table, sink, bloom_filters={}, **writer)
@@ -76,7 +77,7 @@ sensitive = ["tailnum"]
 
 
 def main(folder: str) -> None:
-    """Write the example."""
+    """Write the example files."""
     from secure_bloom.examples.flights import load
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Attach Bloom filters to files that exist."""
+"""Attach Bloom filters to existing files."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
     """Add Bloom filters to a Parquet file, or to the files of a folder.
 
     Only the pages of these columns are read, a few at a time. Everything else is copied byte for
-    byte into a new file, which takes the place of the old one in one step. Filters of encrypted
-    columns are encrypted with the column's key, all others are plain.
+    byte into a new file, which atomically replaces the old one. Filters of encrypted columns are
+    encrypted with the column's key; all others are stored in plaintext.
 
-    Done again after it was stopped, it goes on with the files that are left.
+    An interrupted run can be repeated: it continues with the remaining files.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file, whoever wrote it, or a folder of them.
+        A Parquet file from any writer, or a folder of Parquet files.
     bloom_filters : bool, iterable of str, or mapping
         The leaf columns that get a filter. ``True``: every column of each file that can have one.
-        A list names them by dotted path. A mapping of paths also says how: ``True``,
-        BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
+        A list names them by dotted path. A mapping from dotted paths also configures each filter:
+        ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
     keys : KmsClient or ExplicitKeys, optional
-        For encrypted files: the keys of the footer and of these columns are needed.
+        For encrypted files. The keys of the footer and of these columns are required.
     replace : bool
-        Build filters anew where there are some. Otherwise those stay as they are.
+        Rebuild existing filters. By default they are left unchanged.
     dry_run : bool
-        Only say what would be done.
+        Report what would be done, without changing anything.
     filesystem : pyarrow.fs.FileSystem, optional
-        Default: local, or by URI.
+        Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
-        Default: one for each core.
+        Default: one per core.
     advance : callable, optional
-        Told the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
 
     Returns
     -------
     MaintainResult
-        A file that could not be changed is among its ``failed``, for instance because it has no
-        such column, or because its key is missing or denied.
+        Files that could not be changed are listed in ``failed``, for instance because the column
+        does not exist, or because its key is missing or denied.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     UnsupportedError
-        If the files belong to a table that keeps their sizes elsewhere.
+        If the files belong to a table that records their sizes elsewhere.
     ColumnError
-        If no file of a folder has such a column, or it cannot have a filter in any.
+        If the column exists in no file of the folder, or can have a filter in none of them.
     KeyRetrievalError
-        If the KMS does not answer.
+        If the KMS does not respond.
     """
     wanted = filters_for_files(bloom_filters)
 
@@ -84,12 +84,12 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
 
 
 def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilterOptions]:
-    """What is asked for, checked before any file is opened: True, or filters by column path.
+    """Check the requested filters before any file is opened; return True or filters by column.
 
     Raises
     ------
     TypeError, ValueError
-        If it has another form, or asks for nothing.
+        If the argument has another form, or requests no filter.
     """
     wanted = bloom_filters is True or normalize_options(bloom_filters)
     if not wanted:

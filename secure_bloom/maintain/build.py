@@ -1,4 +1,4 @@
-"""The Bloom filter of a column chunk that is in a file already, from the values that it stores."""
+"""Build the Bloom filter of an existing column chunk from the values that it stores."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from secure_bloom.verify.measure import ColumnHashes
 def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
                  size: BloomFilterOptions | int,
                  advance: Callable[[int], None] = lambda rows: None) -> SplitBlockBloomFilter:
-    """Read a column chunk, in bounded memory, and put all of its values into a new filter.
+    """Read a column chunk in bounded memory and insert all of its values into a new filter.
 
     Parameters
     ----------
     hashes : ColumnHashes
     chunk : ColumnChunk
     num_rows : int
-        Rows of the row group.
+        Number of rows in the row group.
     size : BloomFilterOptions or int
         How to size the filter, or its number of blocks.
     advance : callable
-        Told the number of rows of each portion.
+        Called with the number of rows of each portion.
 
     Raises
     ------
     ColumnError, UnsupportedError
-        If the values cannot be hashed or not be read.
+        If the values cannot be hashed or read.
     FormatError, AuthenticationError, KeyRetrievalError
-        If the pages cannot be read. No filter comes of a chunk of which something was not read.
+        If the pages cannot be read. No filter is built from a chunk that was only partly read.
     """
     with error_location(**chunk.place):
         num_blocks = size if isinstance(size, int) else _num_blocks(chunk, size)

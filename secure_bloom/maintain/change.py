@@ -1,8 +1,8 @@
-"""Change the Bloom filters of one file: what all operations have in common.
+"""Change the Bloom filters of one file: the code that all operations share.
 
-Pages and page indexes stay where they are, byte for byte. Filters that go are cut off where they
-stand at the end, and become zeros elsewhere; new ones come behind everything else, just before the
-new footer. The new file takes the place of the old one in one step.
+Pages and page indexes keep their offsets, byte for byte. Removed filters are truncated if they are
+at the end of the file, and overwritten with zeros elsewhere. New filters follow everything else,
+just before the new footer. The new file replaces the old one atomically.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros
 from secure_bloom.verify.measure import ColumnHashes
 
-_Range = tuple[int, int]  # offsets of the first byte, and of the first one behind
+_Range = tuple[int, int]  # offset of the first byte, and of the first byte after the range
 _Place = tuple[int, int]  # row group and column
 
 
 @dataclass
 class Plan:
-    """What is to become of the filters of a file.
+    """The planned changes to the filters of a file.
 
     Attributes
     ----------
     build : list of (ColumnChunk, BloomFilterOptions or int)
-        Chunks that get a new filter, in place of any that they have, by row group and column; how
-        to size it, or its number of blocks.
+        Chunks that get a new filter, replacing any existing one, by row group and column; how to
+        size it, or its number of blocks.
     remove : list of ColumnChunk
-        Chunks that lose the filter that they have.
+        Chunks whose existing filter is removed.
     """
 
     build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
@@ -54,25 +54,25 @@ class Plan:
         return bool(self.build or self.remove)
 
     def removed(self) -> list[ColumnChunk]:
-        """The chunks whose present filter is removed."""
+        """The chunks whose existing filter is removed."""
         return [*self.remove, *(chunk for chunk, _ in self.build if chunk.bloom_filter)]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FileChange(Summarized):
-    """What was done to the filters of a file, or would be.
+    """The changes made to the filters of a file, or that a dry run would make.
 
     Attributes
     ----------
     file : str
     columns : tuple of str
-        Dotted paths of the columns concerned.
+        Dotted paths of the affected columns.
     built, removed : int
-        New filters; old ones that were removed or replaced.
+        Number of new filters, and of old ones that were removed or replaced.
     bytes : int or None
-        Of the new filters with their headers; None where nothing was done.
+        Size of the new filters with their headers; None if nothing was done.
     notes : tuple of str
-        What else is worth knowing.
+        Further remarks for the user.
     """
 
     file: str
@@ -88,14 +88,14 @@ class FileChange(Summarized):
 
     @classmethod
     def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
-        """What a plan would do."""
+        """The changes that a plan would make."""
         chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
         return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()), notes=notes)
 
 
 def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
-    """What stands at the place of a chunk's filter; None where it has none."""
+    """What is stored at the offset of a chunk's filter; None if it has no filter."""
     where = chunk.bloom_filter
     if where is None:
         return None
@@ -105,12 +105,12 @@ def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
 
 
 def check_pages(plan: Plan, file: ParquetFile) -> None:
-    """See whether the pages to be read overlap, before anything is read.
+    """Check that the pages to be read do not overlap, before anything is read.
 
     Raises
     ------
     FormatError
-        If they have more bytes than the file.
+        If they add up to more bytes than the file has.
     """
     disjoint = Disjoint(file.footer.start, "pages")
     for chunk, _ in plan.build:
@@ -119,12 +119,12 @@ def check_pages(plan: Plan, file: ParquetFile) -> None:
 
 
 def check_keys(plan: Plan, file: ParquetFile) -> None:
-    """See whether all keys are at hand, before anything is written.
+    """Check that all keys are available, before anything is written.
 
     Raises
     ------
     KeyRetrievalError
-        If the key of the footer, or of a column that is concerned, is not.
+        If the key of the footer, or of an affected column, is not available.
     """
     for chunk in (*plan.remove, *(chunk for chunk, _ in plan.build)):
         _ = chunk.cipher
@@ -134,27 +134,27 @@ def check_keys(plan: Plan, file: ParquetFile) -> None:
 
 def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
-    """Replace a file by one with other filters; gives the bytes of the new filters.
+    """Replace a file by one with other filters; return the size of the new filters in bytes.
 
     Parameters
     ----------
     plan : Plan
-        Of chunks of ``file.footer``, which is changed.
+        For chunks of ``file.footer``, which is modified.
     rewrite : Rewrite
-        Of the same file, opened before it.
+        For the same file, opened before it.
     keys
-        Those of ``file``.
+        The keys of ``file``.
     advance : callable
-        Told the fraction that is done.
+        Called with the completed fraction.
 
     Raises
     ------
     FormatError
-        If a filter that is to go shares bytes with what stays.
+        If a filter to be removed shares bytes with retained data.
     KeyRetrievalError
-        If the key of the footer, or of a column that is concerned, is not at hand.
+        If the key of the footer, or of an affected column, is not available.
     ChangedMeanwhileError
-        If somebody else has changed the file.
+        If the file has been changed concurrently.
     """
     removed = plan.removed()
     ranges = _merged(range_ for chunk in removed
@@ -167,7 +167,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
 
 
 class _Writing:
-    """The parts of the new file, each made when it is asked for."""
+    """The parts of the new file, each produced on demand."""
 
     def __init__(self, plan: Plan, file: ParquetFile, keys: Keys, advance: Callable[[float], None]):
         self._plan, self._footer, self._advance = plan, file.footer, advance
@@ -207,15 +207,15 @@ def _place(chunk: ColumnChunk) -> _Place:
     return chunk.row_group, chunk.column.ordinal
 
 
-# --- bytes that go, and bytes that stay ----------------------------------------------------------
+# --- removed and retained bytes ------------------------------------------------------------------
 
 def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
-    """The bytes of a chunk's filter; None where no filter stands at its place."""
+    """The byte range of a chunk's filter; None if no filter is stored at its offset."""
     where, stored = chunk.bloom_filter, stored_filter(file, chunk)
     if where is None or stored is None or stored.kind == UNKNOWN:
         return None
     offset, recorded = where
-    length = max(stored.length or 0, recorded or 0)  # so that none stays where the two disagree
+    length = max(stored.length or 0, recorded or 0)  # so that no byte is left if the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
         raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
                           "harm; write the file again", **chunk.place)
@@ -225,7 +225,7 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
 def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: ParquetFile) -> None:
     starts = [start for start, _ in ranges]
     for start, end, what, chunk in _retained_ranges(removed, file):
-        before = bisect_left(starts, end)  # so many of them begin before this ends
+        before = bisect_left(starts, end)  # the number of ranges that begin before this one ends
         if before and ranges[before - 1][1] > start:
             raise FormatError(f"a filter that is to be removed shares bytes with the {what} of "
                               "this column; write the file again", **chunk.place)
@@ -233,7 +233,7 @@ def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: P
 
 def _retained_ranges(removed: set[_Place], file: ParquetFile) \
         -> Iterator[tuple[int, int, str, ColumnChunk]]:
-    """The ranges of bytes that are in use, as far as the keys at hand show them."""
+    """The byte ranges in use, as far as the available keys reveal them."""
     for chunk in file.footer.column_chunks():
         ranges = {"column index": chunk.column_index, "offset index": chunk.offset_index}
         try:
@@ -243,14 +243,14 @@ def _retained_ranges(removed: set[_Place], file: ParquetFile) \
                 stored = None if where[1] else stored_filter(file, chunk)
                 ranges["filter"] = where[0], where[1] or (stored and stored.length) or 1
         except NO_KEY:
-            pass  # as it is encrypted, nobody but the key's owner can have made it point there
+            pass  # it is encrypted, so only a holder of the key can have made it point there
         for what, range_ in ranges.items():
             if range_ is not None:
                 yield range_[0], sum(range_), what, chunk
 
 
 def _merged(ranges: Iterable[_Range]) -> list[_Range]:
-    """In the order of the file; those that touch are one."""
+    """Sort the ranges by offset, and merge those that touch or overlap."""
     merged: list[_Range] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -261,7 +261,7 @@ def _merged(ranges: Iterable[_Range]) -> list[_Range]:
 
 
 def _segments(removed: list[_Range], end: int) -> list[Kept | Zeros]:
-    """What comes before the new filters, where ``end`` is the end of pages, indexes and filters."""
+    """What precedes the new filters; ``end`` is the end of pages, indexes and filters."""
     if removed and removed[-1][1] == end:
         end = removed[-1][0]
         removed = removed[:-1]

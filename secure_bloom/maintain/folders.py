@@ -1,7 +1,7 @@
-"""Do something to every Parquet file of a folder: several at once, and again where it was stopped.
+"""Apply an operation to every Parquet file of a folder, several at once; it can be resumed.
 
-A file is changed in one step, or not at all; one that needs no change is left alone. So an
-operation that was stopped is resumed by doing it again.
+Each file is changed atomically or not at all, and a file that needs no change is left alone. So
+an interrupted operation is resumed by running it again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OTHER_NAMES = "the file has other names (hard links), under which the old bytes
 
 @dataclass(repr=False)
 class MaintainResult(Summarized):
-    """What an operation did to the files of a folder, or would do.
+    """What an operation did to the files of a folder, or what a dry run would do.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class MaintainResult(Summarized):
     unchanged : int
         Files that needed no change.
     failed : dict of str to str
-        Files that could not be changed, and why. They are as they were.
+        Files that could not be changed, and why. They are unmodified.
     dry_run : bool
-        Nothing was changed.
+        Whether this was a dry run, which changes nothing.
     """
 
     changed: list[FileChange] = field(default_factory=list)
@@ -60,7 +60,7 @@ class MaintainResult(Summarized):
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        self.mistake: ColumnError | None = None  # of the arguments, if one file was asked for
+        self.mistake: ColumnError | None = None  # in the arguments, if a single file was given
 
     def _headline(self) -> str:
         return (f"{count(len(self.changed), 'file')} {'to change' if self.dry_run else 'changed'}, "
@@ -73,7 +73,7 @@ class MaintainResult(Summarized):
         return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The result as a dictionary for JSON."""
         return asdict(self)
 
 
@@ -90,27 +90,27 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
     path : str or path
     keys : KmsClient or ExplicitKeys or None
     planner : callable
-        Says of an open file what is to be done, with notes for the result.
+        Returns the plan for an open file, with notes for the result.
     dry_run : bool
-        Only say what would be done.
+        Report what would be done, without changing anything.
     filesystem : pyarrow.fs.FileSystem, optional
     files_at_once : int, optional
-        Default: one for each core.
+        Default: one per core.
     advance : callable, optional
-        Told the fraction that is done.
+        Called with the completed fraction.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     UnsupportedError
-        If the files belong to a table that keeps their sizes elsewhere.
+        If the files belong to a table that records their sizes elsewhere.
     ColumnError
-        If no file of a folder could be changed for the same mistake: none has such a column, or it
-        cannot have a filter. The result has the files that could not be read besides.
+        If no file of a folder could be changed because of the same mistake: none has such a
+        column, or it cannot have a filter. The result also lists the files that could not be read.
     KeyRetrievalError
-        If the KMS does not answer. The attribute ``result`` of whatever ends an
-        operation is a MaintainResult: what was done before.
+        If the KMS does not respond. Every exception that ends an operation has an
+        attribute ``result``, a MaintainResult with what was done before.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
@@ -140,7 +140,7 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
 
 
 class _Job:
-    """One operation on some files."""
+    """An operation on several files."""
 
     def __init__(self, filesystem: pa_fs.FileSystem, paths: list[str], keys: Keys, planner: Planner,
                  dry_run: bool, advance: Callable[[float], None]):
@@ -149,7 +149,7 @@ class _Job:
         self._outcomes: dict[str, FileChange | str | None] = {}
         self.mistakes = Mistakes()
         self._files_done = 0
-        self._fractions: dict[str, float] = {}  # of files that are worked on, by path
+        self._fractions: dict[str, float] = {}  # of files in progress, by path
         self._lock = Lock()
 
     def run(self, files_at_once: int) -> None:
@@ -157,7 +157,7 @@ class _Job:
             pass
 
     def result(self) -> MaintainResult:
-        """What was done, in the order of the paths."""
+        """The results so far, in the order of the paths."""
         result = MaintainResult(dry_run=self._dry_run)
         for path in (path for path in self._paths if path in self._outcomes):
             outcome = self._outcomes[path]
@@ -170,7 +170,7 @@ class _Job:
         return result
 
     def mistake(self) -> ColumnError | None:
-        """A mistake in the arguments for which nothing could be done, if it is the same for all."""
+        """The mistake in the arguments for which no file could be changed, if all share it."""
         failed = sum(isinstance(outcome, str) for outcome in self._outcomes.values())
         return self.mistakes.error(failed - len(self.mistakes.files)) \
             if failed == len(self._paths) else None
@@ -184,7 +184,7 @@ class _Job:
         except SecureBloomError as error:
             if isinstance(error, ColumnError):
                 self.mistakes.add(path, error)
-            error.file = None  # it is said with the file
+            error.file = None  # the message is shown with the file already
             self._outcomes[path] = str(error)
         except OSError as error:
             self._outcomes[path] = str(error)
@@ -196,7 +196,7 @@ class _Job:
     def _change(self, path: str) -> FileChange | None:
         with Rewrite(self._filesystem, path) as rewrite, \
                 ParquetFile(path, self._keys, filesystem=self._filesystem) as file:
-            if rewrite.source.version != file.version:  # or a link leads elsewhere now
+            if rewrite.source.version != file.version:  # or a link has a new target
                 raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now")
             with file.one_version():
                 plan, notes = self._planner(file)

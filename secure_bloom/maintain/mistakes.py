@@ -1,4 +1,4 @@
-"""Mistakes in the arguments that show in every file of a folder, to be reported once."""
+"""Mistakes in the arguments that affect every file of a folder, to be reported once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from secure_bloom.errors import ColumnError, UnknownColumnError
 
 
 class Mistakes:
-    """Files that lack a column that was asked for, or in which it cannot do what was asked.
+    """Files that lack a requested column, or whose column does not support the operation.
 
     Attributes
     ----------
@@ -23,19 +23,19 @@ class Mistakes:
         self._lock = Lock()
 
     def add(self, file: str, error: ColumnError) -> None:
-        """Note what is wrong with a file."""
+        """Record the mistake that a file revealed."""
         with self._lock:
             self.files.add(file)
             self._first = self._first or error
             self._is_same &= _kind(error) == _kind(self._first)
 
     def error(self, others: int) -> ColumnError | None:
-        """What to say once; None unless all files have the same mistake.
+        """The error to report once; None unless all files have the same mistake.
 
         Parameters
         ----------
         others : int
-            Files that could not be read.
+            Number of files that could not be read.
         """
         if self._first is None or not self._is_same:
             return None
@@ -52,6 +52,6 @@ class Mistakes:
 
 
 def _kind(error: ColumnError) -> tuple[Any, ...]:
-    """Unknown columns are one mistake, whatever the other columns of a file are."""
+    """What makes two mistakes equal: unknown columns are one mistake, whatever else a file has."""
     is_unknown = isinstance(error, UnknownColumnError)
     return type(error), error.column, None if is_unknown else error.message

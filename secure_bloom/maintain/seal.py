@@ -1,4 +1,4 @@
-"""Mend leaks: plaintext Bloom filters of encrypted columns become encrypted ones."""
+"""Repair leaks: replace plaintext Bloom filters of encrypted columns by encrypted ones."""
 
 from __future__ import annotations
 
@@ -25,46 +25,45 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
          advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
 
-    A plaintext filter is not authenticated: whoever could write to the file may have changed it. So
-    its bits are not taken over. The filter is built again, in the same size, from the pages of the
-    column, and no byte of the old one is left in the file. Where the values of a column have no
-    certain hash, the filter is removed.
+    A plaintext filter is not authenticated, so anyone with write access may have changed it. Its
+    bits are therefore not reused: the filter is rebuilt, with the same size, from the pages of the
+    column, and no byte of the old one is left in the file. If the values of a column have no
+    well-defined hash, the filter is removed.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file, whoever wrote it, or a folder of them.
+        A Parquet file from any writer, or a folder of Parquet files.
     keys : KmsClient or ExplicitKeys
         The keys of the footer and of these columns.
     dry_run : bool
-        Only say what would be done.
+        Report what would be done, without changing anything.
     filesystem : pyarrow.fs.FileSystem, optional
-        Default: local, or by URI.
+        Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
-        Default: one for each core.
+        Default: one per core.
     advance : callable, optional
-        Told the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
 
     Returns
     -------
     MaintainResult
-        A file that could not be changed is among its ``failed``, for instance because
-        its key is missing or denied.
+        Files that could not be changed are listed in ``failed``, for instance because
+        a key is missing or denied.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     UnsupportedError
-        If the files belong to a table that keeps their sizes elsewhere.
+        If the files belong to a table that records their sizes elsewhere.
     KeyRetrievalError
-        If the KMS does not answer.
+        If the KMS does not respond.
 
     Notes
     -----
-    What has left the machine cannot be mended: copies, backups, snapshots of the disk and other
-    names (hard links) of the same file keep the old bytes, and so do blocks of the disk that are
-    free now.
+    Existing copies of the data cannot be repaired: copies, backups, disk snapshots and hard links
+    to the same file keep the old bytes, and so do disk blocks that have been freed.
     """
     return change_files(path, keys, _plan, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)
@@ -100,11 +99,11 @@ def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
 
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:
-    """The number of blocks that the plaintext filter has."""
+    """The number of blocks of the plaintext filter, or the default options."""
     where = chunk.bloom_filter
-    assert where is not None  # it was found to be plain
+    assert where is not None  # the filter was found to be in plaintext
     try:
         num_bytes, _ = decode_header(file.read_at(MAX_HEADER_SIZE, where[0]))
-    except UnsupportedError:  # it is none of the filters that are known
+    except UnsupportedError:  # not a filter of a known kind
         return BloomFilterOptions()
     return num_bytes // BYTES_PER_BLOCK

@@ -20,40 +20,40 @@ def strip(path: FilePath, keys: Keys = None, *, columns: Iterable[str] | None = 
         -> MaintainResult:
     """Remove the Bloom filters of a Parquet file, or of the files of a folder.
 
-    No byte of them is left in the file. Data pages are copied as they are.
+    No byte of the filters is left in the file. Data pages are copied unchanged.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file, whoever wrote it, or a folder of them.
+        A Parquet file from any writer, or a folder of Parquet files.
     keys : KmsClient or ExplicitKeys, optional
-        For encrypted files: the keys of the footer and of these columns are needed.
+        For encrypted files. The keys of the footer and of these columns are required.
     columns : iterable of str, optional
         Dotted paths of leaf columns. Default: all.
     dry_run : bool
-        Only say what would be done.
+        Report what would be done, without changing anything.
     filesystem : pyarrow.fs.FileSystem, optional
-        Default: local, or by URI.
+        Default: the local file system, or the one that a URI names.
     files_at_once : int, optional
-        Default: one for each core.
+        Default: one per core.
     advance : callable, optional
-        Told the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
 
     Returns
     -------
     MaintainResult
-        A file that could not be changed is among its ``failed``.
+        Files that could not be changed are listed in ``failed``.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     UnsupportedError
-        If the files belong to a table that keeps their sizes elsewhere.
+        If the files belong to a table that records their sizes elsewhere.
     ColumnError
-        If no file of a folder has such a column.
+        If the column exists in no file of the folder.
     KeyRetrievalError
-        If the KMS does not answer.
+        If the KMS does not respond.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")

@@ -1,6 +1,6 @@
-"""Tables whose logs hold the sizes of their files, so that a file must not change in place.
+"""Tables whose logs record file sizes, so that their files must not be changed in place.
 
-Readers of such tables look for a footer where the log says that the file ends.
+Readers of such tables expect the footer at the end of file that the log records.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from secure_bloom.storage.visibility import relative_path
 
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
-    """Refuse files of such tables.
+    """Refuse files that belong to such tables.
 
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
     path : str
-        A file, or a folder: of a table, below one, or with tables below it.
+        A file, or a folder: a table's folder, one inside it, or one that contains tables.
     files : iterable of str
-        The files there. Local links may lead into a table that lies elsewhere.
+        The files there. Local links may lead into a table elsewhere.
 
     Raises
     ------
     UnsupportedError
-        With the kind of table.
+        If a file belongs to such a table; the message names the kind of table.
     """
     if filesystem.type_name == "local":
         real = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)

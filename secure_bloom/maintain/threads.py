@@ -1,4 +1,4 @@
-"""Work on many files in threads, with memory for a few of them."""
+"""Process many files in threads, with only a few of them in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any, TypeVar
 
-_WAITING = 4  # tasks for each thread
+_WAITING = 4  # queued tasks per thread
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -15,10 +15,10 @@ Outcome = TypeVar("Outcome")
 
 def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
                threads: int) -> Iterator[Outcome]:
-    """What a function returns for each item, in the order in which they are done.
+    """Yield the result of a function for each item, in order of completion.
 
-    Not all items are taken at once: a million waiting tasks would take more than a gigabyte.
-    After the first error no more tasks begin; it is raised when those that run have ended.
+    Items are submitted gradually: a million queued tasks would take more than a gigabyte.
+    After the first error no further task is started; it is raised when the running ones have ended.
     """
     items = iter(items)
     with ThreadPoolExecutor(threads) as pool:

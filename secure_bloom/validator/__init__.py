@@ -1,4 +1,4 @@
-"""Test vectors for Bloom filters in Parquet files: read them, run them, compare answers.
+"""Test vectors for Bloom filters in Parquet files: load them, run them, compare answers.
 
 ``vectors/README.md`` describes the vectors and the protocol for other implementations.
 """

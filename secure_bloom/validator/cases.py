@@ -1,7 +1,7 @@
-"""Test vectors as they stand in files: layers, operations, and what each case has to say.
+"""Test vectors as stored in files: layers, operations, and the fields of each case.
 
-Everything is checked while it is read. A field, operation or outcome that is not known here is an
-error, for otherwise a slip of the pen would switch a vector off.
+Everything is checked while it is read. An unknown field, operation or outcome is an error, because
+otherwise a typo would silently disable a vector.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from secure_bloom.errors import FormatError
 
 @dataclass(frozen=True)
 class Operation:
-    """What an operation gets and gives.
+    """The inputs and outcomes of an operation.
 
     Attributes
     ----------
     inputs : dict of str to str
-        Kind of each input.
+        The kind of each input.
     optional : frozenset of str
         The inputs that may be absent.
     outcomes : dict of str to dict
-        For each outcome the kind of each output.
+        For each outcome, the kind of each output.
     refusals : frozenset of str
-        The outcomes that refuse the input.
+        The outcomes that reject the input.
     """
 
     inputs: dict[str, str]
@@ -39,7 +39,7 @@ class Operation:
 
 
 def _operation(inputs: str, outcomes: str, refusals: str = "") -> Operation:
-    """Written as ``name:kind name?:kind``, ``outcome(name:kind) outcome`` and ``outcome ...``."""
+    """Parse ``name:kind name?:kind``, ``outcome(name:kind) outcome`` and ``outcome ...``."""
     kinds = dict(item.split(":") for item in inputs.split())
     found = re.findall(r"(\w+)(?:\(([^)]*)\))?", f"{outcomes} {refusals}")
     return Operation(
@@ -123,7 +123,7 @@ _PROBE = {"plain": "bytes", "value": "text", "answer": "bool"}
 
 @dataclass(frozen=True)
 class Case:
-    """One test vector; its fields are those of ``vectors/README.md``, and where it was read."""
+    """One test vector: the fields of ``vectors/README.md``, and where it was read from."""
 
     layer: str
     name: str
@@ -144,23 +144,23 @@ class Case:
 
     @property
     def description(self) -> Operation:
-        """What the operation gets and gives."""
+        """The inputs and outcomes of the operation."""
         return LAYERS[self.layer][self.operation]
 
 
 def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
-    """The cases of a folder of test vectors.
+    """Load the cases of a folder of test vectors.
 
     Parameters
     ----------
     folder : path
     layers : iterable of str, optional
-        Names of layers; default: all that the folder has.
+        Names of layers. Default: all layers in the folder.
 
     Raises
     ------
     FormatError
-        If a vector does not follow ``vectors/README.md``, or there are none.
+        If a vector does not follow ``vectors/README.md``, or the folder has none.
     """
     cases = []
     for layer in LAYERS if not layers else dict.fromkeys(layers):
@@ -193,7 +193,7 @@ def _load(path: Path, layer: str) -> list[Case]:
 
 
 def _once(pairs: list[Any]) -> dict[str, Any]:
-    """A JSON object in which no name stands twice."""
+    """Build a JSON object, rejecting duplicate names."""
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a name occurs twice in an object")
@@ -221,7 +221,7 @@ def _case(item: Any, layer: str, path: Path) -> Case:
 
 def _check(what: str, value: Any, kinds: dict[str, str], place: str,
            optional: Iterable[str] = ()) -> None:
-    """An object must have these fields, of these kinds, and no others."""
+    """Check that an object has exactly these fields, of these kinds."""
     if not isinstance(value, dict):
         raise FormatError(f"{what} is no object", file=place)
     unknown = value.keys() - kinds.keys()
@@ -274,7 +274,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _check_complete(cases: list[Case], folder: Path) -> None:
-    """Nothing may lie beside the vectors unread: a layer of another name, or a file without one."""
+    """Check that no file is left unread: a layer with an unknown name, or a file without a case."""
     names = {f"{layer}.json" for layer in LAYERS} | {"differences.json"}
     unread = [path for path in folder.glob("*.json") if path.name not in names]
     named = {case.path for case in cases if case.layer == "files"}

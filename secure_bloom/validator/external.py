@@ -1,6 +1,6 @@
-"""Another implementation, asked over its standard input and output.
+"""Another implementation, queried over its standard input and output.
 
-One line a case, tab-separated; ``vectors/README.md``, "Running", describes it.
+One tab-separated line per case; see ``vectors/README.md``, "Running", for the protocol.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 
 from secure_bloom.validator.cases import Case
 
-TIMEOUT = 60.0  #: seconds that a program has for an answer
-_TIME_TO_END = 5.0  # seconds, when there are no more cases
+TIMEOUT = 60.0  #: seconds that a program has to answer
+_TIME_TO_END = 5.0  # seconds, after its input has ended
 
 
 class Skipped(Exception):
-    """The program does not have what a case is about."""
+    """The program does not implement what a case tests."""
 
 
 class BadReply(Exception):
-    """The program died, was silent, or answered something that is no answer."""
+    """The program died, did not answer in time, or sent an invalid reply."""
 
 
 class ExternalProgram:
-    """A program that speaks the protocol; a context manager.
+    """A program that implements the protocol; a context manager.
 
-    It is started when the block begins, and again after it died or was silent.
+    It is started on entering the block, and restarted after a crash or timeout.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ExternalProgram:
         self._process: _LineProcess | None = None
 
     def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
-        """Outcome and output for the input of a case.
+        """Return the outcome and output for the input of a case.
 
         Raises
         ------
@@ -71,13 +71,13 @@ class ExternalProgram:
         return outcome, _output(case, kinds, values)
 
     def close(self) -> None:
-        """End the program."""
+        """Stop the program."""
         process, self._process = self._process, None
         if process is not None:
             process.close()
 
     def __enter__(self) -> ExternalProgram:
-        self._process = _LineProcess(self._command)  # here, so that a wrong command is noticed
+        self._process = _LineProcess(self._command)  # here, so that an invalid command fails early
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +139,7 @@ def _value(text: str, kind: str) -> Any:
 
 
 def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
-    """The filters of a reply in the form of a sidecar, each with its probes and answers."""
+    """Convert the filters of a reply to sidecar form, each with its probes and answers."""
     asked = [((filter_["row_group"], filter_["column"]), probe)
              for filter_ in case.output["filters"] for probe in filter_["probes"]]
     answered: dict[tuple[Any, ...], list[Any]] = {}
@@ -159,7 +159,7 @@ def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
 # --- the process ---------------------------------------------------------------------------------
 
 class _LineProcess:
-    """A program that reads a line and writes a line."""
+    """A program that answers each input line with an output line."""
 
     def __init__(self, command: list[str]):
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the program runs
@@ -183,7 +183,7 @@ class _LineProcess:
             self._input.write(line + "\n")
             self._input.flush()
             reply = self._replies.get(timeout=timeout)
-        except OSError:  # a broken pipe: it died before it read
+        except OSError:  # a broken pipe: the program died before reading the line
             reply = ""
         except queue.Empty:
             raise BadReply(f"no answer within {timeout:g} seconds") from None
@@ -192,13 +192,13 @@ class _LineProcess:
         return reply.rstrip("\r\n")
 
     def _tail(self) -> str:
-        """The last that it wrote to standard error."""
+        """The end of what the program wrote to standard error."""
         self._log.seek(0)
         return self._log.read()[-1000:].decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """End its input, and with it the program; one that goes on is killed."""
-        with contextlib.suppress(OSError):  # it died before it had read everything
+        """Close the input, which should end the program; kill it if it keeps running."""
+        with contextlib.suppress(OSError):  # it died before reading all of its input
             self._input.close()
         try:
             self._process.wait(_TIME_TO_END)

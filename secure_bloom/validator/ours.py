@@ -1,4 +1,4 @@
-"""The answers of secure_bloom to test vectors, each through the code that does the real work."""
+"""The answers of secure_bloom to test vectors, computed by its production code."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ Answer = tuple[str, dict[str, Any]]
 
 
 class SecureBloom:
-    """This implementation, as :func:`secure_bloom.validator.run_cases` asks it."""
+    """This implementation, as :func:`secure_bloom.validator.run_cases` calls it."""
 
     name = "secure_bloom"
 
     def answer(self, case: Case) -> Answer:
-        """Outcome and output for the input of a case."""
+        """Return the outcome and output for the input of a case."""
         function = _OPERATIONS[case.layer, case.operation]
         return function(case) if case.layer == "files" else function(**case.input)
 
@@ -56,11 +56,11 @@ class SecureBloom:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no resources are held."""
 
 
 class _WrongLength(ValueError):
-    """Bytes that are no value of a physical type."""
+    """Bytes that are not a valid value of a physical type."""
 
 
 # --- xxh64 ---------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _hash_plain(physical_type: str, type_length: int, plain: bytes) -> int:
     if (width and len(plain) != width) or (physical_type == "FIXED_LEN_BYTE_ARRAY" and not width):
         raise _WrongLength
     if physical_type in ("INT96", "FIXED_LEN_BYTE_ARRAY"):
-        # Not as a timestamp: Arrow has none for most INT96 values.
+        # Not as a timestamp: Arrow cannot represent most INT96 values as one.
         column_type = ColumnType("FIXED_LEN_BYTE_ARRAY", width, pa.binary(width))
         array = pa.array([plain], pa.binary(width))
     else:
@@ -112,7 +112,7 @@ _UNITS = {"MILLIS": "ms", "MICROS": "us", "NANOS": "ns"}
 
 
 def _arrow_type(physical_type: str, type_length: int, logical_type: str | None) -> pa.DataType:
-    """The Arrow type of a logical type in words, such as ``DECIMAL(9,2)``."""
+    """The Arrow type of a logical type written as text, such as ``DECIMAL(9,2)``."""
     name, _, arguments = (logical_type or "").rstrip(")").partition("(")
     first, _, second = arguments.partition(",")
     if name in ("STRING", "ENUM", "JSON"):
@@ -329,7 +329,7 @@ def _kms(master_keys: dict[str, str]) -> InMemoryKms:
 # --- files ---------------------------------------------------------------------------------------
 
 def _read(case: Case) -> Answer:
-    """With the data keys, and with the master keys where there are any; both must agree."""
+    """Read with the data keys, and with the master keys if any; both results must agree."""
     answer, *others = (_read_with(case, keys) for keys in _ways(**case.input))
     return next((("the data keys and the master keys lead to different answers", {})
                  for other in others if other != answer), answer)
@@ -343,7 +343,7 @@ def _ways(file: Any, footer_key: Any = None, column_keys: Any = None, master_key
             None if footer_key is None else bytes.fromhex(footer_key),
             {path: bytes.fromhex(key) for path, key in (column_keys or {}).items()},
             aad_prefix=None if aad_prefix is None else bytes.fromhex(aad_prefix),
-            plaintext_files_allowed=True))  # so that both kinds of keys give the same answer
+            plaintext_files_allowed=True))  # so that both kinds of keys return the same answer
     if master_keys is not None:
         ways.append(_kms(master_keys))
     return ways or [NO_KEYS]
@@ -395,9 +395,9 @@ def _filter(filter_: SplitBlockBloomFilter, chunk: Any, probes: list[dict[str, A
 
 
 def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
-    """The answer, provided that ``value`` says the same as ``plain``."""
+    """The answer, provided that ``value`` and ``plain`` are the same value."""
     column_type = filter_.column_type
-    assert column_type is not None  # it is of a file
+    assert column_type is not None  # the filter was read from a file
     hashes = _hashes([probe["plain"]], column_type.physical_type, column_type.length)
     try:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)

@@ -15,17 +15,17 @@ RESULTS = PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 
 class Implementation(Protocol):
-    """Who answers test vectors."""
+    """An implementation that answers test vectors."""
 
     name: str
 
     def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
-        """Outcome and output for the input of a case."""
+        """Return the outcome and output for the input of a case."""
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """How an implementation did on one case.
+    """The result of running one case against an implementation.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class CaseResult:
     result : str
         ``passed``, ``failed`` or ``skipped``.
     outcome : str or None
-        What was answered; None where there was no answer.
+        The returned outcome; None if there was no answer.
     output : dict
-        What came with it.
+        The returned output.
     message : str
-        What differs, or why there was no answer.
+        What differs, or why there is no answer.
     seconds : float
     """
 
@@ -49,21 +49,21 @@ class CaseResult:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
+        """The result as a dictionary for JSON."""
         return {"name": self.case.name, "layer": self.case.layer, "result": self.result,
                 "expected": self.case.outcome, "answered": self.outcome, "message": self.message}
 
 
 def run_cases(cases: Iterable[Case], implementation: Implementation,
               advance: Callable[[float], None] = lambda done: None) -> list[CaseResult]:
-    """Ask an implementation every case.
+    """Run every case against an implementation.
 
     Parameters
     ----------
     cases : iterable of Case
     implementation : SecureBloom, ExternalProgram, or the like
     advance : callable
-        Gets the share that is done, after each case.
+        Called with the completed fraction after each case.
     """
     cases, results = list(cases), []
     for case in cases:
@@ -84,20 +84,20 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
         result, message = SKIPPED, str(skipped)
     except BadReply as error:
         result, message = FAILED, str(error)
-    except Exception as error:  # a fault of the implementation is a failed case, not the end
+    except Exception as error:  # a bug in the implementation fails the case, not the run
         result, message = FAILED, f"{type(error).__name__}: {error}"
     return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
 
 
 def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
-    """What is not as expected; empty where nothing is."""
+    """Describe how the answer differs from the expected one; empty if it does not."""
     if outcome != case.outcome:
         return f"expected {case.outcome}, got {outcome}"
     return _unequal("", case.output, output)
 
 
 def _unequal(place: str, expected: Any, got: Any) -> str:
-    """Where two values differ first."""
+    """Describe the first difference between two values; empty if they are equal."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         pairs = [(f"{place}.{name}".lstrip("."), expected[name], got[name]) for name in expected]
     elif isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):

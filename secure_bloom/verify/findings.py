@@ -1,4 +1,4 @@
-"""What a verification of Bloom filters says: findings, and a record for each filter."""
+"""The result of verifying Bloom filters: findings, and a record for each filter."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 from secure_bloom.display import Summarized, count, shown
 
-#: what can be found, and how bad it is
+#: the kinds of findings, with their severity
 KINDS = {
     "footer": "error",  # it cannot be read
-    "authentication": "error",  # something encrypted is not what the key says
-    "place": "error",  # a filter lies outside the data
+    "authentication": "error",  # encrypted data does not authenticate under its key
+    "place": "error",  # a filter is outside the data
     "overlap": "error",  # a filter shares bytes with pages or with another filter
-    "length": "error",  # bloom_filter_length is not the length of what stands there
+    "length": "error",  # bloom_filter_length is not the length of the stored filter
     "leak": "error",  # a plaintext filter on an encrypted column
     "needless-encryption": "error",  # an encrypted filter on a plaintext column
-    "damaged": "error",  # a filter does not decode
+    "damaged": "error",  # a filter cannot be decoded
     "pages": "error",  # the column's data cannot be read
-    "false-negative": "error",  # a value of the column is missing in its filter
-    "policy": "error",  # not encrypted as it was asked for
+    "false-negative": "error",  # a value of the column is missing from its filter
+    "policy": "error",  # not encrypted as required
     "over-full": "warning",  # a filter is too small for its values
-    "false-positives": "warning",  # a filter is wrong more often than its size and values explain
+    "false-positives": "warning",  # more of them than the filter's size and values explain
 }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Finding(Summarized):
-    """Something that is wrong with a file.
+    """A problem found in a file.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Finding(Summarized):
 
     @property
     def text(self) -> str:
-        """All of it but the file."""
+        """The whole finding without the file name."""
         places = ([] if self.row_group is None else [f"row group {self.row_group}"]) \
             + ([] if self.column is None else [f"column {shown(self.column)}"])
         where = f"{', '.join(places)}: " if places else ""
@@ -70,7 +70,7 @@ class Finding(Summarized):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FilterCheck(Summarized):
-    """What was found out about one Bloom filter.
+    """The results of checking one Bloom filter.
 
     Attributes
     ----------
@@ -78,20 +78,20 @@ class FilterCheck(Summarized):
     column : str
         Dotted path.
     encrypted : bool or None
-        Whether the filter that stands there is; None where that cannot be told.
+        Whether the stored filter is encrypted; None if that cannot be determined.
     num_bytes : int or None
-        Bytes of the bitset.
+        Size of the bitset in bytes.
     values : int or None
-        Values of the column chunk that were looked for in the filter.
+        Number of values of the column chunk that were looked up in the filter.
     distinct : int or None
-        How many of them differ.
+        Number of distinct values among them.
     distinct_is_exact : bool or None
-        Whether that is counted, not estimated (to 0.4 %).
+        Whether ``distinct`` is an exact count, rather than an estimate (to 0.4 %).
     measured_fpp, promised_fpp : float or None
-        False positives among random probes, and what the filter's size promises for so many
-        distinct values.
+        Share of false positives among random probes, and the rate that the filter's size promises
+        for this number of distinct values.
     not_checked : str or None
-        Why values were not looked for; the other figures may be missing then.
+        Why values were not looked up; the other figures may then be missing.
     """
 
     row_group: int
@@ -112,17 +112,17 @@ class FilterCheck(Summarized):
 
 @dataclass(frozen=True, repr=False)
 class VerifyResult(Summarized):
-    """What :func:`secure_bloom.verify_file` found.
+    """The result of :func:`secure_bloom.verify_file`.
 
     Attributes
     ----------
     file : str
     findings : tuple of Finding
     filters : tuple of FilterCheck
-        One for each filter, by row group and column, and for each column chunk of which it cannot
-        be known without its key whether it has one.
+        One for each filter, by row group and column, and one for each column chunk that may have a
+        filter, if that cannot be determined without its key.
     not_checked : str or None
-        Why nothing of the file could be checked.
+        Why the file could not be checked at all.
     missing_keys : bool
         Whether something was not checked because a key was missing or refused.
     """
@@ -135,7 +135,7 @@ class VerifyResult(Summarized):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error among the findings. What was not checked may be wrong yet."""
+        """Whether no finding is an error. Whatever was not checked may still be wrong."""
         return all(finding.severity != "error" for finding in self.findings)
 
     def _headline(self) -> str:
@@ -155,7 +155,7 @@ class VerifyResult(Summarized):
             for check in self.filters)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON."""
+        """The result as a dictionary for JSON."""
         return {
             "file": self.file,
             "ok": self.ok,

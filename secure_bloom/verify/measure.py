@@ -1,7 +1,7 @@
-"""What a Bloom filter is worth: does it know every value of its column, how often is it wrong?
+"""Measure a Bloom filter: does it hold every value of its column, how often is it wrong?
 
-Both work in bounded memory, whatever the size of the row group: values come in portions, distinct
-values are counted exactly up to a limit and estimated beyond.
+Both run in bounded memory, whatever the size of the row group: values are read in portions, and
+distinct values are counted exactly up to a limit and estimated beyond it.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from secure_bloom.sbbf.hashing import hash_stored, int96_bytes, kernels_for
 from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
 
 _BATCH_ROWS = 16_384
-_PAGE_BUFFER = 1024 * 1024  # with it pyarrow reads a column page by page, not whole
+_PAGE_BUFFER = 1024 * 1024  # makes pyarrow read a column page by page, rather than whole
 _KEPT = 65_536  # distinct hashes that are counted exactly
 _MIN_PROBES, _MAX_PROBES = 10_000, 200_000
-_EXPECTED_HITS = 1000  # false positives that make a good measurement
+_EXPECTED_HITS = 1000  # false positives needed for a good measurement
 _SEED = 0
-_DEVIATIONS = 6.0  # what is further away than that is no chance
-_WORTH_SAYING = 1.5  # times the promise: less does not matter to anybody
-_SLACK = 10  # hits; the normal distribution says little about very few
+_DEVIATIONS = 6.0  # a larger deviation is not explained by chance
+_WORTH_SAYING = 1.5  # times the promised rate: a smaller excess is irrelevant in practice
+_SLACK = 10  # hits; the normal approximation is poor for very few
 
 
 # --- the values of a column, as hashes -----------------------------------------------------------
 
 class ColumnHashes:
-    """The hashes of what leaf columns hold, read by pyarrow in portions.
+    """The hashes of the values of leaf columns, read by pyarrow in portions.
 
     Parameters
     ----------
     file : ParquetFile
     keys : optional
-        Those that it was opened with.
+        The keys that the file was opened with.
     """
 
     def __init__(self, file: ParquetFile, keys: Keys = None):
@@ -53,12 +53,12 @@ class ColumnHashes:
         self._opened: dict[str, pq.ParquetFile] = {}
 
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
-        """Portions of a column chunk: how many rows, and the hashes of its values, nulls left out.
+        """Yield portions of a column chunk: number of rows, and hashes of the non-null values.
 
         Raises
         ------
         ColumnError, UnsupportedError
-            If values of this kind cannot be hashed, or not be read by pyarrow.
+            If values of this type cannot be hashed, or cannot be read by pyarrow.
         FormatError, AuthenticationError
             If the pages cannot be read.
         """
@@ -73,7 +73,7 @@ class ColumnHashes:
 
     def _batches(self, row_group: int, column: LeafColumn, int96_unit: str = "ns") \
             -> Iterator[pa.Array]:
-        """The top-level field with no other leaf than this one."""
+        """Yield batches of the top-level field, restricted to this leaf."""
         with pyarrow_errors(self._file.name, self._keys):
             try:
                 for batch in self._in_pyarrow(int96_unit).reader.iter_batches(
@@ -84,7 +84,7 @@ class ColumnHashes:
                 raise UnsupportedError("pyarrow cannot read such a column") from error
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
-            except UnicodeDecodeError as error:  # in the name of a column
+            except UnicodeDecodeError as error:  # in a column name
                 raise FormatError("pyarrow cannot read the schema") from error
 
     def _in_pyarrow(self, int96_unit: str) -> pq.ParquetFile:
@@ -97,15 +97,15 @@ class ColumnHashes:
 
 def _leaf(array: pa.Array) -> pa.Array:
     [leaf] = leaf_arrays(array)
-    # Hashes of a dictionary array are those of its dictionary: here every value is to count.
+    # Hashing a dictionary array hashes only its dictionary, but here every value must count.
     return leaf.dictionary_decode() if pa.types.is_dictionary(leaf.type) else leaf
 
 
 def _int96_hashes(nanos: pa.Array, micros: pa.Array) -> np.ndarray:
-    """Hashes of INT96 timestamps, those included that pyarrow has no type for.
+    """Hashes of INT96 timestamps, including those for which pyarrow has no type.
 
-    In nanoseconds those before 1677 and after 2262 have wrapped around, in microseconds the last
-    digits are missing. Together they give the value.
+    In nanoseconds, timestamps before 1677 and after 2262 have wrapped around; in microseconds, the
+    last digits are missing. The two together determine the value.
     """
     nanos, micros = (array.drop_null().view(pa.int64()).to_numpy() for array in (nanos, micros))
     data = int96_bytes(micros, "us")
@@ -119,10 +119,10 @@ def _int96_hashes(nanos: pa.Array, micros: pa.Array) -> np.ndarray:
 # --- distinct values -----------------------------------------------------------------------------
 
 class DistinctHashes:
-    """How many different hashes were added: exactly while they are few, then by estimate.
+    """The number of distinct hashes that were added: exact up to a limit, then estimated.
 
-    Hashes are spread evenly, so the largest of the k smallest tells how many there are in all; the
-    relative error of that is 1 / sqrt(k), 0.4 %.
+    Hashes are uniformly distributed, so the largest of the k smallest hashes determines an estimate
+    of their total number; its relative error is 1 / sqrt(k), 0.4 %.
     """
 
     def __init__(self, kept: int = _KEPT):
@@ -131,7 +131,7 @@ class DistinctHashes:
         self.is_exact = True
 
     def add(self, hashes: np.ndarray) -> None:
-        """Count these too."""
+        """Add these hashes to the count."""
         if not self.is_exact:
             hashes = hashes[hashes < self._smallest[-1]]
         # Not numpy.unique, which takes ten times as long.
@@ -142,14 +142,14 @@ class DistinctHashes:
 
     @property
     def count(self) -> int:
-        """The number, or the estimate."""
+        """The exact number, or the estimate."""
         if self.is_exact:
             return self._smallest.size
         return round((self._kept - 1) * 2.0**64 / float(self._smallest[-1]))
 
     @property
     def at_most(self) -> int:
-        """What the number certainly does not exceed."""
+        """A safe upper bound on the number."""
         return self.count if self.is_exact \
             else round(self.count * (1 + _DEVIATIONS / self._kept**0.5))
 
@@ -158,12 +158,12 @@ class DistinctHashes:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A filter against the values of its column chunk.
+    """The result of looking up the values of a column chunk in its filter.
 
     Attributes
     ----------
     values, missing : int
-        Values that are not null, and those of them that the filter reports absent.
+        Number of non-null values, and of those that the filter reports absent.
     distinct : DistinctHashes
     """
 
@@ -174,7 +174,7 @@ class Comparison:
 
 def compare(portions: Iterator[tuple[int, np.ndarray]], filter_: SplitBlockBloomFilter,
             advance: Callable[[int], None] = lambda rows: None) -> Comparison:
-    """Look for every value in its filter; ``advance`` is told the rows of each portion."""
+    """Look up every value in its filter; ``advance`` is called with the rows of each portion."""
     values = missing = 0
     distinct = DistinctHashes()
     for rows, hashes in portions:
@@ -195,9 +195,10 @@ class FalsePositives:
     ----------
     measured : float
     promised : float or None
-        What a filter of this size has with so many distinct values; None where they are unknown.
+        The rate of a filter of this size with this many distinct values; None if their number is
+        unknown.
     beyond_chance : bool
-        Whether what is measured is so much more that chance does not explain it.
+        Whether the measured rate exceeds the promised one by more than chance explains.
     """
 
     measured: float
@@ -207,10 +208,10 @@ class FalsePositives:
 
 def measure_false_positives(filter_: SplitBlockBloomFilter,
                             distinct: DistinctHashes | None) -> FalsePositives:
-    """Probe a filter with random hashes, always the same ones.
+    """Probe a filter with random hashes from a fixed seed.
 
-    Three things vary by chance, and are allowed for: which of the probes hit; how the values are
-    spread over the blocks; and, of many values, the estimate of their number.
+    Three sources of random variation are allowed for: which probes hit; how the values are
+    distributed over the blocks; and, for many values, the estimate of their number.
     """
     blocks = filter_.num_blocks
     promised = None if distinct is None else false_positive_probability(blocks, distinct.count)

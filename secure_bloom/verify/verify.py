@@ -1,4 +1,4 @@
-"""Verify the Bloom filters of a Parquet file, whoever has written it, against its data."""
+"""Verify the Bloom filters of a Parquet file from any writer against its data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from secure_bloom.storage.files import FileSource
 from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
 from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measure_false_positives
 
-OVER_FULL = 0.1  #: false-positive rate from which a filter counts as over-full
+OVER_FULL = 0.1  #: false-positive rate from which a filter is reported as over-full
 _ADVISED_FPP = 0.01
 _REWRITE = "write the file again"
 
@@ -52,41 +52,41 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
                 filesystem: pa_fs.FileSystem | None = None,
                 advance: Callable[[float], None] | None = None,
                 require_encryption: RequireEncryption = None) -> VerifyResult:
-    """Check every Bloom filter of a Parquet file, and look for each value of its column in it.
+    """Check every Bloom filter of a Parquet file, and look up each value of its column in it.
 
-    Checked are place, length, encryption and authenticity of each filter, that it misses no value
-    of its column chunk, and how often it is wrong. The data is streamed, in bounded memory. What is
-    wrong with the bytes of the file becomes a finding; what cannot be opened without a key that is
-    not at hand is "not checked".
+    For each filter, this checks its place, length, encryption and authenticity, that it misses no
+    value of its column chunk, and how often it is wrong. The data is streamed in bounded memory.
+    Errors in the bytes of the file become findings; whatever requires an unavailable key is
+    reported as "not checked".
 
     Parameters
     ----------
     source : str, path, buffer, or binary file that can seek
         The Parquet file.
     keys : KmsClient or ExplicitKeys, optional
-        For encrypted files. Without, what is in plaintext is checked, and that filters of encrypted
-        columns are not plain.
+        For encrypted files. Without keys, only plaintext data is checked, and that filters of
+        encrypted columns are not in plaintext.
     columns : iterable of str, optional
         Dotted paths of the leaf columns to check. Default: all.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where ``source`` is a path; default: local, or by URI.
+        If ``source`` is a path. Default: the local file system, or the one that a URI names.
     advance : callable, optional
-        Told the fraction that is done, 0 to 1.
+        Called with the completed fraction, 0 to 1.
     require_encryption : bool, list of str, or mapping of str to str, optional
-        What must be encrypted; what is not becomes a finding. True: the footer, or it is signed,
-        and every column. Columns by dotted path, where a group means all leaves below it: these.
-        A mapping: these, each under this master key.
+        What must be encrypted; any violation becomes a finding. True: every column, and the footer
+        must be encrypted or signed. A list: these columns by dotted path, where a group means all
+        leaves below it. A mapping: these columns, each under the given master key.
 
     Raises
     ------
     OSError
         If the file cannot be opened.
     ColumnError
-        If there is no such column, also among those whose encryption is required.
+        If a column does not exist, including those whose encryption is required.
     KmsUnavailableError, KeyringError
-        If the KMS does not answer, or the keyring cannot be read.
+        If the KMS does not respond, or the keyring cannot be read.
     ChangedMeanwhileError
-        If the file changes meanwhile; nothing was found out then.
+        If the file changes while it is read; there is no result then.
     """
     if isinstance(columns, str):
         raise TypeError("columns must be a list of column paths, not a string")
@@ -114,11 +114,11 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A filter that the footer names, and what stands at its place."""
+    """A filter that the footer references, and what is stored at its offset."""
 
     chunk: ColumnChunk
     offset: int
-    length: int | None  # as the footer says
+    length: int | None  # according to the footer
     stored: StoredFilter
 
     @property
@@ -127,7 +127,7 @@ class _Found:
 
 
 class _Range(NamedTuple):
-    """Bytes of a file that belong to a column chunk: its pages, or its filter."""
+    """The byte range of a column chunk's pages or of its filter."""
 
     start: int
     end: int
@@ -140,7 +140,7 @@ class _Range(NamedTuple):
 
 
 class _Verification:
-    """The verification of one file; gathers findings and measurements on the way."""
+    """The verification of one file; collects findings and measurements."""
 
     def __init__(self, file: ParquetFile, keys: Keys, columns: Iterable[str] | None,
                  advance: Callable[[float], None]):
@@ -158,7 +158,7 @@ class _Verification:
             else {find_column(file.columns, path).ordinal for path in columns}
 
     def check(self, requirement: Requirement | None) -> None:
-        """Note what is not encrypted as it is required."""
+        """Record what is not encrypted as required."""
         try:
             if requirement is not None:
                 requirement.check(self._footer)
@@ -166,7 +166,7 @@ class _Verification:
             self._findings.append(Finding("policy", error.message, self._file.name,
                                           error.row_group, error.column))
         except FormatError:
-            pass  # said where the filter was to be found
+            pass  # reported when the filter was located
 
     def run(self) -> VerifyResult:
         """Find all filters, then check them one by one."""
@@ -232,7 +232,7 @@ class _Verification:
         return _Found(chunk, offset, length, detect_filter(self._file, offset, end))
 
     def _check_overlaps(self, found: list[_Found], chunks: list[ColumnChunk]) -> None:
-        """Go through pages and filters in the order of the file; each begins where others end."""
+        """Check, in file order, that pages and filters do not overlap."""
         ranges = [_Range(where.offset, where.end, "filter", where.chunk) for where in found]
         ranges += self._pages(chunks)
         furthest = None
@@ -244,7 +244,7 @@ class _Verification:
 
     def _report_overlap(self, first: _Range, second: _Range) -> None:
         filter_, other = (second, first) if second.what == "filter" else (first, second)
-        if filter_.what == "filter":  # pages among themselves are not the subject here
+        if filter_.what == "filter":  # overlaps among pages are out of scope here
             self._report("overlap", filter_.chunk, f"the filter shares bytes with the {other}; "
                          f"{_REWRITE}")
 
@@ -253,7 +253,7 @@ class _Verification:
             try:
                 pages = chunk.pages
             except (KeyRetrievalError, UnsupportedError, FileError):
-                continue  # said where the filter was to be found
+                continue  # reported when the filter was located
             if pages is not None:
                 yield _Range(pages[0], sum(pages), "pages", chunk)
 
@@ -331,7 +331,7 @@ class _Verification:
 
     def _compare(self, where: _Found, filter_: SplitBlockBloomFilter) \
             -> tuple[Comparison | None, str | None]:
-        """The comparison, or why there is none."""
+        """The comparison, or the reason why there is none."""
         chunk, done = where.chunk, self._rows_done
         if not chunk.column.type.can_have_filter:
             return None, f"values of type {chunk.column.type} have no certain hash"
