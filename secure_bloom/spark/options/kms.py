@@ -1,8 +1,8 @@
 """The KMS that the options of a read or a write name. A process has one client for each KMS.
 
-If they name none, the driver sets option ``kms`` to the KMS of its own environment, in a form that
-is internal to this module. It is opened when a key is first needed. The environments of workers
-are ignored.
+If the options name none, the driver sets option ``kms`` to the KMS of its own environment, in a
+form that is internal to this module. It is opened when a key is first needed. The environments of
+workers are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hive partitions: columns whose values are folder names, such as ``day=2024-01-31``."""
+"""Hive partitions: columns whose values are in folder names, such as ``day=2024-01-31``."""
 
 from __future__ import annotations
 
