@@ -1,4 +1,4 @@
-"""Fixtures for all tests: peers and stores. Keys that the environment names are not used."""
+"""Fixtures for all tests: peers and stores. Keys named by the environment are not used."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A filesystem that counts what is read through it."""
+"""A filesystem that counts the bytes read and the files opened through it."""
 
 import threading
 from collections import Counter
@@ -30,7 +30,7 @@ class CountingFile:
 
 
 class CountingHandler(pa_fs.FileSystemHandler):
-    """Local files; only what reading a folder needs.
+    """Local files, with only the operations that reading a folder needs.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an attacker does who may write files, and wants readers with keys to believe them."""
+"""Forgeries by an attacker with write access, meant to be accepted by readers with keys."""
 
 import io
 
@@ -14,9 +14,9 @@ _EMPTY = encode_header(32) + bytes(32)
 
 
 def plaintext_file(table, columns, **options) -> bytes:
-    """A file without encryption, whose Bloom filters say of every value that it is absent.
+    """Return an unencrypted file whose Bloom filters report every value as absent.
 
-    Needs no key.
+    Does not need a key.
     """
     sink = io.BytesIO()
     secure_bloom.write_table(table, sink, bloom_filters=dict.fromkeys(columns, True), **options)
@@ -28,7 +28,7 @@ def plaintext_file(table, columns, **options) -> bytes:
 
 
 def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
-    """A file in which a column of some row groups is not encrypted, with an empty filter each.
+    """Return a file in which a column is unencrypted in some row groups, with empty filters.
 
     Needs the keys of the footer and of the column.
     """
@@ -47,9 +47,9 @@ def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
 
 
 def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, bytes]) -> bytes:
-    """A file whose column is encrypted but for its metadata, which has other bounds of its values.
+    """Return a file with an encrypted column whose metadata is plaintext and has forged bounds.
 
-    Needs the key of the footer, and none of the column but to be built here.
+    The attack needs the footer key; the column key is needed only to build the file here.
     """
     footer = open_footer(data, key_retriever(keys))
     for chunk in _chunks(footer, column, range(len(footer.row_groups))):
@@ -66,9 +66,9 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
 
 
 def under_another_name(data: bytes, keys, column: str, master_key: str, claimed: str) -> bytes:
-    """A file in which a column under a master key claims to be under another one.
+    """Return a file in which a column encrypted with one master key claims to use another.
 
-    Needs the keys of the footer and of the column, and not the one that is claimed.
+    Needs the keys of the footer and of the column, but not the claimed key.
     """
     footer = open_footer(data, key_retriever(keys))
     for chunk in _chunks(footer, column, range(len(footer.row_groups))):
@@ -80,7 +80,7 @@ def under_another_name(data: bytes, keys, column: str, master_key: str, claimed:
 
 
 def with_footer_key_metadata(data: bytes, keys, key_metadata: bytes) -> bytes:
-    """A file that says something else about its footer key. Needs that key."""
+    """Return a file with different key metadata for its footer key. Needs that key."""
     footer = open_footer(data, key_retriever(keys))
     _ = footer.crypto.footer_cipher
     footer.set_footer_key_metadata(key_metadata)

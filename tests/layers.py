@@ -1,6 +1,6 @@
 """The rooms of the package and their layers, from the table in ``docs/architecture.md``.
 
-``python -m tests.layers`` draws the picture above that table again.
+``python -m tests.layers`` regenerates the picture above that table.
 """
 
 import ast
@@ -17,13 +17,13 @@ _FOLDERS = {"secure_bloom.keys": ROOT / "keys", "secure_bloom": ROOT / "secure_b
 
 
 def layers() -> dict[str, int]:
-    """Each room, such as ``spark/read`` or ``reader.py``, and its layer, from 1 for the lowest."""
+    """Map each room, such as ``spark/read`` or ``reader.py``, to its layer; 1 is the lowest."""
     return {room.removesuffix("/"): int(layer)
             for layer, room in _ROW.findall(DOCUMENT.read_text())}
 
 
 def picture() -> str:
-    """The layers, the highest first, with their rooms side by side."""
+    """Draw the layers, the highest first, each with its rooms side by side."""
     found: dict[int, list[str]] = {}
     for room, layer in layers().items():
         found.setdefault(layer, []).append(room)
@@ -32,12 +32,12 @@ def picture() -> str:
 
 
 def drawn() -> str:
-    """The picture in the document."""
+    """Return the picture in the document."""
     return _PICTURE.search(DOCUMENT.read_text()).group()
 
 
 def modules() -> dict[str, Path]:
-    """The modules of the package by name; ``keys`` is ``secure_bloom.keys``."""
+    """Return the modules of the package by name; ``keys`` is ``secure_bloom.keys``."""
     found = {}
     for package, folder in _FOLDERS.items():
         for path in folder.rglob("*.py"):
@@ -47,7 +47,7 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(module: str, rooms: dict[str, int]) -> str | None:
-    """The room that a module is in; None for the package itself."""
+    """Return the room of a module; None for the package itself."""
     parts = module.split(".")[1:]
     for size in range(len(parts), 0, -1):
         for room in ("/".join(parts[:size]), f"{'/'.join(parts[:size])}.py"):
@@ -57,12 +57,12 @@ def room_of(module: str, rooms: dict[str, int]) -> str | None:
 
 
 def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterator[tuple[str, int]]:
-    """What a module imports of the package, functions included, and in which line.
+    """Yield the package's modules that a module imports, also inside functions, with line numbers.
 
     Parameters
     ----------
     run : bool
-        Leave out what is imported for type checkers only.
+        Leave out imports that are for type checkers only.
     """
     tree = ast.parse(known[module].read_text())
     for_types = {node for block in ast.walk(tree) if _is_for_types(block)
@@ -81,7 +81,7 @@ def imports(module: str, known: dict[str, Path], *, run: bool = False) -> Iterat
 
 
 def _is_passed_on(node: ast.AST) -> bool:
-    """Whether these are names that a package finds elsewhere when they are first used."""
+    """Whether an import declares names that a package re-exports lazily."""
     return isinstance(node, ast.ImportFrom) \
         and all(alias.name == alias.asname for alias in node.names)
 

@@ -1,7 +1,7 @@
-"""Every way in which secure_bloom writes a file, with the keys that it and the peers read it with.
+"""The ways in which secure_bloom writes a file, with the keys for its own reader and the peers.
 
-Keys and their names are those of the parquet-testing files. Not every combination of the options
-is here, but every pair of values of any two of them.
+Keys and their names are those of the parquet-testing files. Not all combinations of options are
+covered, but all pairs of values of any two options.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Mode:
     Attributes
     ----------
     options : dict or None
-        None: no encryption. With ``footer_key`` the arguments of :class:`UniformKey`, else those of
-        an EncryptionConfiguration, to which the column keys come.
+        None: no encryption. With ``footer_key``, the arguments of :class:`UniformKey`; otherwise
+        those of an EncryptionConfiguration, to which column keys are added.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Mode:
         return self.is_encrypted and self.options.get("plaintext_footer", False)
 
     def write(self, table, where, column_keys, **options) -> None:
-        """Write a table; ``column_keys`` are columns by master key, for the modes that have any."""
+        """Write a table; ``column_keys`` maps master keys to columns, if the mode has any."""
         encryption = None
         if self.uses_kms:
             columns = {} if self.is_uniform else {"column_keys": column_keys}
@@ -84,7 +84,7 @@ class Mode:
         return None
 
     def explicit_keys(self, path) -> Keys | None:
-        """The data keys, for a reader that has no KMS, such as Arrow C++ as a peer."""
+        """Return the data keys, for a reader without a KMS, such as Arrow C++ as a peer."""
         if not self.uses_kms:
             return self.java_keys
         footer = ParquetFile(path, self.keys).footer
@@ -108,7 +108,7 @@ def _bits(bits: int) -> dict:
 
 
 def _key(bits: int, prefix=None, **options) -> dict:
-    """Arguments of UniformKey; the AAD prefix is absent (None), stored or supplied."""
+    """Return arguments of UniformKey; the AAD prefix is absent (None), stored or supplied."""
     if prefix:
         options |= {"aad_prefix": AAD_PREFIX, "store_aad_prefix": prefix == "stored"}
     return {"footer_key": DATA_KEYS[bits], **options}
@@ -141,5 +141,5 @@ MODES = [PLAINTEXT, *ENCRYPTED]
 
 
 def mode(name: str) -> Mode:
-    """The mode with this name."""
+    """Return the mode with this name."""
     return next(mode for mode in MODES if mode.name == name)

@@ -1,7 +1,7 @@
-"""Row filters evaluated row by row in plain Python, to compare with; nothing of Arrow is used.
+"""Reference evaluation of row filters, row by row in plain Python, without Arrow.
 
-Values are numbers, text, bytes, booleans, dates, times, datetimes and timedeltas of Python, and
-:class:`Nanos` for those that have nanoseconds.
+Values are Python's numbers, text, bytes, booleans, dates, times, datetimes and timedeltas, and
+:class:`Nanos` for values with nanoseconds.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Nanos(NamedTuple):
-    """Nanoseconds since the epoch, or of a day or a duration."""
+    """Nanoseconds since the epoch, since midnight, or of a duration."""
 
     count: int
 
@@ -23,7 +23,7 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 
 
 def filter_holds(row: dict, alternatives: list[list[tuple]]) -> bool:
-    """Whether a row fulfils a filter in disjunctive normal form."""
+    """Whether a row satisfies a filter in disjunctive normal form."""
     return any(all(holds(row[column], op, asked) for column, op, asked in alternative)
                for alternative in alternatives)
 
@@ -48,13 +48,13 @@ def holds(value, op: str, asked) -> bool:
 
 
 def _order(value, asked) -> int:
-    """-1, 0 or 1; NaN is greater than every other number."""
+    """Compare two values: -1, 0 or 1; NaN is greater than every other number."""
     nan = [isinstance(one, float) and math.isnan(one) for one in (value, asked)]
     return nan[0] - nan[1] if any(nan) else (value > asked) - (value < asked)
 
 
 def _plain(value):
-    """A form in which Python compares what belongs together, exactly."""
+    """Convert a value to a form in which Python compares values of related types exactly."""
     match value:
         case str():
             return value.encode()

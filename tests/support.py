@@ -1,4 +1,4 @@
-"""What several test modules use."""
+"""Helpers for several test modules."""
 
 import io
 import subprocess
@@ -29,8 +29,8 @@ from tests.tiers import number_of_examples
 
 
 def examples(count: int):
-    """Settings of a hypothesis test; ``make check`` tries fewer examples."""
-    phases = [phase for phase in Phase if phase != Phase.explain]  # it takes minutes
+    """Return settings for a hypothesis test; ``make check`` runs fewer examples."""
+    phases = [phase for phase in Phase if phase != Phase.explain]  # which takes minutes
     return settings(max_examples=number_of_examples(count), deadline=None, phases=phases,
                     suppress_health_check=[HealthCheck.too_slow])
 
@@ -39,7 +39,7 @@ IMPLEMENTATIONS = ["plain", "numba"]
 
 
 def use_implementation(monkeypatch, name: str):
-    """Let all hashing and filter work be done by the numba kernels, or by their plain twins."""
+    """Make all hashing and filter code use the numba kernels, or their plain twins."""
     if name == "numba":
         from secure_bloom.kernels import bulk as module
     else:
@@ -50,15 +50,15 @@ def use_implementation(monkeypatch, name: str):
 
 
 def run_python(code: str) -> str:
-    """What a program prints in a new interpreter."""
+    """Run a program in a new interpreter and return its output."""
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
                           text=True).stdout
 
 
-# --- what pyarrow writes, seen without secure_bloom ----------------------------------------------
+# --- files of pyarrow, parsed without secure_bloom -----------------------------------------------
 
 def arrow_file(table, **options) -> bytes:
-    """A Parquet file by pyarrow, in the form that :func:`plain_values` understands."""
+    """Write a Parquet file with pyarrow, in the form that :func:`plain_values` parses."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="none", use_dictionary=False, data_page_version="1.0",
                    write_statistics=False, **options)
@@ -66,10 +66,10 @@ def arrow_file(table, **options) -> bytes:
 
 
 def plain_values(file: bytes, leaf: int = 0) -> list[bytes]:
-    """The values of a leaf column that are not null, as the pages hold them.
+    """Return the non-null values of a leaf column as stored in the pages.
 
-    A page of version 1: repetition levels, definition levels, each with its length before it and
-    only where the schema has such levels; then the values in their plain encoding.
+    A page of version 1 contains repetition levels and definition levels, each preceded by its
+    length and only if the schema has such levels, then the values in plain encoding.
     """
     metadata = pq.read_metadata(io.BytesIO(file))
     column = metadata.schema.column(leaf)
@@ -91,12 +91,12 @@ def plain_values(file: bytes, leaf: int = 0) -> list[bytes]:
 
 
 def plain_hashes(file: bytes, leaf: int = 0) -> list[int]:
-    """The sorted XXH64 of :func:`plain_values`."""
+    """Return the sorted XXH64 hashes of :func:`plain_values`."""
     return sorted(xxh64_intdigest(value) for value in plain_values(file, leaf))
 
 
 def _page_header(data: bytes) -> tuple[int, int]:
-    """Size of a PageHeader and of the page that follows it."""
+    """Return the sizes of a PageHeader and of the page that follows it."""
     transport = TMemoryBuffer(data)
     protocol = TCompactProtocol(transport)
     page_size = 0
@@ -130,19 +130,19 @@ def _split(page: bytes, column) -> list[bytes]:
 # --- footers -------------------------------------------------------------------------------------
 
 def footer_parts(file: bytes) -> tuple[bytes, bytes]:
-    """The footer without the last 8 bytes of the file, and the magic."""
+    """Return the footer without the last 8 bytes of the file, and the magic."""
     length = int.from_bytes(file[-8:-4], "little")
     return file[-8 - length:-8], file[-4:]
 
 
 def open_footer(file: bytes, keys=None) -> Footer:
-    """The footer of a file in memory."""
+    """Parse the footer of a file in memory."""
     content, magic = footer_parts(file)
     return Footer(content, magic, keys, start=len(file) - 8 - len(content))
 
 
 def read_back(file: bytes, properties=None) -> pa.Table:
-    """The table that pyarrow reads from a file in memory."""
+    """Read the table from a file in memory with pyarrow."""
     return pq.read_table(io.BytesIO(file), decryption_properties=properties)
 
 
@@ -153,14 +153,14 @@ FOOTER_KEY = b"0123456789abcdef"
 
 
 def kms() -> InMemoryKms:
-    """A KMS with the master keys that :func:`encryptions` names."""
+    """Return a KMS with the master keys that :func:`encryptions` names."""
     return InMemoryKms(MASTER_KEYS)
 
 
 def encryptions(column: str) -> dict:
-    """Ways to encrypt a file: name -> (encryption, kms, keys to read it with).
+    """Return ways to encrypt a file: name -> (encryption, kms, keys to read it with).
 
-    The column has a key of its own where the encryption allows one.
+    The column has its own key if the encryption allows one.
     """
     columns = {"mc": [column]}
     prefix = {"aad_prefix": b"prefix"}
@@ -192,7 +192,7 @@ MODES = list(encryptions("a"))
 
 
 class ArrowKms(KmsClient):
-    """A KMS client of ours for pyarrow's own key tools."""
+    """An adapter that makes our KMS client usable in pyarrow's own key tools."""
 
     def __init__(self, inner):
         super().__init__()
@@ -206,7 +206,7 @@ class ArrowKms(KmsClient):
 
 
 def encrypted_arrow_file(table, encryption, kms, **options) -> tuple[bytes, object]:
-    """A file that pyarrow alone has written, without filters, and the keys that it used."""
+    """Write a file with pyarrow alone, without filters; return it with the keys to read it."""
     if encryption is None or isinstance(encryption, UniformKey):
         written_with = file_encryption(encryption, kms)
         properties, keys = written_with.properties, written_with.keys

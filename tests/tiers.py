@@ -1,17 +1,18 @@
-"""Three tiers of tests, and which test belongs to which.
+"""Three tiers of tests, and which tests belong to which tier.
 
 =========  =============  ========================================================================
 tier       command        tests
 =========  =============  ========================================================================
-``check``  make check     for the minute between two edits: none that is marked at all
-``test``   make test      what decides a merge, and what pytest alone runs: all except ``sweep``
+``check``  make check     for the minute between two edits: only unmarked tests
+``test``   make test      required for a merge, and the default of pytest: all except ``sweep``
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
-``spark``, ``peer`` and ``slow`` are put on tests that use the fixtures of :data:`STARTED`, ``peer``
-on all in ``tests/peers``; modules with a Spark of their own, slow tests and ``sweep`` are marked by
-hand. A tier never drops a test for good: what ``test`` leaves out, ``all`` runs.
-A test that is named on the command line (``pytest tests/x.py::test_y``) always runs.
+Tests that use the fixtures of :data:`STARTED` are marked ``spark``, ``peer`` or ``slow``
+automatically, and all tests in ``tests/peers`` are marked ``peer``. Modules that start their own
+Spark, slow tests and ``sweep`` are marked by hand. No test is dropped for good: what ``test``
+leaves out, ``all`` runs. A test that is named on the command line (``pytest tests/x.py::test_y``)
+always runs.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from collections.abc import Callable
 import pytest
 
 LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep"), "test": ("sweep",), "all": ()}
-#: fixtures that start something -> what their tests are marked with
+#: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
            "s3": "slow", "moto": "slow"}
-#: parameters of fixtures with which these start an S3 server
+#: parameters with which fixtures start an S3 server
 STARTING = {"store": "s3", "place": "object"}
 _SHARE_OF_EXAMPLES = {"check": 5}
 
@@ -30,18 +31,18 @@ tier = "test"  #: of this run
 
 
 def sweep_where(condition: Callable[..., bool]) -> pytest.MarkDecorator:
-    """Marks some combinations of a test's parameters as ``sweep``.
+    """Mark some combinations of a test's parameters as ``sweep``.
 
     Parameters
     ----------
     condition
-        Called with the parameters by name, those of fixtures too.
+        Called with the parameters by name, including those of fixtures.
     """
     return pytest.mark.sweep_where.with_args(condition)
 
 
 def number_of_examples(count: int) -> int:
-    """How many examples a hypothesis test tries that is worth so many."""
+    """Return how many examples a hypothesis test runs in this tier, given its full number."""
     return min(count, max(count // _SHARE_OF_EXAMPLES.get(tier, 1), 5))
 
 
@@ -73,7 +74,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _marks(item) -> set[str]:
-    """What fixtures and parameters say of a test."""
+    """Return the marks of a test that follow from its fixtures and parameters."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     found = {STARTED[name] for name in item.fixturenames if name in STARTED}
     if any(parameters.get(name) == value for name, value in STARTING.items()):
@@ -86,7 +87,7 @@ def _marks(item) -> set[str]:
 
 
 def pytest_terminal_summary(terminalreporter):
-    """After the list of what was skipped and why, which ``-ra`` in pyproject.toml asks for."""
+    """Name what the tier left out, after the list of skipped tests (``-ra`` in pyproject.toml)."""
     if LEFT_OUT[tier]:
         terminalreporter.write_line(
             f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}; "

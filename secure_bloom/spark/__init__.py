@@ -32,28 +32,28 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``secure_parquet`` known to a Spark session.
+    """Register the data source ``secure_parquet`` with a Spark session.
 
-    Where the session's ``spark.sql.python.filterPushdown.enabled`` is on already, this is
-    :func:`enable_pushdown`. In local mode, the format runs in this Python if that of the workers
-    lacks secure_bloom; if that does not help, there is a warning that says what to do.
+    If the session's ``spark.sql.python.filterPushdown.enabled`` is already on, this is
+    :func:`enable_pushdown`. In local mode, the data source runs in the driver's Python if the
+    workers' Python lacks secure_bloom; if that does not help, a warning says what to do.
 
-    In a classic session, tables of the format in Spark's catalog then have their options, and
-    columns whose metadata names a master key (``secure_bloom.key``) are not written by formats
-    that do not encrypt: see docs/spark.md.
+    In a classic session, catalog tables of this format then receive their options, and columns
+    whose metadata names a master key (``secure_bloom.key``) cannot be written by formats that do
+    not encrypt: see docs/spark.md.
 
-    Where a read or a write names no keys, those are used that ``SECURE_BLOOM_KEYRING`` or
-    ``SECURE_BLOOM_KMS`` names now in the environment of this process.
+    If a read or a write names no keys, it uses the keys that ``SECURE_BLOOM_KEYRING`` or
+    ``SECURE_BLOOM_KMS`` names in the environment of this process at the time of this call.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Classic or Connect. secure_bloom must be installed where its Python workers run.
+        Classic or Connect. secure_bloom must be installed where the session's Python workers run.
 
     Raises
     ------
     MissingExtraError
-        If PySpark is not installed, or older than 4.0.
+        If PySpark is not installed or is older than 4.0.
     """
     from secure_bloom.spark.options.kms import environment_uri
     try:
@@ -65,7 +65,7 @@ def register(spark: SparkSession) -> None:
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
-    # Spark pickles the class now and runs it in workers, whose environment is another one.
+    # Spark pickles the class now and runs it in workers, which have a different environment.
     source = type(Source.__name__, (Source,), {"environment": environment_uri()})
     with fitting_python(spark):
         classic.register(spark, source)
@@ -75,43 +75,44 @@ def register(spark: SparkSession) -> None:
 def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
            keyring: str | None = None, kms: str | None = None, replace: bool = False,
            dry_run: bool = False) -> MaintainResult:
-    """Add Bloom filters to all files of a folder; each file is the work of one task.
+    """Add Bloom filters to all files of a folder; each file is processed by one task.
 
     Only the pages of these columns are read, a few at a time. Filters of encrypted columns are
-    encrypted with the column's key, all others are plain. A task that is done again finds what the
-    first one has done, and leaves it.
+    encrypted with the column's key; all others are plain. A retried task finds the filters that
+    the first attempt added, and keeps them.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         Classic or Connect.
     path : str or path
-        The folder, as given to ``save``; all machines must reach it.
+        The folder, as given to ``save``; the driver and all executors must be able to access it.
     bloom_filters : bool, iterable of str, or mapping
         The leaf columns that get a filter. ``True``: every column of each file that can have one.
-        A list names them by dotted path. A mapping of paths also says how: ``True``,
-        BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
+        A list names them by dotted path. A mapping from paths also sets the options of each:
+        ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or
+        ``False``.
     keyring, kms : str, optional
         As the options of these names: a keyring that all machines have, or the URI of a KMS.
-        Default: as the environment of this process says.
+        Default: as set in the environment of this process.
     replace : bool
-        Build filters anew where there are some. Otherwise those stay as they are.
+        Rebuild existing filters. Otherwise they are kept unchanged.
     dry_run : bool
-        Only say what would be done.
+        Only report what would be done.
 
     Returns
     -------
     MaintainResult
-        A file that could not be changed is among its ``failed``.
+        A file that could not be changed is listed in ``failed``.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such folder.
+        If the folder does not exist.
     UnsupportedError
-        If the files belong to a table that keeps their sizes elsewhere.
+        If the files belong to a table that records their sizes elsewhere.
     ColumnError
-        If no file of the folder has such a column, or it cannot have a filter in any.
+        If no file of the folder has such a column, or the column cannot have a filter in any file.
     """
     from secure_bloom.spark.maintain import attach
     return attach(spark, path, bloom_filters, keyring=keyring, kms=kms, replace=replace,
@@ -120,46 +121,46 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
 
 def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]],
          **options: str) -> DataFrame:
-    """A folder as DataFrame of the rows for which all predicates hold.
+    """Load a folder as a DataFrame of the rows for which all predicates hold.
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
-    has to be enabled. The rows themselves are compared by Spark, whose operators mean what those
-    of :mod:`secure_bloom.pruning.predicates` mean. Only values of another type than the
-    column's follow Spark's own rules: it compares a BIGINT with a float as doubles, and
+    has to be enabled. Spark compares the rows themselves, and its operators have the same meaning
+    as those of :mod:`secure_bloom.pruning.predicates`. Only values whose type differs from the
+    column's type follow Spark's own rules: it compares a BIGINT with a float as doubles, and
     reads '5' as a number.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Classic or Connect, with the format registered.
+        Classic or Connect, with the data source registered.
     path : str
         The folder.
     filters : list of tuple
         ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
-        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a zone. Columns are
-        named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name that
-        has a dot stands in backticks.
+        ``in``, ``is null`` and ``is not null`` (with None). Timestamps need a time zone. Columns
+        are named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name
+        that contains a dot must be in backticks.
     **options
         As for ``spark.read.options``.
 
     Raises
     ------
     TypeError, ValueError
-        If a predicate is malformed, or its value of a type that cannot be passed.
+        If a predicate is malformed, or the type of its value cannot be passed.
     """
     from secure_bloom.spark.options import row_filters as module
     return module.load(spark, path, filters, **options)
 
 
 def enable_pushdown(spark: SparkSession) -> None:
-    """Let DataFrames with option ``single_use`` skip what the conditions of their query rule out.
+    """Let DataFrames with option ``single_use`` skip what the filters of their query rule out.
 
-    The option is needed because Spark (up to 4.3) applies the conditions of one query to others on
-    the same DataFrame, which would lose rows. :func:`load` has no such restriction.
+    The option is needed because Spark (up to 4.3) applies the filters of one query to other
+    queries on the same DataFrame, which would lose rows. :func:`load` has no such restriction.
 
     Sets ``spark.sql.python.filterPushdown.enabled`` for the session, and registers a variant of the
-    format. Spark refuses to read with that variant while the setting is off: to go back, switch it
-    off and call :func:`register`.
+    data source. Spark refuses to read with that variant while the setting is off: to go back,
+    switch it off and call :func:`register`.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def enable_pushdown(spark: SparkSession) -> None:
     Raises
     ------
     MissingExtraError
-        If PySpark is not installed, or older than 4.1, which has no such setting.
+        If PySpark is not installed or is older than 4.1: older releases lack the setting.
     """
     try:
         import secure_bloom.spark.pushdown  # noqa: F401
@@ -181,9 +182,9 @@ def enable_pushdown(spark: SparkSession) -> None:
 
 
 def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> CommitSummary:
-    """What the last write to a folder published: files, rows, bytes and Bloom filters.
+    """Return what the last write to a folder published: files, rows, bytes and Bloom filters.
 
-    Needs no Spark.
+    Does not need Spark.
 
     Parameters
     ----------
@@ -194,9 +195,9 @@ def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> C
     Raises
     ------
     FileNotFoundError
-        If nothing has been committed, or a commit is running.
+        If nothing has been committed, or a commit is in progress.
     FormatError
-        If another program made the last write.
+        If the last write was made by another program.
     """
     if filesystem is None:
         filesystem, path = locate(str(path))

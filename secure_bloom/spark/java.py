@@ -1,6 +1,6 @@
-"""Java classes for the JVM of Spark's driver, compiled there by the compiler that Spark brings.
+"""Java classes for the JVM of Spark's driver, compiled there by Spark's own compiler.
 
-Spark uses Janino for its queries, so neither a JDK nor a jar is needed.
+Spark ships Janino to compile its queries, so neither a JDK nor a prebuilt jar is needed.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from importlib import resources
 
 
 def build_jar(context, name: str, package: str, sources: Iterable[str]) -> str:
-    """Compile Java sources.
+    """Compile Java sources into a jar.
 
     Parameters
     ----------
     context : pyspark.SparkContext
     name : str
-        Of the jar.
+        File name of the jar.
     package : str
-        The Python package that has the sources.
+        The Python package that contains the sources.
     sources : iterable of str
-        File names; each may use those before it.
+        File names; each source may use those before it.
 
     Returns
     -------
     str
-        The path of a jar, which Spark removes in the end.
+        The path of the jar, which Spark removes when the application ends.
     """
     jvm = context._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

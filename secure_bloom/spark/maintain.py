@@ -1,4 +1,4 @@
-"""Attach Bloom filters to the files of a folder, on all machines of a cluster."""
+"""Attach Bloom filters to the files of a folder, distributed over a Spark cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
 def _task(root: str, paths: list[str], uri: str | None,
           bloom_filters: bool | dict[str, BloomFilterOptions], replace: bool,
           dry_run: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Attach to the files with these numbers."""
+    """Attach filters to the files whose numbers are in the batches."""
     filesystem, _ = locate(root)
     keys = NO_KEYS if uri is None else kms_client(uri)
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):

@@ -1,7 +1,7 @@
-"""Errors as Spark shows them: what happened and what to do first, not a traceback of this library.
+"""Errors as Spark shows them: the cause and the remedy, not a traceback of this library.
 
 Spark's Python workers send an error to the JVM as the text of its traceback, with the message last.
-With ``SPARK_HIDE_TRACEBACK`` in their environment they send the message alone.
+With ``SPARK_HIDE_TRACEBACK`` in their environment, they send only the message.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _HIDE = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Have Spark show errors that are raised on purpose, and those of files, without traceback.
+    """Make Spark show errors that are raised on purpose, and I/O errors, without a traceback.
 
-    Other errors are faults of this library, and keep theirs.
+    Other errors are faults of this library, and keep their traceback.
     """
     try:
         yield
     except (SecureBloomError, OSError):
         if _is_worker():
-            os.environ[_HIDE] = "1"  # for this error only: the worker ends with it
+            os.environ[_HIDE] = "1"  # for this error only: the worker exits after it
         raise
 
 

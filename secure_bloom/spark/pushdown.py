@@ -1,12 +1,12 @@
-"""The data source whose reader gets the predicates of a query. Needs PySpark 4.1.
+"""The variant of the data source whose reader receives the filters of a query. Needs PySpark 4.1.
 
-Spark still applies every predicate to the rows itself: here they only serve to skip what cannot
+Spark still evaluates every filter on the rows itself: here they only serve to skip what cannot
 match.
 
-Spark up to 4.3 remembers one reader for each ``load()``, the one that got predicates last, and
-gives it to everything that uses the DataFrame: a query without conditions, or the other side of a
-union. These would lose rows. Nothing tells a reader who asks, so predicates are used only where the
-user says that there is one use: option ``single_use``.
+Spark up to 4.3 caches one reader per ``load()``, the one that received filters last, and uses it
+for every use of the DataFrame: also for a query without filters, or for the other side of a union.
+These would lose rows. A reader cannot tell which query it serves, so the filters are used only if
+the user declares that the DataFrame is used once: option ``single_use``.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from secure_bloom.spark.source import SecureParquet
 _COMPARISONS = {EqualTo: "==", EqualNullSafe: "<=>", LessThan: "<", LessThanOrEqual: "<=",
                 GreaterThan: ">", GreaterThanOrEqual: ">="}
 
-# PySpark hands decimals over through arithmetic of 28 digits; a longer one arrives rounded.
+# PySpark passes decimals through 28-digit arithmetic; a longer one arrives rounded.
 _DECIMAL_DIGITS = 28
 
 
 class SecureParquetPushdown(SecureParquet):
-    """``secure_parquet`` with predicates."""
+    """``secure_parquet`` with filter pushdown."""
 
     @plain_errors()
     def reader(self, schema: StructType) -> PruningReader:
-        """See :class:`PruningReader`."""
+        """Return a :class:`PruningReader`."""
         return PruningReader(self.folder(), schema, self.is_inferred)
 
 
 class PruningReader(SecureParquetReader):
-    """Skips files and row groups in which no row can match."""
+    """A reader that skips files and row groups in which no row can match."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Remember the predicates, and leave all of them to Spark as well."""
+        """Keep the predicates for pruning, and return all of them for Spark to evaluate as well."""
         if self._folder.options.single_use:
             self._predicates += [predicate for one in filters
                                  for predicate in column_predicates(one)]
@@ -62,7 +62,7 @@ class PruningReader(SecureParquetReader):
 
 
 def column_predicates(pushed: Filter) -> list[ColumnPredicate]:
-    """What must hold where this filter does; empty if nothing useful is known."""
+    """Return the predicates that a pushed filter implies; empty if there are none of use."""
     path = getattr(pushed, "attribute", None)
     if isinstance(pushed, IsNull | IsNotNull):
         return [ColumnPredicate(path, "is null" if isinstance(pushed, IsNull) else "is not null")]
@@ -82,10 +82,10 @@ def _is_exact(value) -> bool:
 
 
 def _starts_with(path: tuple[str, ...], prefix: str) -> list[ColumnPredicate]:
-    """Between the prefix and the first string that is greater than all that begin with it."""
+    """Return bounds: the prefix, and the smallest string greater than all that start with it."""
     bounds = [ColumnPredicate(path, ">=", prefix)]
     if prefix and prefix[-1] < "\U0010ffff":
         last = ord(prefix[-1]) + 1
-        last = 0xE000 if 0xD800 <= last <= 0xDFFF else last  # surrogates are no characters
+        last = 0xE000 if 0xD800 <= last <= 0xDFFF else last  # surrogates are not characters
         bounds.append(ColumnPredicate(path, "<", prefix[:-1] + chr(last)))
     return bounds

@@ -15,7 +15,7 @@ from secure_bloom.spark.write.writer import SecureParquetWriter
 
 
 class SecureParquet(DataSource):
-    """Parquet files, encrypted, with Bloom filters that are encrypted where their columns are."""
+    """Encrypted Parquet files, in which a Bloom filter is encrypted exactly when its column is."""
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
@@ -26,11 +26,11 @@ class SecureParquet(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What users write in ``format(...)``."""
+        """Return the name that users pass to ``format(...)``."""
         return FORMAT
 
     def folder(self) -> Folder:
-        """The folder to read."""
+        """Return the folder to read."""
         return Folder(self._with_keys(self._given))
 
     def _with_keys(self, options: Options) -> Options:
@@ -38,22 +38,22 @@ class SecureParquet(DataSource):
 
     @plain_errors()
     def schema(self) -> StructType:
-        """The schema of the files in the folder."""
+        """Return the schema of the files in the folder."""
         self.is_inferred = True
         return Folder(self._with_keys(self._given.without_properties())).schema()
 
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
-        """See :class:`SecureParquetReader`."""
+        """Return a :class:`SecureParquetReader`."""
         return SecureParquetReader(self.folder(), schema, self.is_inferred)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
-        """See :class:`SecureParquetWriter`."""
+        """Return a :class:`SecureParquetWriter`."""
         return SecureParquetWriter(self._with_keys(self._given), schema, overwrite)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool):
-        """See :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
+        """Return a :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
         from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)

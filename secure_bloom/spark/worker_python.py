@@ -1,8 +1,8 @@
-"""The Python of Spark's workers. In local mode, it is made one that has this secure_bloom.
+"""The Python of Spark's workers. In local mode, one that has this secure_bloom is chosen.
 
-Spark's workers use ``python3`` of the path, or ``PYSPARK_PYTHON``, which need not be the Python of
-the driver. Each function that is handed to Spark names its Python, so ours can name another one
-than the functions of the rest of the application.
+Spark's workers use ``python3`` from the PATH, or ``PYSPARK_PYTHON``, which need not be the driver's
+Python. Each function that is passed to Spark names its Python, so ours can name a different one
+than the other functions of the application.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import secure_bloom
 
 _LOCAL = re.compile(r"local(\[.*\])?")
 _SECONDS = 60  # an interpreter answers in less than one
-# Where secure_bloom lies in the current folder, it is found without what it needs.
+# If secure_bloom is in the current folder, it is importable even without its dependencies.
 _PROBE = """
 import importlib.util, json, sys
 import secure_bloom
@@ -31,22 +31,22 @@ for name in ("pyarrow", "cryptography", "numba", "xxhash"):
 print(json.dumps([sys.version_info[:2], secure_bloom.__version__]))
 """
 
-_fitting: dict[str, str] = {}  # the Python to use for one that is set, once that was found out
+_fitting: dict[str, str] = {}  # configured Python -> the Python to use, once probed
 _log = logging.getLogger("secure_bloom.spark")
 
 
 @contextlib.contextmanager
 def fitting_python(spark) -> Iterator[None]:
-    """What is handed to Spark in this context runs in a Python that has this secure_bloom.
+    """Run functions that are passed to Spark in this context in a Python with this secure_bloom.
 
-    Only in local mode; elsewhere the Python of the workers is not on this machine, and nothing is
-    done. One that has been found fitting is not looked at again.
+    Only in local mode: elsewhere the workers' Python is not on this machine, and nothing is done.
+    A Python that has been found suitable is not probed again.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Where it is one of Spark Connect, the Python cannot be changed any more: if it does not fit,
-        there is a warning.
+        In a Spark Connect session, the Python can no longer be changed: if it is not suitable, a
+        warning is issued.
     """
     if not hasattr(spark, "_jsparkSession"):
         if os.environ.get("SPARK_LOCAL_REMOTE"):  # its server is a child of this process
@@ -67,7 +67,7 @@ def fitting_python(spark) -> Iterator[None]:
 
 
 def _choose(python: str, *, is_fixed: bool = False) -> str:
-    """The Python to use: the one that is set or, if it does not fit, this one."""
+    """Return the Python to use: the configured one or, if it is not suitable, this one."""
     if python in _fitting:
         return _fitting[python]
     fault = _fault(python)
@@ -86,7 +86,7 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
 
 
 def _fault(python: str) -> str | None:
-    """What speaks against a Python, as the end of a sentence; None if it can be used."""
+    """Return why a Python cannot be used, as the end of a sentence; None if it can."""
     try:
         result = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True,
                                 stdin=subprocess.DEVNULL, timeout=_SECONDS)

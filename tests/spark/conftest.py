@@ -9,7 +9,7 @@ from tests.spark.helpers import QUICK_JVM
 
 @pytest.fixture(scope="session")
 def spark(s3):
-    """One local Spark for all tests, in a time zone that is not UTC."""
+    """One local Spark session for all tests, in a time zone other than UTC."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -27,7 +27,7 @@ def spark(s3):
 
 @pytest.fixture(scope="module")
 def native_spark(spark):
-    """A session in which ``native.enable`` was called; it changes nothing for other modules."""
+    """A session in which ``native.enable`` was called; other modules are not affected."""
     from secure_bloom.spark import native
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", "America/New_York")

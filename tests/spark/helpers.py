@@ -1,14 +1,14 @@
-"""What the tests with a real Spark share."""
+"""Helpers for the tests with a real Spark."""
 
 import os
 from contextlib import contextmanager
 
 import pytest
 
-#: a module with this runs in one test process, so that there is one Spark
+#: modules with these marks run in the same test process, so that there is only one Spark
 uses_spark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-#: these tests run for seconds, so the JVM need not compile its best
+#: these tests run for seconds, so the JVM need not optimize fully
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 PLAINTEXT = {"plaintext": "true"}
@@ -23,26 +23,26 @@ def read(spark, folder, **options):
 
 
 def visible(folder) -> list[str]:
-    """Names that readers see in a folder, sorted; none where there is no folder."""
+    """Return the names that readers see in a folder, sorted; empty if the folder does not exist."""
     if not os.path.isdir(folder):
         return []
     return sorted(name for name in os.listdir(folder) if name[0] not in "._")
 
 
 def staged(folder) -> list[str]:
-    """Files of jobs that are not, or not yet, visible."""
+    """Return the files of jobs that are not, or not yet, visible."""
     return [name for _, _, names in os.walk(os.path.join(folder, "_staging")) for name in names]
 
 
 def people(spark, rows=100, start=0):
-    """Rows of ssn, city and id, in two partitions."""
+    """Return rows of ssn, city and id, in two partitions."""
     return spark.range(start, start + rows, 1, 2).selectExpr(
         "concat('ssn-', id) as ssn", "concat('city-', id % 10) as city", "id")
 
 
 @contextmanager
 def settings(spark, values):
-    """Settings of a session, for a while."""
+    """Change settings of a session temporarily."""
     for name, value in values.items():
         spark.conf.set(name, value)
     try:

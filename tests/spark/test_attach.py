@@ -1,4 +1,4 @@
-"""Attaching to a folder of Spark's own files, on Spark."""
+"""Attaching filters with Spark to a folder of Spark's own files."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_tables_of_streaming_queries_are_refused(spark, tmp_path):
         secure_bloom.spark.attach(spark, folder, {"ssn": True})
     with pytest.raises(UnsupportedError, match="Streaming"):
         read_table(folder)
-    # What would happen otherwise:
+    # Otherwise this would happen:
     log = (folder / "_spark_metadata").rename(tmp_path / "log")
     attach(folder, {"ssn": BloomFilterOptions(ndv=100_000)})
     log.rename(folder / "_spark_metadata")

@@ -61,7 +61,7 @@ def test_a_table_without_columns_takes_those_of_the_files(spark, sql, tmp_path, 
         "tblproperties ('purpose' = 'tests')")
     assert rows(sql("select id from people where ssn = 'ssn-1'")) == [(1,)]
     table = spark.table("people")
-    assert table.schema["ssn"].metadata == {"secure_bloom.key": "pii"}  # as of the files
+    assert table.schema["ssn"].metadata == {"secure_bloom.key": "pii"}  # as in the files
     sql("insert into people values ('ssn-inserted', 'Rome', 7)")
     assert_encrypted(tmp_path / "t", encrypted["keyring"], "ssn-inserted")
     table.where("id = 7").write.insertInto("people")
@@ -69,7 +69,7 @@ def test_a_table_without_columns_takes_those_of_the_files(spark, sql, tmp_path, 
     sql("insert overwrite people values ('ssn-only', 'Oslo', 8)")
     assert rows(table) == [("ssn-only", "Oslo", 8)]
     sql("drop table people")
-    assert visible(tmp_path / "t")  # the files are not the catalog's
+    assert visible(tmp_path / "t")  # the files are not managed by the catalog
 
 
 def test_a_table_has_the_columns_and_marks_of_all_files(spark, sql, tmp_path, encrypted):
@@ -212,7 +212,7 @@ def test_a_second_session_and_a_second_call(spark, sql, tmp_path):
     assert rows(other.table(f"{spark.catalog.currentDatabase()}.people")) == [(1,)]
 
 
-# --- where Spark does not say which table it is --------------------------------------------------
+# --- where Spark does not pass the table ---------------------------------------------------------
 
 def test_the_properties_of_a_table_are_not_options():
     properties = {"provider": "secure_parquet", "owner": "me", "keyring": "k",

@@ -1,4 +1,4 @@
-"""Files that are replaced between the planning of a query and its tasks."""
+"""Files that are replaced after a query is planned and before its tasks run."""
 
 import os
 

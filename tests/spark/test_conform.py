@@ -1,4 +1,4 @@
-"""Conversions from the types of a file to those of a DataFrame, without Spark."""
+"""Conversion from the types of a file to those of a DataFrame, without Spark."""
 
 import datetime
 import uuid

@@ -1,4 +1,4 @@
-"""Writing and reading through Spark Connect, which needs a Spark of its own."""
+"""Writing and reading through Spark Connect, which needs its own Spark."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Drivers that are killed, with a real Spark of their own, and writing to S3."""
+"""Killed drivers, each with its own Spark, and writing to S3."""
 
 import contextlib
 import os
@@ -90,7 +90,7 @@ def kill_session(leader):
                 os.kill(int(number), signal.SIGKILL)
 
 
-# For a merge each moment once, and each place.
+# In tier ``test``, each crash point and each place once.
 @sweep_where(lambda where, moment, mode: (where == "s3") != (moment == "before"))
 @pytest.mark.parametrize("where", ["local", "s3"])
 @pytest.mark.parametrize("moment, mode", [("task", "append"), ("before", "overwrite"),

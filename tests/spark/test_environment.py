@@ -1,4 +1,4 @@
-"""Keys that no option names: the driver's environment says where they are, no worker's does."""
+"""Keys that no option names: they come from the driver's environment, never from a worker's."""
 
 import os
 import subprocess

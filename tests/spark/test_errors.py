@@ -1,4 +1,4 @@
-"""What users see when something fails: our sentence first, and no traceback of this library."""
+"""What users see on errors: our message first, and no traceback of this library."""
 
 import os
 

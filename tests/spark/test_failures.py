@@ -1,4 +1,4 @@
-"""Jobs that fail, and tasks that are tried again, with a real Spark."""
+"""Failing jobs and retried tasks, with a real Spark."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def test_a_failed_job_leaves_old_data_as_it_was(spark, tmp_path, mode):
     assert read(spark, tmp_path).count() == 15
 
 
-# What goes wrong in the first attempt of the last task, or in the commit.
+# What fails in the first attempt of the last task, or in the commit.
 DRIVER = """
 import os, signal, sys, time
 from pyspark import TaskContext
@@ -128,7 +128,7 @@ def assert_no_plaintext(folder):
 
 @pytest.mark.parametrize("fault", [pytest.param("error", marks=pytest.mark.sweep), "killed"])
 def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path, keyring, fault):
-    # Retries are a property of the master, so this needs a Spark of its own.
+    # Retries are configured in the master URL, so this needs its own Spark.
     folder = tmp_path / "people"
     result = run_driver(folder, keyring, fault, "local[2,3]")
     assert result.returncode == 0, result.stderr
@@ -186,6 +186,6 @@ def test_a_task_that_is_also_run_elsewhere_writes_its_rows_once(tmp_path, keyrin
                         "spark.speculation.multiplier=1.01", "spark.speculation.minTaskRuntime=1s",
                         "spark.speculation.efficiency.enabled=false")
     assert result.returncode == 0, result.stderr
-    assert time.monotonic() - start < 240  # so the copy won
+    assert time.monotonic() - start < 240  # so the speculative copy won
     assert_all_rows_once(folder, keyring)
     assert_no_plaintext(folder)

@@ -1,4 +1,4 @@
-"""A KMS of somebody else, through its URI: few calls in a whole job, and no key left anywhere."""
+"""A third-party KMS, named by its URI: few calls in a whole job, and no key left anywhere."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from tests.test_secrets import forms
 
 pytestmark = uses_spark
 
-# A package with an entry point, as it lies in site-packages: a keyring that writes down its calls.
+# A package with an entry point, as installed in site-packages: a keyring that records its calls.
 MODULE = '''
 import os
 from urllib.parse import urlsplit

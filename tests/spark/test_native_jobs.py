@@ -1,4 +1,4 @@
-"""Jobs in Spark applications of their own: a cluster, what it shows and keeps, Spark Connect."""
+"""Jobs in separate Spark applications: a cluster, what it shows and stores, Spark Connect."""
 
 import base64
 import os
@@ -97,7 +97,7 @@ def place(tmp_path) -> Path:
     keyring.add("pay")
     keyring.add("pii")
     (tmp_path / "ring.json.txt").write_text("no keys")
-    for entry in Path(pyspark.__file__).parent.iterdir():  # its workers write beside their jars
+    for entry in Path(pyspark.__file__).parent.iterdir():  # its workers write to the jars' folder
         (tmp_path / "spark" / entry.name).symlink_to(entry)
     return tmp_path
 

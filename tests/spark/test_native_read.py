@@ -1,4 +1,4 @@
-"""Spark's own reader with our keys: files of every writer, few calls, row groups skipped."""
+"""Spark's own reader with our keys: files of all writers, few KMS calls, skipped row groups."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def rows_scanned(frame) -> int:
     return scan.metrics().apply("numOutputRows").value()
 
 
-# --- files of every writer -----------------------------------------------------------------------
+# --- files of all writers ------------------------------------------------------------------------
 
 def _ours(path, request, **how):
     write_table(TABLE, path, bloom_filters=FILTERS, row_group_size=25, use_dictionary=False,
@@ -116,7 +116,7 @@ def test_files_of_all_writers(native_spark, tmp_path, request, kms, write):
     found = frame.where("ssn = 'ssn-757'")
     assert [row.id for row in found.collect()] == [3]
     assert sorted(row.id for row in frame.collect()) == list(range(100))
-    if "pyarrow" not in write.__name__:  # it writes no filters
+    if "pyarrow" not in write.__name__:  # pyarrow does not write filters
         assert rows_scanned(found) == 25 and rows_scanned(frame) == 100
     assert sorted(kms.unwrapped) == [[], ["footer"], ["footer", "pii"]][
         (write is not _plaintext) + (write not in (_plaintext, _ours_uniform))]
@@ -139,7 +139,7 @@ def test_each_key_is_unwrapped_once(native_spark, tmp_path, kms):
     folder = str(tmp_path / "people")
     frame = people(native_spark, 1000).repartition(40)
     for _ in range(3):
-        writer = InMemoryKms(MASTER_KEYS)  # another one wraps other key-encryption keys
+        writer = InMemoryKms(MASTER_KEYS)  # another client uses other key-encryption keys
         options = native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, kms=writer)
         frame.write.options(**options).mode("append").parquet(folder)
     assert len(visible(folder)) == 120
@@ -147,7 +147,7 @@ def test_each_key_is_unwrapped_once(native_spark, tmp_path, kms):
     assert back.count() == 3000 and back.where("ssn = 'ssn-5'").count() == 3
     assert sorted(kms.unwrapped) == ["footer"] * 3 + ["pii"] * 3
     read(native_spark, folder, kms)
-    assert len(kms.unwrapped) == 6  # they are remembered
+    assert len(kms.unwrapped) == 6  # they are cached
 
 
 # --- row groups ----------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_tables_and_sql(native_spark, tmp_path, kms):
         native_spark.sql("drop table people_native")
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 class Failing(InMemoryKms):
     def __init__(self, name, error):
@@ -299,7 +299,7 @@ def test_files_without_a_key_are_no_corrupt_files(native_spark, folder, kms):
     with settings(native_spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         fails("read_options again",
               lambda: native_spark.read.options(**options).parquet(str(folder)).collect())
-    schema = read(native_spark, folder, kms).schema  # a file whose key is there could give it
+    schema = read(native_spark, folder, kms).schema  # of a file whose key is available
     with settings(native_spark, {"spark.sql.files.ignoreCorruptFiles": "true"}), \
             settings(native_spark, options):
         fails("read_options again",

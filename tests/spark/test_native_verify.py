@@ -1,4 +1,4 @@
-"""native.verify says what is not as it was asked for. Needs no Spark."""
+"""native.verify reports what is not as requested. Does not need Spark."""
 
 import os
 import pickle
@@ -80,7 +80,7 @@ def test_a_file_that_is_replaced_with_its_key_material_gives_no_finding(tmp_path
 
     def replaced(*where):
         reads.append(where)
-        if len(reads) == 2:  # the first time it is to open the file
+        if len(reads) == 2:  # the first read opens the file
             for path in (tmp_path / "new").iterdir():
                 os.replace(path, tmp_path / path.name)
         return read_material(*where)

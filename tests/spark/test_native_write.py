@@ -1,4 +1,4 @@
-"""Spark's own writer with our keys: what it writes, in every way that Spark has to write."""
+"""Spark's own writer with our keys: what it writes, in each of Spark's ways to write."""
 
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -122,7 +122,7 @@ def test_others_read_what_spark_writes(native_spark, frame, tmp_path, kms, way):
     assert ids(read_table(folder, keys=kms, filters=[("ssn", "==", "ssn-77")])) == [77]
     for name in visible(folder):
         path = f"{folder}/{name}"
-        result = verify_file(path, kms)  # looks for every value in its filter
+        result = verify_file(path, kms)  # checks every value against its filter
         assert result.ok and not result.findings and len(result.filters) == 2
         assert [check.encrypted for check in result.filters if check.column == "ssn"] == [True]
         factory = pe.CryptoFactory(lambda _: ArrowKms(kms))
@@ -286,7 +286,7 @@ def test_all_ways_to_write(native_spark, frame, options, table, kms, write):
     assert sorted(row.id for row in read.select("id").collect()) == list(range(2000))
 
 
-# --- what cannot be -------------------------------------------------------------------------------
+# --- what is not supported ------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("encryption", "error", "words"), [
     (UniformKey(bytes(16)), UnsupportedError, "uniform_encryption=True"),
@@ -365,7 +365,7 @@ def test_key_encryption_keys_made_elsewhere(frame, kms, tmp_path):
     keks = KeyEncryptionKeys.for_encryption(BY_COLUMN, kms)
     options = native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, kms=keks)
     frame.write.options(**options).parquet(str(tmp_path / "people"))
-    assert verify(tmp_path / "people", keks).files == 2  # without a call to unwrap
+    assert verify(tmp_path / "people", keks).files == 2  # without calling unwrap_key
     assert kms.wrapped == ["footer", "pii"] and not kms.unwrapped
     with pytest.raises(KeyNotFoundError, match="read with the KMS"):
         verify(tmp_path / "people", KeyEncryptionKeys.for_encryption(BY_COLUMN, Counting()))

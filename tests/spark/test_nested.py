@@ -1,4 +1,4 @@
-"""Nulls that only exist because a struct around them is null, without Spark."""
+"""Nulls that exist only because the enclosing struct is null, without Spark."""
 
 import io
 

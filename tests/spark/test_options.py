@@ -119,7 +119,7 @@ def test_compression(value, expected):
 
 
 REFUSED = [
-    # asks for nothing, or for two things at once
+    # no encryption requested, or contradictory options
     ({}, "no encryption is asked for"),
     ({"plaintext": "false"}, "no encryption is asked for"),
     ({ENABLED: "true"}, "no encryption is asked for"),
@@ -265,7 +265,7 @@ def test_partition_by():
     assert "id" not in options.bloom_filters
 
 
-# --- what the schema says ------------------------------------------------------------------------
+# --- metadata of the schema ----------------------------------------------------------------------
 
 KEY, FILTER = "secure_bloom.key", "secure_bloom.bloom_filter"
 

@@ -1,4 +1,4 @@
-"""Queries that skip what cannot match: the same rows as without, and as Spark's own reader has."""
+"""Filter pushdown: the same rows as without it, and as with Spark's own reader."""
 
 import datetime
 import math
@@ -323,7 +323,7 @@ def test_spark_mixes_up_conditions_so_they_are_used_only_where_one_use_is_promis
     assert data.where("id = 5").union(data.where("id = 500")).count() == 2
     first, second = data.where("id = 5"), data.where("id = 500")
     assert [len(one.collect()) for one in (first, second, first)] == [1, 1, 1]
-    # Where one of these fails, Spark keeps conditions apart, and the option is not needed any more.
+    # If one of these fails, Spark keeps filters separate, and the option is no longer needed.
     data = frame(pushing, folders, single_use="true")
     assert data.where("id = 500").count() == 1
     assert data.count() == GROUP

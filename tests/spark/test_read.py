@@ -40,7 +40,7 @@ def everything(spark):
 
 
 def rows(frame):
-    # NaN equals nothing and VariantVal has no equality, but both have a text.
+    # NaN equals nothing and VariantVal has no equality, but both have a text form.
     return sorted(map(str, frame.collect()))
 
 

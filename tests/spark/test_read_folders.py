@@ -1,4 +1,4 @@
-"""Folders as teams have them: partitions, files that differ, files of other writers."""
+"""Folders as in practice: partitions, files with different schemas, files of other writers."""
 
 import datetime
 
@@ -55,7 +55,7 @@ def test_merge_schema(spark, grown):
     merged = read(spark, grown, mergeSchema="true")
     assert merged.schema.simpleString() == "struct<id:bigint,x:double,extra:string>"
     assert rows(merged) == ["Row(id=1, x=0.5, extra=None)", "Row(id=2, x=1.5, extra='e')"]
-    # the first file's columns, as Spark; a double is no float, so it is not rounded silently
+    # the first file's columns, as in Spark; a double is not a float, so it is not silently rounded
     assert "b.parquet, column x" in failure(read(spark, grown, mergeSchema="false").collect)
     assert rows(read(spark, grown, columns="id, id")) == ["Row(id=1)", "Row(id=2)"]
 
@@ -269,7 +269,7 @@ def test_keys_are_unwrapped_once_in_a_process(keyring, tmp_path, monkeypatch):
     for options in (by_path, by_uri, by_path):
         assert Folder(Options(options)).keys().unwrap_key(wrapped, "pii") == b"k" * 16
     assert calls == ["pii"]
-    keyring.add("another")  # which serves at once
+    keyring.add("another")  # which takes effect at once
     keys = Folder(Options(by_path)).keys()
     assert keys.unwrap_key(keyring.wrap_key(b"k" * 16, "another"), "another")
     assert calls == ["pii", "another"]

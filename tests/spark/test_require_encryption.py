@@ -1,4 +1,4 @@
-"""Spark readers that demand encryption, by option or by their schema."""
+"""Spark readers that require encryption, by option or by their schema."""
 
 import pickle
 
@@ -136,7 +136,7 @@ def test_columns_that_the_schema_marks_are_demanded(spark, folder, keyring):
     assert "plain.parquet: the file is not encrypted" in failure(given(MARKED).collect)
     assert "the file is not encrypted" in failure(given(MARKED).select("city").collect)
     assert given("ssn string, city string").count() == 8
-    assert given(MARKED, **{REQUIRE: "false"}).count() == 8  # for who says so
+    assert given(MARKED, **{REQUIRE: "false"}).count() == 8  # if explicitly allowed
     assert "there is no column 'id'" in failure(given(MARKED, **{REQUIRE: "id"}).collect)
 
 

@@ -1,4 +1,4 @@
-"""Random filters given to ``load``: the rows of an evaluation in Python."""
+"""Random filters for ``load``: the same rows as a reference evaluation in Python."""
 
 import math
 import os

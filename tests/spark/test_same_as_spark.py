@@ -1,4 +1,4 @@
-"""Plaintext files beside those that Spark's own writer makes of the same rows."""
+"""Plaintext files compared with those that Spark's own writer produces from the same rows."""
 
 import decimal
 import os

@@ -1,4 +1,4 @@
-"""Sensitive columns that would leave by Spark's own writers: what is refused, and what is not."""
+"""Sensitive columns written by Spark's own writers: what is refused, and what is not."""
 
 import uuid
 
@@ -34,7 +34,7 @@ def assert_refused(action, folder, match=REFUSED):
 def test_files_of_spark(frame, tmp_path, format):
     frame = frame.select("ssn") if format == "text" else frame
     assert_refused(lambda: frame.write.format(format).save(f"{tmp_path}/out"), tmp_path / "out")
-    # What is not sensitive, or not any more, is written.
+    # Columns that are not, or no longer, sensitive are written.
     frame.withMetadata("ssn", {}).write.format(format).save(f"{tmp_path}/public")
     assert visible(tmp_path / "public")
     if format != "text":
@@ -110,11 +110,11 @@ def test_what_does_not_leave_or_is_encrypted_is_let_through(spark, frame, tmp_pa
     frame.write.format("noop").mode("overwrite").save()
     write(frame, tmp_path / "copy", **encrypted)
     assert frame.toPandas().shape == (6, 2)
-    # Of a class of somebody else nothing is known; parquet-java's own needs the names of keys.
+    # A third-party class cannot be checked; parquet-java's own needs the names of keys.
     by_properties = "org.apache.parquet.crypto.keytools.PropertiesDrivenCryptoFactory"
     assert_refused(lambda: frame.write.option(FACTORY, by_properties).parquet(f"{tmp_path}/out"),
                    tmp_path / "out")
-    with pytest.raises(Exception, match=r"kms\.client\.class"):  # so it came to parquet-java
+    with pytest.raises(Exception, match=r"kms\.client\.class"):  # so it reached parquet-java
         frame.write.options(**{FACTORY: by_properties, "parquet.encryption.footer.key": "k",
                                "parquet.encryption.column.keys": "k: ssn"}) \
             .parquet(f"{tmp_path}/out")

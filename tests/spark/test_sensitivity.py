@@ -1,4 +1,4 @@
-"""What is sensitive in a file is sensitive in the DataFrame that it is read into."""
+"""Columns that are sensitive in a file are sensitive in the DataFrame that is read from it."""
 
 import os
 

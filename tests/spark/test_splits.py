@@ -1,4 +1,4 @@
-"""Dividing files among tasks, and partition columns, without Spark."""
+"""Splitting files among tasks, and partition columns, without Spark."""
 
 import datetime
 import io
@@ -36,7 +36,7 @@ def test_large_files_are_cut_and_small_ones_packed():
     tasks = divide(files, 128 * MIB, 4 * MIB, 1)
     assert sizes(tasks)[:2] == [[128 * MIB], [128 * MIB]]
     assert sizes(tasks)[2][:2] == [44 * MIB, MIB]
-    assert len(tasks) == 7  # 17 of them fit beside the rest of a, 25 into one task
+    assert len(tasks) == 7  # 17 of them fit into a task with the rest of a, 25 into one task
     assert sorted(part.file.path for task in tasks for part in task) == sorted(
         ["a"] * 3 + [f"b{i}" for i in range(100)])
 

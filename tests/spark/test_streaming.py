@@ -118,7 +118,7 @@ def test_s3(stream, s3, tmp_path):
     assert sorted(table["id"].to_pylist()) == list(range(20))
 
 
-# The process is gone before or after the commit point of batch 1.
+# The process dies before or after the commit point of batch 1.
 DYING = """
 import os, signal, sys
 from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
-# Columns that are asked for, and whether they are sensitive.
+# Columns of the point queries, and whether they are sensitive.
 ASKED = {"customer": {"c_phone": True, "c_name": True, "c_address": True, "c_custkey": False},
          "lineitem": {"l_orderkey": False, "l_shipdate": False, "l_comment": True}}
 

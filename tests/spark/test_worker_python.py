@@ -1,4 +1,4 @@
-"""In local mode the format runs in a Python that has secure_bloom, whatever the workers use."""
+"""In local mode, the data source runs in a Python with secure_bloom, whatever the workers use."""
 
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_one_that_does_not_fit_is_looked_at_once(tmp_path, bare, monkeypatch):
 def test_the_python_itself_is_asked(tmp_path, bare, monkeypatch):
     assert worker_python._fault(sys.executable) is None
     assert "does not have secure_bloom" in worker_python._fault(bare)
-    # It is found in the current folder, but not what it needs.
+    # It is found in the current folder, but its dependencies are not.
     monkeypatch.chdir(os.path.dirname(os.path.dirname(secure_bloom.__file__)))
     assert "or what that needs" in worker_python._fault(bare)
     assert worker_python._fault(str(tmp_path / "none")) == "cannot be run"
@@ -114,7 +114,7 @@ def test_on_a_cluster_nothing_is_looked_at(monkeypatch):
     for master in ("yarn", "spark://host:7077", "k8s://host", "local-cluster[1,1,1024]"):
         assert used(session("/some/python", master)) == "/some/python"
     monkeypatch.delenv("SPARK_LOCAL_REMOTE", raising=False)
-    with fitting_python(SimpleNamespace()):  # a session of Spark Connect
+    with fitting_python(SimpleNamespace()):  # a Spark Connect session
         pass
 
 

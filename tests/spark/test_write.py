@@ -45,7 +45,7 @@ def test_prune(spark, tmp_path, keyring, encrypted):
     folder = tmp_path / "people"
     write(people(spark), folder, **encrypted, row_group_size="10", **{ENABLED: "true"})
     kept = [file.prune([("ssn", "==", "ssn-77")]) for file in files(folder, keyring)]
-    assert sum(map(len, kept)) < 4  # of 10 row groups; a filter may err
+    assert sum(map(len, kept)) < 4  # of 10 row groups; filters have false positives
     found = read_table(folder, keys=keyring, filters=[("ssn", "==", "ssn-77")])
     assert found.to_pylist() == [{"ssn": "ssn-77", "city": "city-7", "id": 77}]
     assert read_table(folder, keys=keyring).num_rows == 100
@@ -138,7 +138,7 @@ def test_what_is_sensitive_stands_in_the_schema(spark, tmp_path, keyring):
                 ("ssn", True)]
             assert {chunk.column.path for chunk in file.footer.row_groups[0]
                     if chunk.encryption == "column key"} == {"ssn", "at.key_value.value.phone"}
-        if folder == "one":  # what is read back is as sensitive as before
+        if folder == "one":  # columns that are read back are still sensitive
             back = read(spark, tmp_path / "one", keyring=footer["keyring"])
             write(back, tmp_path / "two", **footer, compression="none", use_dictionary="false")
     refused(back, tmp_path / "three", "plaintext: it contradicts metadata secure_bloom.key of "

@@ -10,7 +10,7 @@ from tests.storage.stores import coarse_store, local_store, s3_store
 
 @pytest.fixture(scope="session")
 def s3():
-    """An S3 server, which must be there before Spark starts its workers."""
+    """Start an S3 server, which must be running before Spark starts its workers."""
     server = S3Server()
     yield server
     server.stop()

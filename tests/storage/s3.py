@@ -1,4 +1,4 @@
-"""An S3 server for tests: moto's, in a process of its own; prints its port."""
+"""An S3 server for tests: moto in a separate process, which prints its port."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 
 
 class S3Server:
-    """Runs until ``stop``. Spark's workers get the credentials from the environment."""
+    """A server that runs until ``stop``. Spark's workers get credentials from the environment."""
 
     def __init__(self):
         self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE,

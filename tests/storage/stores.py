@@ -1,4 +1,4 @@
-"""Folders on several filesystems, and filesystems that fail or die at one operation."""
+"""Folders on several filesystems, and filesystems that fail or crash at one operation."""
 
 import ctypes
 import os
@@ -18,24 +18,24 @@ _OPERATIONS = ("move", "delete_file", "delete_dir", "create_dir", "get_file_info
 
 
 class Died(BaseException):
-    """The process is gone: nothing that it would do from here on happens."""
+    """The process has crashed: none of its further operations takes effect."""
 
 
 class Faults:
-    """Counts operations, and makes one of them fail, or that one and all that follow.
+    """Counts operations, and makes one of them fail, or this one and all later ones.
 
     Parameters
     ----------
     at : int, optional
         Number of the operation, counted from 1.
     after : bool
-        Whether it is carried out, and only its answer is lost.
+        Whether the operation is carried out, and only its response is lost.
     error : type
-        OSError for one failure, Died for the end.
+        OSError for one failure, Died for a crash.
     watch : callable, optional
-        Called before each operation, and before an answer is lost.
+        Called before each operation, and before a response is lost.
     lasting : bool
-        Whether all operations fail from there on, as they do for Died.
+        Whether all later operations fail too, as they do for Died.
     """
 
     def __init__(self, at=None, after=False, error=OSError, watch=None, lasting=False):
@@ -46,7 +46,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def call(self, operation, *args, **kwargs):
-        if self._watcher == threading.get_ident():  # where functions of ``os`` are everybody's
+        if self._watcher == threading.get_ident():  # functions of ``os`` are patched globally
             return operation(*args, **kwargs)
         with self._lock:
             if self.lasting and self.at is not None and self.count >= self.at:
@@ -72,7 +72,7 @@ class Faults:
                 self._watcher = None
 
     def filesystem(self, cls):
-        """A subclass whose operations pass through here."""
+        """Return a subclass whose operations pass through :meth:`call`."""
         def wrap(name):
             original = getattr(cls, name)
             return lambda self_, *args, **kwargs: self.call(original, self_, *args, **kwargs)
@@ -83,9 +83,9 @@ class Faults:
 
 
 class Acts(Faults):
-    """Something is done when so many operations were begun, and more before the next ones.
+    """Runs the first act after ``count`` operations, and one more before each further operation.
 
-    ``done`` says whether the first of these was.
+    ``done`` tells whether the first act has run.
     """
 
     def __init__(self, count, *acts, **faults):
@@ -100,7 +100,7 @@ class Acts(Faults):
 
 
 class _Stream:
-    """An upload: what counts is the end of it."""
+    """An upload: only its completion counts as an operation."""
 
     closed = False
 
@@ -116,7 +116,7 @@ class _Stream:
 
 
 class Store:
-    """A folder on a filesystem, as tests look at it."""
+    """A folder on a filesystem, with helpers for tests."""
 
     def __init__(self, make, folder):
         self._make = make
@@ -127,7 +127,7 @@ class Store:
         return Store(self._make, f"{self.folder}/{name}")
 
     def with_faults(self, faults, patch=None):
-        """Faults in functions of ``os`` last as long as the patch, or the test."""
+        """Make a filesystem with faults; those in functions of ``os`` last as long as the patch."""
         return self._make(faults, patch)
 
     def job(self, overwrite=False):
@@ -147,25 +147,25 @@ class Store:
         return job
 
     def values(self):
-        """What our readers see."""
+        """Return the values that our readers see."""
         return sorted(self._value(path) for path in data_files(self.filesystem, self.folder))
 
     def all_values(self):
-        """What readers see that do not know ``_staging``."""
+        """Return the values that readers see that do not know ``_staging``."""
         def hidden(part):
             return part[0] == "." or (part[0] == "_" and "=" not in part)
         return sorted(self._value(f"{self.folder}/{name}") for name in self.names()
                       if not any(map(hidden, name.split("/"))))
 
     def names(self):
-        """All files below the folder."""
+        """Return the names of all files below the folder."""
         found = self.filesystem.get_file_info(
             pa_fs.FileSelector(self.folder, recursive=True, allow_not_found=True))
         return sorted(info.path.removeprefix(f"{self.folder}/") for info in found
                       if info.type == pa_fs.FileType.File)
 
     def staged(self):
-        """What jobs have left there; one file always stays."""
+        """Return the files that jobs left in ``_staging``, except the one that always stays."""
         return [name for name in self.names()
                 if name.startswith("_staging/") and name != "_staging/generation"]
 
@@ -183,7 +183,7 @@ def everything_is_stale(monkeypatch):
 
 
 def later_jobs(store, monkeypatch):
-    """They give dead jobs up, take them back, and wait once for files that were not there."""
+    """Run jobs that give up dead jobs, roll them back, and wait once for missing files."""
     with monkeypatch.context() as patch:
         everything_is_stale(patch)
         for _ in range(3):
@@ -192,7 +192,7 @@ def later_jobs(store, monkeypatch):
 
 
 def local_store(folder, monkeypatch):
-    """Files are written with the functions of ``os``, so these have to fail too."""
+    """Return a local store; files are written with functions of ``os``, so these fail too."""
     def make(faults=None, patch=None):
         if faults is None:
             return pa_fs.LocalFileSystem()
@@ -211,7 +211,7 @@ def s3_store(server, folder):
 
 
 def coarse_store(folder):
-    """Like S3, but times have more digits in a listing than in other answers, as on MinIO."""
+    """Return a store like S3, but with more precise times in listings, as in MinIO."""
     def make(faults=None, patch=None):
         cls = pa_fs.PyFileSystem if faults is None else faults.filesystem(pa_fs.PyFileSystem)
         return cls(_Coarse())
@@ -219,7 +219,7 @@ def coarse_store(folder):
 
 
 class _Coarse(pa_fs.FileSystemHandler):
-    """A local filesystem that does not say so."""
+    """A local filesystem that does not identify itself as local."""
 
     def __init__(self):
         self._local = pa_fs.LocalFileSystem()

@@ -1,4 +1,4 @@
-"""The commit protocol, without Spark: a local filesystem, S3, a store with coarse times."""
+"""The commit protocol, without Spark: on a local filesystem, S3, and a store with coarse times."""
 
 import contextlib
 import gc
@@ -151,7 +151,7 @@ def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, m
     assert store.values() == [3]
     with monkeypatch.context() as patch:
         everything_is_stale(patch)
-        running.recover()  # gives up
+        running.recover()  # gives up the dead job
         running.recover()
     running.commit([late])
     assert store.values() == store.all_values() == [2, 3]
@@ -290,7 +290,7 @@ def run_with(store, monkeypatch, overwrite, faults):
     store.write(1, 2, directory="d=1")
     job = store.job(overwrite)
     files = [store.stage(job, 3, directory="d=2"), store.stage(job, 4, 1)]
-    store.stage(job, 5, 1)  # an attempt that lost
+    store.stage(job, 5, 1)  # a task attempt that is not committed
     job.filesystem = store.with_faults(faults)
     try:
         job.commit(files)
@@ -308,7 +308,7 @@ def number_of_operations(store, monkeypatch, overwrite):
 
 
 @pytest.mark.slow
-# On S3 each combination takes half a minute, and the others go the same ways.
+# On S3 each combination takes half a minute, and the others take the same code paths.
 @sweep_where(lambda store, overwrite, after, error:
              store == "s3" and not (overwrite and not after and error is Died))
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -364,7 +364,7 @@ def test_a_commit_while_a_reader_lists_the_folder(store, monkeypatch):
         faults.watch = commit_once
         seen = data_files(folder.with_faults(faults), folder.folder)
         monkeypatch.undo()
-        if commits:  # the reader was done before
+        if commits:  # the reader finished earlier
             break
         new = data_files(folder.filesystem, folder.folder)
         assert seen in (old, new)
@@ -395,7 +395,7 @@ def test_a_batch_is_committed_once(store):
 
 
 @pytest.mark.slow
-@sweep_where(lambda store, after: store == "s3")  # takes long, and goes the same ways
+@sweep_where(lambda store, after: store == "s3")  # slow, and takes the same code paths
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):
     for at in range(1, 100):
@@ -442,5 +442,5 @@ def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
         assert not exists()
     assert exists()
     assert writer.filter_totals.plain == 1
-    folder = path.removesuffix("a.parquet")  # with a slash at its end
+    folder = path.removesuffix("a.parquet")  # with a trailing slash
     assert read_table(folder, filesystem=filesystem).equals(table)

@@ -1,4 +1,4 @@
-"""The commit protocol while others are at work: a second job, late attempts, readers."""
+"""The commit protocol under concurrency: a second job, late attempts, readers."""
 
 import contextlib
 from datetime import timedelta
@@ -29,7 +29,7 @@ class Scene:
         self.new = [3, 4] if overwrite else [1, 2, 3, 4]
         self.job = store.job(overwrite)
         self.files = [store.stage(self.job, 3, directory="d=2"), store.stage(self.job, 4, 1)]
-        store.stage(self.job, 5, 1)  # an attempt that lost
+        store.stage(self.job, 5, 1)  # a task attempt that is not committed
 
     def commit(self, monkeypatch, faults, batch=None):
         """The error, or None."""
@@ -195,7 +195,7 @@ def test_a_commit_that_was_finished_and_replaced_before_it_was_known(store):
     assert store.staged() == []
 
 
-# --- jobs that were silent -----------------------------------------------------------------------
+# --- silent jobs ---------------------------------------------------------------------------------
 
 @few_on_s3()
 def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
@@ -219,7 +219,7 @@ def test_a_silent_job_is_given_up_between_two_steps(store, monkeypatch):
 
 @few_on_s3()
 def test_a_silent_job_is_taken_back_between_two_steps(store, monkeypatch):
-    # It slept for hours there. What it has committed before stays, and later it cannot commit.
+    # The job was paused for hours. What it committed earlier stays; afterwards it cannot commit.
     for scene, error in sweep(store, monkeypatch,
                               lambda scene: later_jobs(scene.store, monkeypatch)):
         seen = scene.store.values()
@@ -298,7 +298,7 @@ def test_a_commit_is_a_sign_of_life(store, monkeypatch):
     assert store.values() == [3, 4]
 
 
-# --- attempts that come late ---------------------------------------------------------------------
+# --- late attempts -------------------------------------------------------------------------------
 
 @few_on_s3(lambda end, slow: end == "commit" and slow)
 @pytest.mark.parametrize("end", ["commit", "roll back"])

@@ -1,4 +1,4 @@
-"""Destinations: short writes, and processes that fork."""
+"""Destinations: short writes, and forked processes."""
 
 import errno
 import fcntl
@@ -132,7 +132,7 @@ def test_only_what_is_ours_is_a_leftover(tmp_path):
 
 
 def test_a_move_that_stops_half_way_loses_nothing(tmp_path):
-    class Copying(pa_fs.LocalFileSystem):  # as fsspec does where there is no rename
+    class Copying(pa_fs.LocalFileSystem):  # as fsspec does if a store has no rename
         def move(self, source, target):
             with open(source, "rb") as old, open(target, "wb") as new:
                 new.write(old.read(3))

@@ -1,4 +1,4 @@
-"""Local files that are replaced: their modes and links, and names as long as they may be."""
+"""Replacement of local files: their modes and links, and names of the maximum length."""
 
 import errno
 import json
@@ -51,7 +51,7 @@ def by_cli(path):
     assert done.exit_code == 0, done.output
 
 
-#: ways to write a file, whatever is in it
+#: ways to write a file, with any content
 WAYS = {
     "write_table": lambda path: write_table(TABLE, path, bloom_filters=["a"]),
     "file system": by_filesystem,
@@ -101,12 +101,12 @@ def test_nobody_else_may_read_a_file_that_is_to_replace_a_private_one(path):
 def test_the_mode_is_that_of_the_moment(path):
     with ParquetWriter(path, TABLE.schema) as writer:
         writer.write_table(TABLE)
-        path.touch(0o600)  # somebody else was quicker
+        path.touch(0o600)  # another process was faster
     assert mode(path) == 0o600
     with ParquetWriter(path, TABLE.schema) as writer:
         writer.write_table(TABLE)
         path.unlink()
-    assert mode(path) == 0o600  # that of a new file could be more than was ever allowed
+    assert mode(path) == 0o600  # the mode of a new file could allow more than was ever allowed
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

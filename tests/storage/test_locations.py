@@ -1,4 +1,4 @@
-"""Which paths are URIs, and what their schemes stand for."""
+"""Which paths are URIs, and what their schemes mean."""
 
 import os
 

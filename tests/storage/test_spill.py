@@ -1,4 +1,4 @@
-"""Filters beyond the memory limit wait on disk, sealed."""
+"""Filters beyond the memory limit are spilled to disk, sealed."""
 
 import io
 import tempfile

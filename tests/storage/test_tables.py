@@ -1,4 +1,4 @@
-"""Folders of tables with a log of their own are not read by their files unless that is said."""
+"""Folders of tables with their own log are not read by their files unless this is requested."""
 
 import os
 import uuid
@@ -16,7 +16,7 @@ from secure_bloom.storage.files import write_file
 from tests.counting import CountingHandler
 from tests.storage.s3 import BUCKET, S3Server
 
-#: a file of the log, by kind of table
+#: a log file, by kind of table
 LOGS = {"Delta Lake": "_delta_log/00000000000000000000.json",
         "Hudi": ".hoodie/hoodie.properties",
         "Iceberg": f"metadata/00000-{uuid.uuid4()}.metadata.json",
@@ -46,7 +46,7 @@ def test_a_deleted_row_of_a_delta_table_does_not_come_back(tmp_path):
         with pytest.raises(UnsupportedError, match=r"people: this is a Delta Lake table.*"
                                                    r"deltalake\.DeltaTable.*all_files=True"):
             read_table(place)
-    assert read_table(folder, all_files=True).num_rows == 4  # what the table had, and has
+    assert read_table(folder, all_files=True).num_rows == 4  # old and current rows of the table
     assert read_table(path)["id"].to_pylist() == [1]
 
 

@@ -1,4 +1,4 @@
-"""All that is read of a file is of one version of it, however it changes meanwhile."""
+"""Everything that is read of a file is of one version, however the file changes meanwhile."""
 
 import gc
 import io
@@ -111,7 +111,7 @@ def server():
 @pytest.fixture(params=["renamed", "overwritten", "object"])
 def place(request, tmp_path, way, monkeypatch):
     if request.param == "object":
-        monkeypatch.setattr(files, "_READ_AHEAD", 64)  # else one answer holds all of the file
+        monkeypatch.setattr(files, "_READ_AHEAD", 64)  # else one response has the whole file
         return Store(request.getfixturevalue("server"), way)
     return Local(tmp_path, way, in_place=request.param == "overwritten")
 
@@ -228,7 +228,7 @@ def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
         number += 1
     assert number > 5
     if isinstance(place, Local) and not place._in_place:
-        assert not seen["ChangedMeanwhileError"]  # what was opened is read to the end
+        assert not seen["ChangedMeanwhileError"]  # an opened file is read to the end
     elif method != "bloom_filters":
         assert seen["ChangedMeanwhileError"]
 
@@ -299,7 +299,7 @@ def test_batches_of_an_overwritten_file_are_never_handed_out(tmp_path):
     place.restore()
     with opened(place, None) as file:
         batches = file.iter_batches(batch_rows=1)
-        first = [next(batches)["ssn"].to_pylist() for _ in range(2)]  # of the first row group
+        first = [next(batches)["ssn"].to_pylist() for _ in range(2)]  # from the first row group
         place.replace()
         with pytest.raises(ChangedMeanwhileError):
             next(batches)
@@ -585,7 +585,7 @@ def test_reads_beside_a_busy_writer_are_right_or_say_so(tmp_path, what, kind, wa
                                    filters=[("ssn", "==", value)])["ssn"].to_pylist()
             except ChangedMeanwhileError:
                 seen["told"] += 1
-            except FormatError as error:  # half of a file stands there, and nobody writes just now
+            except FormatError as error:  # the file is half written, and no writer is active
                 assert kind == "overwritten" and "truncated" in str(error)
                 seen["told"] += 1
             else:
@@ -667,7 +667,7 @@ def test_a_file_that_is_still_warm_is_opened_when_the_clock_has_moved_on(tmp_pat
     monkeypatch.setattr(time, "sleep", overwritten)
     with ParquetFile(path) as file:
         assert file.read(filters=WANTED)["ssn"].to_pylist() == ["c"]
-        assert file.prune(WANTED) == [0]  # all of it is new
+        assert file.prune(WANTED) == [0]  # the whole file is new
     assert slept == [0.015]
 
 
@@ -702,7 +702,7 @@ def test_the_error_can_be_pickled_and_has_an_exit_code():
     assert exit_code(error) == UNREADABLE
 
 
-# --- key material beside the file ----------------------------------------------------------------
+# --- external key material -----------------------------------------------------------------------
 
 def with_material(path, values, footer="footer", column="ssn"):
     encryption = EncryptionConfiguration(footer, {"pii": [column]}, internal_key_material=False,
@@ -783,7 +783,7 @@ def test_a_rotation_takes_no_other_key_material_for_a_forgery(pair, monkeypatch)
     assert "replaced or changed" in result.failed[str(path)]
 
 
-# --- what looks at a file more than once ---------------------------------------------------------
+# --- functions that read a file more than once ---------------------------------------------------
 
 @pytest.mark.parametrize("place", ["overwritten", "object"], indirect=True)
 @pytest.mark.parametrize("way", ["plain", "kms"])

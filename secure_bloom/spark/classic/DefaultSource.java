@@ -22,9 +22,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The Python data source, with the options of tables in a catalog.
  *
- * Spark looks a format up by the name of a class, "secure_parquet.DefaultSource", before it looks
- * at formats in Python. Its own class for these drops what the catalog says of a table, so they
- * would learn neither its path nor its options.
+ * Spark looks up a format by class name, "secure_parquet.DefaultSource", before it looks at data
+ * sources in Python. Its own class for those drops what the catalog says about a table, so they
+ * would receive neither its path nor its options.
  *
  * Compiled at run time by Janino, which makes no bridge methods and infers no types: hence the raw
  * types and the casts.
@@ -37,7 +37,7 @@ public final class DefaultSource extends PythonDataSourceV2 {
     Table table = super.getTable(schema, partitioning, properties);
     String provider = (String) properties.get(TableCatalog.PROP_PROVIDER);
     if (!NAME.equalsIgnoreCase(provider)) {
-      return table; // of load() or save(), whose options Spark hands over itself
+      return table; // of load() or save(), whose options Spark passes itself
     }
     if (partitioning.length > 0) {
       throw new IllegalArgumentException("PARTITIONED BY, CLUSTERED BY and CLUSTER BY do not reach "
@@ -69,7 +69,7 @@ public final class DefaultSource extends PythonDataSourceV2 {
     return options;
   }
 
-  /** Spark's own table; for each use a new one, as it keeps what it was first asked. */
+  /** Spark's own table; a new one for each use, because it keeps the options of its first use. */
   static Table pythonTable(StructType schema) {
     PythonDataSourceV2 source = new PythonDataSourceV2();
     source.setShortName(NAME);

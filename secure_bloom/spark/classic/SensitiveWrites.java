@@ -55,7 +55,7 @@ public final class SensitiveWrites extends Rule {
     if (plan instanceof InsertIntoHadoopFsRelationCommand) {
       InsertIntoHadoopFsRelationCommand command = (InsertIntoHadoopFsRelationCommand) plan;
       String format = command.fileFormat().toString();
-      // Their values go into names of folders. In the query the optimizer may have replaced them by
+      // Their values go into folder names. In the query the optimizer may have replaced them with
       // expressions, which have no metadata.
       for (Iterator i = CollectionConverters.asJava(command.partitionColumns()).iterator();
           i.hasNext();) {
@@ -84,11 +84,11 @@ public final class SensitiveWrites extends Rule {
     return plan;
   }
 
-  /** Whether parquet-java is told to encrypt, by options of a write, of the session or of all. */
+  /** Whether options of the write, the session or the application make parquet-java encrypt. */
   private boolean isEncrypted(Map options) {
     String factory = find(options, FACTORY);
     if (factory == null || !factory.endsWith(BY_PROPERTIES)) {
-      return factory != null; // ours looks at the columns itself; of others nothing is known
+      return factory != null; // ours checks the columns itself; others cannot be checked
     }
     return find(options, KEYS[0]) != null || find(options, KEYS[1]) != null;
   }

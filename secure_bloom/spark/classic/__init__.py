@@ -1,9 +1,10 @@
-"""What ``register`` adds to a classic session, whose JVM can be reached: two Java classes.
+"""What ``register`` adds to a classic session, whose JVM is accessible: two Java classes.
 
-- ``secure_parquet.DefaultSource`` gives the format the options of tables in a catalog.
-- ``SensitiveWrites`` has Spark refuse to write sensitive columns with formats that do not encrypt.
+- ``secure_parquet.DefaultSource`` passes the options of catalog tables to the data source.
+- ``SensitiveWrites`` makes Spark refuse to write sensitive columns with formats that do not
+  encrypt.
 
-With Spark Connect the JVM is out of reach, and there is neither.
+With Spark Connect the JVM is not accessible, and neither class is available.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ _log = logging.getLogger("secure_bloom.spark")
 
 
 def extend(spark) -> None:
-    """Add both to a session. Another call does no harm.
+    """Add both classes to a session. Repeated calls are harmless.
 
-    Where the platform does not let us at the JVM, a warning is logged.
+    If the platform denies access to the JVM, a warning is logged.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Where it is one of Spark Connect, nothing is done.
+        In a Spark Connect session, nothing is done.
     """
     if not hasattr(spark, "_jsparkSession"):
         return
@@ -36,15 +37,16 @@ def extend(spark) -> None:
         if not _is_loaded(loader):
             _load(spark.sparkContext, loader)
         loader.loadClass(_WRITES).newInstance().install(spark._jsparkSession)
-    except Exception as error:  # whatever py4j or the platform makes of it
+    except Exception as error:  # whatever py4j or the platform raises
         _log.warning("tables in catalogs are not told their options, and sensitive columns are not "
                      "watched in Spark's own writers: %s", error)
 
 
 def register(spark, source: type) -> None:
-    """Make a format known to a session, as ``spark.dataSource.register`` does.
+    """Register a data source with a session, as ``spark.dataSource.register`` does.
 
-    That refuses a name which a class has, so from the second session on it cannot be used.
+    That method refuses a name that a loaded class has, so it cannot be used from the second
+    session on.
     """
     if not hasattr(spark, "_jsparkSession") or not _is_loaded(_loader(spark)):
         spark.dataSource.register(source)
@@ -57,7 +59,7 @@ def register(spark, source: type) -> None:
 
 
 def _loader(spark):
-    """Where Spark looks for the classes of formats, in all threads."""
+    """Return the class loader in which Spark looks for data source classes, in all threads."""
     return spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 
@@ -67,7 +69,7 @@ def _is_loaded(loader) -> bool:
         return False
     try:
         loader.loadClass(_TABLES)
-    except Py4JJavaError:  # there is no such class
+    except Py4JJavaError:  # the class does not exist
         return False
     return True
 
@@ -76,5 +78,5 @@ def _load(context, loader) -> None:
     jar = build_jar(context, "secure-bloom-classic.jar", __package__, _SOURCES)
     loader.addURL(context._jvm.java.io.File(jar).toURI().toURL())
     with zipfile.ZipFile(jar) as file:
-        for name in file.namelist():  # now, as the jar goes with this SparkContext
+        for name in file.namelist():  # now, because the jar is removed with this SparkContext
             loader.loadClass(name.removesuffix(".class").replace("/", "."))

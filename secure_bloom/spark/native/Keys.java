@@ -35,7 +35,7 @@ public final class Keys implements DecryptionKeyRetriever {
   private final JsonNode unwrapped;
   private final Configuration conf;
   private final Path file;
-  private final Set wanted; // key material for which no key is there; null: not collected
+  private final Set wanted; // key material without a known key; null: not collected
 
   static JsonNode open(Configuration conf) {
     return Sealed.open(conf, READ, conf.get(READ)).get("keys");
@@ -82,7 +82,7 @@ public final class Keys implements DecryptionKeyRetriever {
         Base64.getDecoder().decode(Sealed.text(material, "keyEncryptionKeyID"))) : raw;
   }
 
-  /** An entry of the file with key material beside the Parquet file. */
+  /** An entry of the external key material file in the folder of the Parquet file. */
   private String beside(String name) {
     Path path = new Path(file.getParent(), "_KEY_MATERIAL_FOR_" + file.getName() + ".json");
     try {
@@ -153,11 +153,11 @@ final class Collector implements FlatMapFunction {
       for (Iterator i = reader.getFooter().getBlocks().iterator(); i.hasNext();) {
         for (Iterator j = ((BlockMetaData) i.next()).getColumns().iterator(); j.hasNext();) {
           try {
-            ((ColumnChunkMetaData) j.next()).getTotalSize(); // asks for the column's key
+            ((ColumnChunkMetaData) j.next()).getTotalSize(); // requests the column's key
           } catch (ParquetCryptoRuntimeException e) {
             if (isTag(e)) {
               throw e;
-            } // else its key is wanted
+            } // otherwise its key is needed
           }
         }
       }

@@ -28,7 +28,7 @@ import org.apache.parquet.schema.MessageType;
 import org.apache.spark.api.java.JavaSparkContext;
 
 /**
- * Gives the keys that a job's configuration holds to parquet-java.
+ * Passes the keys in a job's configuration to parquet-java.
  *
  * Compiled at run time by Janino, which knows no lambdas, makes no bridge methods and infers no
  * types: hence the raw types and the casts.
@@ -83,7 +83,7 @@ public final class NativeCrypto
     return builder.build();
   }
 
-  /** Opens whatever the keys of the read open; files in plaintext are read as they are. */
+  /** Decrypts whatever the keys of the read can decrypt; plaintext files are read unchanged. */
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path file) {
     String sealed = conf.get(Keys.READ);
@@ -95,7 +95,7 @@ public final class NativeCrypto
     return Sealed.publicKey(conf);
   }
 
-  /** See {@link Collector}. Lists are texts with lines, which Python gets and gives at once. */
+  /** See {@link Collector}. Lists are passed from and to Python as text, one line per entry. */
   public String collect(JavaSparkContext spark, Configuration conf, String files, int tasks) {
     List paths = Arrays.asList(files.split("\n"));
     List found = spark.parallelize(paths, tasks).mapPartitions(new Collector(conf)).collect();
@@ -149,7 +149,7 @@ public final class NativeCrypto
     return found;
   }
 
-  /** parquet-java passes over options of filters whose column it does not find. */
+  /** parquet-java ignores filter options whose column does not exist. */
   private static void checkFilters(Configuration conf, JsonNode plan, MessageType schema) {
     for (Iterator i = plan.get("bloom_filters").elements(); i.hasNext();) {
       String path = ((JsonNode) i.next()).asText();

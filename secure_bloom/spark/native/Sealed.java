@@ -27,7 +27,7 @@ public final class Sealed {
   private static final OAEPParameterSpec OAEP = new OAEPParameterSpec(
       "SHA-256", "MGF1", MGF1ParameterSpec.SHA256, PSource.PSpecified.DEFAULT);
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Map OPENED = new LinkedHashMap(); // the last ones of this process
+  private static final Map OPENED = new LinkedHashMap(); // most recent ones of this process
   private static final int MAX_OPENED = 64;
   private static final int VERSION = 1; // FORMAT_VERSION in Python
 

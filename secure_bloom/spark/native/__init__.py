@@ -1,4 +1,4 @@
-"""Spark's own Parquet writer and reader with the keys of a Python KMS client.
+"""Spark's own Parquet writer and reader, with keys from a Python KMS client.
 
 >>> from secure_bloom.spark import native
 >>> native.enable(spark)                                                         # doctest: +SKIP

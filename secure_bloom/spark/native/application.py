@@ -1,10 +1,10 @@
-"""The Java side of a Spark application: our class in it, and what only that class can open.
+"""The Java side of a Spark application: our class in it, and options that only this class can open.
 
-Options of a read or a write can be seen: in the UI, in the event log, in the catalog of tables.
-So keys stand in them sealed. The class makes a key pair in the JVM of the driver; the private half
-is in the Hadoop configuration of the application, which each job takes along, under a name that
-Spark hides wherever it shows settings. Python seals with the public half. No key is ever passed
-between Python and the JVM in plaintext, so none is in the debug log of py4j either.
+Options of a read or a write are visible: in the UI, in the event log, in the catalog. So keys in
+them are sealed. The class generates a key pair in the JVM of the driver. The private key is stored
+in the Hadoop configuration of the application, which is sent with each job, under a name that Spark
+redacts wherever it shows settings. Python seals with the public key. No key is ever passed between
+Python and the JVM in plaintext, so none is in the debug log of py4j either.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FACTORY = "secure_bloom.spark.NativeCrypto"
 FACTORY_OPTION = "parquet.crypto.factory.class"
 WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
-FORMAT_VERSION = 1  #: of what is sealed
+FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use those before it
+_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use the previous ones
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
@@ -42,28 +42,28 @@ _TASKS_PER_CORE = 4
 
 
 def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
-    """Give Spark's own Parquet writer and reader the class that knows our keys.
+    """Install the class that provides our keys to Spark's own Parquet writer and reader.
 
-    Once for each session; another call does no harm. The class is compiled by the compiler that
-    Spark brings, and sent to the executors.
+    Call this once per session; repeated calls are harmless. The class is compiled by Spark's own
+    compiler and sent to the executors.
 
-    From then on a Parquet write of the session that has no encryption fails, since Spark drops
-    options here and there: see docs/native.md. And in the whole application columns whose metadata
-    names a master key (``secure_bloom.key``) are encrypted with it, or not written.
+    From then on, a Parquet write of the session without encryption fails, because Spark drops
+    options in some cases: see docs/native.md. In the whole application, columns whose metadata
+    names a master key (``secure_bloom.key``) are encrypted with it, or the write fails.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A classic session. Spark Connect gives no access to the JVM.
+        A classic session. Spark Connect does not provide access to the JVM.
     plaintext : bool
-        Let Parquet writes without encryption pass. Without, a write that is to be public says so
-        with its option ``plaintext``: ``true``.
+        Allow Parquet writes without encryption. If false, a write without encryption must set its
+        option ``plaintext`` to ``true``.
 
     Raises
     ------
     UnsupportedError
-        If the session is one of Spark Connect; if it, or all of the application, has another
-        ``parquet.crypto.factory.class``; if Spark would show the application's private key.
+        If the session is a Spark Connect session; if the session or the whole application has
+        another ``parquet.crypto.factory.class``; if Spark would show the application's private key.
     """
     context = _java_context(spark)
     conf = context._jsc.hadoopConfiguration()
@@ -72,7 +72,7 @@ def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
         jar = build_jar(context, "secure-bloom-native.jar", __package__, _SOURCES)
         context._jsc.addJar(jar)
         _class_loader(spark).addURL(context._jvm.java.io.File(jar).toURI().toURL())
-        # It would look for classes where they were when it was made.
+        # Otherwise the configuration uses the class loader from the time of its creation.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
     conf.set(FACTORY_OPTION, FACTORY)
@@ -89,11 +89,11 @@ class Application:
     Raises
     ------
     SecureBloomError
-        If it was not.
+        If :func:`enable` was not called.
     """
 
     def __init__(self, spark: SparkSession):
-        self._spark: Any = spark  # with its Java part
+        self._spark: Any = spark  # including its Java attributes
         self._context = _java_context(spark)
         public_key = self._context._jsc.hadoopConfiguration().get(_PUBLIC_KEY)
         if public_key is None:
@@ -102,7 +102,7 @@ class Application:
 
     @classmethod
     def active(cls) -> Application:
-        """That of the active session."""
+        """Return the application of the active session."""
         session = _session_class()
         from pyspark.errors import PySparkRuntimeError
         try:
@@ -112,10 +112,10 @@ class Application:
                                    "native.enable(spark)") from None
 
     def seal(self, option: str, content: dict[str, Any]) -> str:
-        """The value of an option, which only this application can open.
+        """Seal the value of an option so that only this application can open it.
 
-        RSA-OAEP of a new key, a dot, and the content as JSON under that key, as
-        :func:`~secure_bloom.keys.kms.wrap_locally` wraps, with the option's name as AAD.
+        The result is RSA-OAEP of a new key, a dot, and the content as JSON under that key, wrapped
+        by :func:`~secure_bloom.keys.kms.wrap_locally` with the option's name as AAD.
         """
         key = os.urandom(32)
         protected = self._public_key.encrypt(key, OAEP(MGF1(SHA256()), SHA256(), None))
@@ -123,26 +123,26 @@ class Application:
         return f"{base64.b64encode(protected).decode()}.{wrap_locally(key, text, option.encode())}"
 
     def files(self, path: str | Iterable[str]) -> list[str]:
-        """The files that Spark reads there, as URIs."""
+        """List the files that Spark reads at a path, as URIs."""
         paths = [path] if isinstance(path, str | os.PathLike) else path
         reader = self._spark.read.option("recursiveFileLookup", "true").schema("unused boolean")
         frame = reader.parquet(*map(os.fspath, paths))
         return _lines(_factory(self._spark).join(frame._jdf.inputFiles()))
 
     def collect_key_material(self, files: list[str], keys: dict[str, str]) -> list[dict[str, Any]]:
-        """What the executors find in the footers of files: the key material that is needed yet.
+        """Collect, on the executors, the key material in the footers that has no known key yet.
 
         Parameters
         ----------
         files : list of str
             URIs.
         keys : dict of str to str
-            Base64 of keys that are known, by their wrapped form.
+            Base64 of the known keys, by their wrapped form.
 
         Returns
         -------
         list of dict
-            ``material`` and ``file``: key material for which no key was given. ``hidden``,
+            ``material`` and ``file``: key material whose key is not in ``keys``. ``hidden``,
             ``error`` and ``kind``: a file that could not be opened; the kind of the error is
             ``keys``, ``tag`` (not authentic), ``format`` or ``io``.
         """
@@ -168,7 +168,7 @@ def _session_class() -> Any:
 
 
 def _java_context(spark: SparkSession) -> Any:
-    """The SparkContext of a session, with access to the JVM."""
+    """Return the SparkContext of a session, with access to the JVM."""
     _session_class()
     if not hasattr(spark, "_jsparkSession"):
         raise UnsupportedError(
@@ -182,7 +182,7 @@ def _class_loader(spark: Any) -> Any:
 
 
 def _factory(spark: Any) -> Any:
-    """A new object of our class. Its loader is named, as each thread of py4j has its own."""
+    """Create an object of our class, with an explicit loader: py4j's threads have their own."""
     return _class_loader(spark).loadClass(FACTORY).newInstance()
 
 

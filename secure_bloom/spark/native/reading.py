@@ -34,38 +34,39 @@ _log = logging.getLogger("secure_bloom.spark")
 
 def read_options(path: str | Iterable[str], *,
                  kms: KeyUnwrapper | str | os.PathLike[str]) -> dict[str, str]:
-    """Options for Spark's own Parquet reader. They serve in this Spark application only.
+    """Return options for Spark's own Parquet reader. They are valid in this application only.
 
-    The footers of all files are opened, by the executors, and each distinct key-encryption key of
-    theirs is unwrapped once, here. Files that are written later, with other key-encryption keys,
-    need new options. A column whose master key is missing or refused cannot be read; a warning
-    is logged. A file whose footer's key is, is an error.
+    The executors open the footers of all files; each distinct key-encryption key in them is
+    unwrapped once, on the driver. Files that are written later, with other key-encryption keys,
+    need new options. If the master key of a column is missing or refused, the column cannot be
+    read and a warning is logged. If this applies to the key of a footer, an error is raised.
 
     Parameters
     ----------
     path : str or iterable of str
-        As for ``spark.read.parquet``, whoever wrote the files there.
+        As for ``spark.read.parquet``; the files may come from any writer.
     kms : KmsClient, path of a keyring, or URI of a KMS
 
     Returns
     -------
     dict of str to str
-        For ``spark.read.options(**options)``, a table or the session. With ``ignoreCorruptFiles``
-        off, since Spark would take files without a key for corrupt ones.
+        For ``spark.read.options(**options)``, a table or the session. Includes
+        ``ignoreCorruptFiles`` set to false, because Spark would treat files without a key as
+        corrupt.
 
     Raises
     ------
     KeyRetrievalError
-        If the key of a footer cannot be had.
+        If the key of a footer cannot be obtained.
     AuthenticationError, FormatError
-        If a file is not what its keys say, or is no Parquet file.
+        If a file fails authentication with its keys, or is not a valid Parquet file.
     """
     application = Application.active()
     keys = _Keys(kms)
     pending = application.files(path)
     if not pending:
         raise FileNotFoundError(f"there are no files in {path}")
-    while pending:  # once more where footers were closed, which hold the key material of columns
+    while pending:  # again for encrypted footers, which contain the key material of columns
         found = application.collect_key_material(pending, keys.unwrapped)
         needed = {(entry["material"], entry["file"]) for entry in found if "material" in entry}
         closed = {entry["hidden"]: entry for entry in found if "hidden" in entry}
@@ -74,17 +75,17 @@ def read_options(path: str | Iterable[str], *,
         keys.add(needed, closed)
         pending = sorted(closed)
     return {FACTORY_OPTION: FACTORY, READ: application.seal(READ, {"keys": keys.unwrapped}),
-            "ignoreCorruptFiles": "false",  # of a read; and of a session:
+            "ignoreCorruptFiles": "false",  # for a read; and for a session:
             "spark.sql.files.ignoreCorruptFiles": "false"}
 
 
 class _Keys:
-    """Keys that a KMS has unwrapped, each once.
+    """Keys that a KMS has unwrapped, each only once.
 
     Attributes
     ----------
     unwrapped : dict of str to str
-        Base64 of keys by their wrapped form.
+        Base64 of keys, by their wrapped form.
     """
 
     def __init__(self, kms: KeyUnwrapper | str | os.PathLike[str]):
@@ -92,14 +93,16 @@ class _Keys:
         self.unwrapped: dict[str, str] = {}
 
     def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:
-        """Unwrap what key material needs, given with a file that has it.
+        """Unwrap the keys that key material needs.
 
         Parameters
         ----------
+        needed : iterable of tuple
+            Key material, and a file that contains it.
         closed : container of str
-            The files that cannot be opened without.
+            The files that cannot be opened without these keys.
         """
-        wanted: dict[tuple[str, str], str] = {}  # an example of a file, by wrapped and master key
+        wanted: dict[tuple[str, str], str] = {}  # an example file, by wrapped key and master key
         for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):
             with error_location(file=file):
                 material = KeyMaterial.parse(text)

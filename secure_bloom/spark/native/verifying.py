@@ -1,4 +1,4 @@
-"""After a write by Spark: is everything encrypted that should be? Needs no Spark."""
+"""Verify after a write by Spark that files are encrypted as requested. Does not need Spark."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _SUMMARIES = ("_metadata", "_common_metadata")
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` has seen, where all is as it should be.
+    """What :func:`verify` has checked, if there are no findings.
 
     Attributes
     ----------
     files, row_groups : int
     encrypted_filters, plain_filters : int
     without_filter : int
-        Column chunks for which a filter was asked, and that have none because all their values are
-        in a dictionary; Spark's writer leaves it out there.
+        Column chunks for which a filter was requested, but that have none because all their values
+        are in a dictionary; Spark's writer omits the filter in this case.
     """
 
     files: int = 0
@@ -66,34 +66,35 @@ class Verification:
 def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
            kms: KeyUnwrapper | str | os.PathLike[str],
            filesystem: pa_fs.FileSystem | None = None) -> Verification:
-    """Check from the files themselves that they are encrypted as it was asked for.
+    """Check in the files themselves that they are encrypted as requested.
 
-    Options that did not reach Spark's writer leave no trace but plaintext files. So call this after
-    a write, with what :func:`write_options` got. It reads all footers, and of each filter the
-    header: columns with a key are encrypted with that master key, footers as asked, filters exactly
-    where their column is, and those asked for are there. Values are not read:
-    :func:`secure_bloom.verify_file` does.
+    Options that did not reach Spark's writer leave no trace except plaintext files. So call this
+    after a write, with the arguments of :func:`write_options`. It reads all footers and the header
+    of each filter. It checks that columns with a key are encrypted with that master key, that
+    footers are encrypted as requested, that a filter is encrypted exactly when its column is, and
+    that the requested filters exist. Values are not read: use :func:`secure_bloom.verify_file`.
 
     Parameters
     ----------
     path : str or path
-        The folder, or a file. Every file in it that Spark shows must be as asked, older ones too,
-        and those of unfinished jobs of ``secure_parquet``, which only Spark's own reader shows.
+        The folder, or a file. Every file in it that Spark shows must be as requested, including
+        older files, and files of unfinished jobs of ``secure_parquet``, which only Spark's own
+        reader shows.
     encryption, bloom_filters
         As for :func:`write_options`.
     kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
-        It must unwrap; KeyEncryptionKeys unwrap what was written with them.
+        It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
 
     Raises
     ------
     EncryptionMismatchError
-        If a file is not as asked; the attribute ``findings`` has all that was found.
+        If a file is not as requested; the attribute ``findings`` lists all findings.
     KeyRetrievalError
-        If a key cannot be had.
+        If a key cannot be obtained.
     FileNotFoundError
-        If there is no file.
+        If there are no files.
     """
     encryption = checked_encryption(encryption)
     filters = normalize_options(bloom_filters)
@@ -116,7 +117,7 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
 
 
 def _summaries(paths: Iterable[str]) -> list[Finding]:
-    """Summary files, which repeat schema and statistics of encrypted files in plaintext."""
+    """Report summary files, which repeat schema and statistics of encrypted files in plaintext."""
     return [Finding("policy", "this summary file repeats footers of other files in plaintext: "
                     "remove it", path)
             for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
@@ -136,7 +137,7 @@ def _check_file(encryption: EncryptionConfiguration, filters: Mapping[str, Bloom
 
 
 class _FileCheck:
-    """What one file says, against what was asked."""
+    """The comparison of one file with what was requested."""
 
     def __init__(self, encryption: EncryptionConfiguration,
                  filters: Mapping[str, BloomFilterOptions], name: str):
@@ -210,7 +211,7 @@ class _FileCheck:
                         "the column is encrypted with the footer key, not its own", **chunk.place)
             return
         self._check_key(chunk.key_metadata, asked, "the column", **chunk.place)
-        cipher = chunk.cipher  # its key must be at hand
+        cipher = chunk.cipher  # its key must be available
         assert cipher is not None
         self._check_key_length(cipher, "the column", **chunk.place)
 

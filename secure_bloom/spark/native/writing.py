@@ -1,4 +1,4 @@
-"""Options with which Spark's own Parquet writer encrypts as an EncryptionConfiguration says."""
+"""Options with which Spark's own Parquet writer applies an EncryptionConfiguration."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from secure_bloom.encryption import Encryption
     from secure_bloom.keys.wrapping import WritingKms
 
-_DEFAULT_BYTES = 1024 * 1024  # parquet-java's bound of a filter
+_DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
 def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
                   kms: WritingKms) -> dict[str, str]:
-    """Options for Spark's own Parquet writer. They serve in this Spark application only.
+    """Return options for Spark's own Parquet writer. They are valid in this application only.
 
-    Each master key costs one call to the KMS, here; executors make data keys for every file and
-    wrap them with the key-encryption keys that these options hold, sealed.
+    Each master key costs one call to the KMS, on the driver. Executors generate data keys for every
+    file and wrap them with the key-encryption keys that these options contain in sealed form.
 
     Parameters
     ----------
     encryption : EncryptionConfiguration
-        That of secure_bloom or pyarrow.
+        The class of secure_bloom or of pyarrow.
     bloom_filters : iterable of str, or mapping, optional
         As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
         all columns.
@@ -52,7 +52,7 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     Raises
     ------
     UnsupportedError
-        If Spark's writer cannot do what is asked for.
+        If Spark's writer does not support what is requested.
     KeyRetrievalError
         If a master key cannot be used.
     """
@@ -67,7 +67,7 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
 
 
 def checked_encryption(encryption: object) -> EncryptionConfiguration:
-    """Our form of it; raises UnsupportedError, or TypeError, if Spark cannot encrypt like this."""
+    """Return it as our class; raise UnsupportedError or TypeError if Spark does not support it."""
     if isinstance(encryption, UniformKey):
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
@@ -87,7 +87,7 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
 
 def _plan(encryption: EncryptionConfiguration, kms: WritingKms, filters: list[str]) \
         -> dict[str, Any]:
-    """What the Java class is told; see its method ``getFileEncryptionProperties``."""
+    """Return the input of the Java class; see its method ``getFileEncryptionProperties``."""
     kms = open_keys(kms)
     if not isinstance(kms, KeyEncryptionKeys):
         if kms is None or not hasattr(kms, "wrap_key"):
@@ -108,7 +108,7 @@ def _plan(encryption: EncryptionConfiguration, kms: WritingKms, filters: list[st
 
 def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key: bool = False) \
         -> dict[str, Any]:
-    """A key-encryption key, and the key material around a data key that it wraps."""
+    """Return a key-encryption key, and the key material around a data key that it wraps."""
     kek = keks.key_encryption_key(name, num_bytes)
     data_key = uuid.uuid4().hex
     instance: dict[str, Any] = {"kms_instance_id": keks.kms_instance_id,
@@ -122,7 +122,7 @@ def _key(keks: KeyEncryptionKeys, name: str, num_bytes: int, *, is_footer_key: b
 # --- Bloom filters -------------------------------------------------------------------------------
 
 def _filter_options(filters: Mapping[str, BloomFilterOptions]) -> dict[str, str]:
-    """parquet-java's options. Without ``ndv`` it tries several sizes and keeps the best."""
+    """Return parquet-java's options. Without ``ndv``, it tries several sizes and keeps the best."""
     if not filters:
         return {}
     options = {f"{MAX_BYTES_OPTION}": str(_max_bytes(filters)),
@@ -138,7 +138,7 @@ def _filter_options(filters: Mapping[str, BloomFilterOptions]) -> dict[str, str]
 
 
 def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
-    """The one bound that Spark has for filters, such that every column gets what it asks for."""
+    """Return the one bound that Spark has for all filters, chosen so that it suits every column."""
     bounds = {path: _bounds(options) for path, options in filters.items()}
     result = max(low for low, _ in bounds.values())
     for path, (_, high) in bounds.items():
@@ -152,7 +152,7 @@ def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
 
 
 def _bounds(options: BloomFilterOptions) -> tuple[int, int]:
-    """The least and the largest bound with which a column gets the filter that it asks for."""
+    """Return the minimum and maximum bound with which a column gets the requested filter."""
     own = MAX_BYTES if options.max_bytes is None else 1 << (options.max_bytes.bit_length() - 1)
     if options.ndv is None:
         bound = own if options.max_bytes is not None else _DEFAULT_BYTES

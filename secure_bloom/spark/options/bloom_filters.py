@@ -1,4 +1,4 @@
-"""What the options and the schema say about Bloom filters: which columns get one, how large."""
+"""Bloom filters as requested by options and schema: which columns get one, and of what size."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
 
 
 def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFilterOptions]:
-    """The filters by dotted path of the leaf column.
+    """Return the filters by dotted path of the leaf column.
 
-    What speaks of all columns is the weakest, then comes metadata of the schema, then what names
-    a column: ``enabled#column`` and its kind, or ``bloom_filters``.
+    In order of increasing precedence: options for all columns, metadata of the schema, and options
+    that name a column (``enabled#column`` and the like, or ``bloom_filters``).
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _from_schema(columns: Columns) -> dict[str, bool]:
 
 
 def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str, Any]]]:
-    """Whether a column has a filter and what it says about it, from ``name#column`` options."""
+    """Return from ``name#column`` options whether each column gets a filter, and its settings."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
     ndv = _per_column(options, NDV, columns,
@@ -84,7 +84,7 @@ def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str
 
 def _per_column(options: Options, base: str, columns: Columns,
                 parse: Callable[..., Any]) -> dict[str, object]:
-    """The values of ``base#column`` by path; each column exists and can have a filter."""
+    """Return the values of ``base#column`` by path; each column exists and can have a filter."""
     values = {}
     for name, column in options.by_column(base):
         leaf = columns.find_leaf(column, name, keeps_case=False)
@@ -97,7 +97,7 @@ def _per_column(options: Options, base: str, columns: Columns,
 
 def _listed(options: Options, columns: Columns,
             default: dict[str, Any]) -> dict[str, BloomFilterOptions | None]:
-    """The filters of option ``bloom_filters``; None where one is not wanted."""
+    """Return the filters of option ``bloom_filters``; None for a column that gets none."""
     if BLOOM_FILTERS not in options:
         return {}
     filters = {}

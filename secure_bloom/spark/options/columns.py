@@ -1,8 +1,9 @@
-"""Columns as options name them, and what the schema itself says about them.
+"""Columns as named by options, and their settings in the metadata of the schema.
 
-The metadata of a Spark field may hold ``{"secure_bloom.key": "pii"}``: the field is sensitive, and
-is encrypted with that master key; and ``{"secure_bloom.bloom_filter": true}``. On a group either
-means all its leaves. Field names in a schema keep their case, so metadata is never ambiguous.
+The metadata of a Spark field may contain ``{"secure_bloom.key": "pii"}``: the field is sensitive,
+and is encrypted with that master key. It may also contain ``{"secure_bloom.bloom_filter": true}``.
+On a group, either applies to all its leaves. Field names in a schema keep their case, so metadata
+is never ambiguous.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Path = tuple[str, ...]
 
 
 class Columns:
-    """The columns of the rows to be written.
+    """The columns of the rows to write.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class Columns:
     Raises
     ------
     OptionError
-        If metadata of ours is malformed, or two columns have one name.
+        If metadata of secure_bloom is malformed, or two columns have the same name.
     """
 
     def __init__(self, schema: pa.Schema, metadata: Mapping[Path, Mapping[str, Any]] | None = None):
@@ -54,10 +55,10 @@ class Columns:
             _check_metadata(".".join(path), entries)
 
     def find(self, name: str, option: str, *, keeps_case: bool = True) -> list[LeafColumn]:
-        """The leaf column with this dotted path, or the leaves of the group that has it.
+        """Return the leaf column with this dotted path, or the leaves of the group with this path.
 
-        The path is matched without case, unless exactly this one exists. Option names do not keep
-        their case, so there (``keeps_case=False``) that would be a guess.
+        An exact match is preferred; otherwise the path is matched ignoring case. Option names do
+        not keep their case, so for them (``keeps_case=False``) an exact match would be a guess.
         """
         found = same_names(name, self._paths, keeps_case=keeps_case)
         if not found:
@@ -71,7 +72,7 @@ class Columns:
             raise OptionError(f"column {error.column}: {error.message}", option=option) from None
 
     def find_leaf(self, name: str, option: str, *, keeps_case: bool = True) -> LeafColumn:
-        """The one leaf column with this dotted path."""
+        """Return the one leaf column with this dotted path."""
         leaves = self.find(name, option, keeps_case=keeps_case)
         if len(leaves) > 1 or leaves[0].path.lower() != name.lower():
             raise OptionError("this is a group of columns; name one of its leaves: "
@@ -79,7 +80,7 @@ class Columns:
         return leaves[0]
 
     def find_field(self, name: str, option: str) -> str:
-        """The name of a top-level column."""
+        """Return the name of a top-level column."""
         found = same_names(name, self.schema.names)
         if not found:
             raise OptionError(f"there is no top-level column {name!r}; there are: "
@@ -88,17 +89,17 @@ class Columns:
         return found[0]
 
     def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
-        """For every field with this metadata entry, its leaves and the entry's value."""
+        """Yield the leaves and the entry's value for every field with this metadata entry."""
         for path, entries in self._metadata.items():
             if entry in entries:
                 leaves = [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path]
-                if not leaves:  # to go on would leave a sensitive column unencrypted
+                if not leaves:  # continuing would leave a sensitive column unencrypted
                     raise OptionError(f"metadata {entry} says something about a field that is not "
                                       "in the files", column=".".join(path))
                 yield leaves, entries[entry]
 
     def sensitive(self) -> Iterator[tuple[str, str]]:
-        """Path and master key of every leaf that the schema says is sensitive."""
+        """Yield path and master key of every leaf that the schema marks as sensitive."""
         for leaves, key in self.marked(KEY):
             for leaf in leaves:
                 yield leaf.path, key.strip()

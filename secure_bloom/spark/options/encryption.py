@@ -1,4 +1,4 @@
-"""What the options and the schema say about encryption: which master key encrypts what."""
+"""Encryption as requested by options and schema: which master key encrypts which columns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
 
 
 def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
-    """Which master keys encrypt what; None only where plaintext was asked for.
+    """Return which master keys encrypt what; None only if plaintext was explicitly requested.
 
     Raises
     ------
     OptionError
-        If options contradict each other or the schema, or say nothing.
+        If options contradict each other or the schema, or do not specify encryption at all.
     """
     asked = [name for name in ENCRYPTION if name in options]
     sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
@@ -65,7 +65,7 @@ def parse_encryption(options: Options, columns: Columns) -> EncryptionConfigurat
 
 
 def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]:
-    """The master key of each leaf column that has one of its own, by dotted path."""
+    """Return the master key of each leaf column that has its own, by dotted path."""
     column_keys = {} if encryption is None else encryption.column_keys or {}
     return {path: key for key, paths in column_keys.items() for path in paths}
 
@@ -96,7 +96,7 @@ def _uniform_key(options: Options, columns: Columns) -> str:
 
 
 def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
-    """{master key: paths of leaf columns}, from the option and from the schema."""
+    """Return {master key: paths of leaf columns}, from the option and from the schema."""
     asked = [(path, key, f"option {COLUMN_KEYS}")
              for path, key in _column_keys_option(options, columns)]
     if not asked and COLUMN_KEYS in options:
@@ -122,7 +122,7 @@ def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
 
 
 def _column_keys_option(options: Options, columns: Columns) -> Iterator[tuple[str, str]]:
-    """``"key1: a, b; key2: c"`` as (path, key); a group means its leaves."""
+    """Parse ``"key1: a, b; key2: c"`` into (path, key); a group stands for its leaves."""
     for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
         key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
         if not key or not names:

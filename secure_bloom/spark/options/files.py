@@ -1,4 +1,4 @@
-"""What the options say about files: pyarrow's own writer options, by the names they have there."""
+"""Options for the files: pyarrow's own writer options, under pyarrow's names."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _ENCODINGS = ("PLAIN", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_
               "BYTE_STREAM_SPLIT", "RLE")
 _MAX_SIZE = 2 ** 31 - 1
 
-#: how Spark stores decimals: those of up to 18 digits as integers
+#: as Spark stores decimals: those of up to 18 digits as integers
 AS_SPARK = {"store_decimal_as_integer": True}
 
 
 def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
-    """Keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
+    """Return keyword arguments for :class:`pyarrow.parquet.ParquetWriter`.
 
-    Whether they fit each other and the types of the columns, pyarrow says.
+    pyarrow checks whether they are compatible with each other and with the column types.
 
     Raises
     ------
     OptionError
-        If a value is not one that the option can have, or a column does not exist.
+        If a value is not valid for the option, or a column does not exist.
     """
     writer = AS_SPARK | {
         "compression": _COMPRESSIONS[options.choice("compression", tuple(_COMPRESSIONS))]}
@@ -51,7 +51,7 @@ def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
 
 
 def _switch_by_column(options: Options, name: str, columns: Columns) -> bool | list[str]:
-    """``true``, ``false``, or the columns for which it is true."""
+    """Parse ``true``, ``false``, or the columns for which the option is true."""
     if options.text(name).lower() in ("true", "false"):
         return options.boolean(name)
     return sorted({leaf.path for column in options.names(name)
@@ -59,7 +59,7 @@ def _switch_by_column(options: Options, name: str, columns: Columns) -> bool | l
 
 
 def _column_encoding(options: Options, columns: Columns) -> str | dict[str, str]:
-    """One encoding for all columns, or a JSON object of them."""
+    """Parse one encoding for all columns, or a JSON object of encodings by column."""
     name = "column_encoding"
     if not options.text(name).startswith("{"):
         return options.choice(name, _ENCODINGS)

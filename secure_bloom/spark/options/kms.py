@@ -1,8 +1,8 @@
-"""The KMS that the options of a read or a write name. One client for each in a process.
+"""The KMS that the options of a read or a write name. A process has one client for each KMS.
 
-Where they name none, the driver puts that of its environment into option ``kms``, in a form that
-only this module knows, and that is opened when a key is first needed. The environments of workers
-do not count.
+If the options name none, the driver sets option ``kms`` to the KMS of its own environment, in a
+form that is internal to this module. It is opened when a key is first needed. The environments of
+workers are ignored.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from secure_bloom.spark.options.options import (
 from secure_bloom.storage.locations import is_uri
 
 _ENVIRONMENT = "environment:"
-_clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, and since when
+_clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, with the time of creation
 
 
 def kms_uri(options: Options) -> str | None:
-    """The URI of the KMS, with absolute paths, because tasks may run in another folder."""
+    """Return the KMS URI, with absolute paths, because tasks may have another working directory."""
     keyring, uri = options.get(KEYRING), options.get(KMS)
     if keyring and uri:
         raise OptionError(f"it contradicts {KEYRING}: remove one of them", option=KMS)
@@ -45,13 +45,13 @@ def _local(path: str) -> str:
 
 
 def environment_uri() -> str | None:
-    """The value for option ``kms`` that the environment of this process stands for."""
+    """Return the value for option ``kms`` that represents the environment of this process."""
     kms = environment_kms()
     return None if kms is None else _ENVIRONMENT + json.dumps([kms.keyring, kms.uri])
 
 
 def kms_client(uri: str) -> CachedKms:
-    """The client; with the keys that this process has unwrapped in the last minutes."""
+    """Return the client, which caches the keys that this process unwrapped in the last minutes."""
     if uri.startswith(_ENVIRONMENT):
         return cached(EnvironmentKms.of(*json.loads(uri.removeprefix(_ENVIRONMENT))))
     since, client = _clients.get(uri, (0.0, None))

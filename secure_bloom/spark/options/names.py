@@ -1,4 +1,4 @@
-"""Names of columns: first exactly, then without case, as everywhere in ``secure_parquet``."""
+"""Column names: matched exactly, otherwise ignoring case, as everywhere in ``secure_parquet``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from secure_bloom.errors import ColumnError
 
 
 def same_names(name: str, names: Iterable[str], *, keeps_case: bool = True) -> list[str]:
-    """Which of the names may be meant: the same one, or else all that differ in case only.
+    """Return the matching names: the exact match, or else all that differ only in case.
 
-    Names of options do not keep their case, so there (``keeps_case=False``) the same one would be
+    Option names do not keep their case, so for them (``keeps_case=False``) an exact match would be
     a guess.
     """
     names = list(names)
@@ -20,17 +20,17 @@ def same_names(name: str, names: Iterable[str], *, keeps_case: bool = True) -> l
 
 
 def same_path(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two paths differ in case at most."""
+    """Whether two paths are equal, ignoring case."""
     return [name.lower() for name in one] == [name.lower() for name in other]
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
-    """The one that is meant; None where there is none.
+    """Return the matching name; None if there is none.
 
     Raises
     ------
     ColumnError
-        If several names differ from it in case only.
+        If several names differ from it only in case.
     """
     found = same_names(name, names)
     if len(found) > 1:

@@ -1,7 +1,7 @@
-"""The options of ``secure_parquet``: their names, which are allowed, and how values are read.
+"""The options of ``secure_parquet``: their names, which are allowed, and how values are parsed.
 
-Nothing here needs Spark, and no option holds a key: keys are named, and kept in a KMS. The other
-modules of this package say what options mean.
+Does not need Spark. Options never contain keys: keys are named, and kept in a KMS. The other
+modules of this package define what the options mean.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SIZES = ("data_page_size", "dictionary_pagesize_limit", "write_batch_size", "max
 WRITER = ("compression", "compression_level", "column_encoding", "data_page_version", *SWITCHES,
           *SWITCHES_BY_COLUMN, *SIZES)
 
-#: other names, Spark's and parquet-java's own, for options that have one here
+#: names of Spark and parquet-java for options that have their own name here
 OTHER_NAMES = {
     "maxrecordsperfile": MAX_ROWS_PER_FILE,
     "parquet.compression": "compression",
@@ -86,29 +86,29 @@ _ADVICE = {
 }
 
 _TABLE_PREFIX = "option."
-_OF_TABLE = "of_table"  # set by DefaultSource.java for a write into a table
+_OF_TABLE = "of_table"  # set by DefaultSource.java for a write to a catalog table
 
 _T = TypeVar("_T")
 _Default = TypeVar("_Default")
 
 
 class OptionError(SecureBloomError, ValueError):
-    """An option is unknown, contradicts another, or has a value that it cannot have."""
+    """An option is unknown, contradicts another option, or has an invalid value."""
 
     def __init__(self, message: str, *, option: str | None = None, **where):
         super().__init__(f"option {option}: {message}" if option else message, **where)
 
 
 class Options(Mapping[str, str]):
-    """The options of one read or write: an immutable mapping from names to values as written.
+    """The options of one read or write: an immutable mapping from names to unparsed values.
 
-    Names have no case, as in Spark. A value may name a column: ``name#column``. It can be pickled,
-    and its repr shows no values.
+    Names are case-insensitive, as in Spark. An option may be for one column: ``name#column``. The
+    mapping can be pickled, and its repr does not show values.
 
     Parameters
     ----------
     given : mapping of str to str
-        None as a value: not given.
+        A value of None means that the option is not set.
     """
 
     __slots__ = ("_values",)
@@ -129,9 +129,9 @@ class Options(Mapping[str, str]):
         return f"Options({', '.join(self)})"
 
     def check_names(self, *, reading: bool = False) -> None:
-        """Raise OptionError if there is an option that nothing would use. Tells no values.
+        """Raise OptionError if an option would not be used. The message does not show values.
 
-        The options of a write may also be given to a read, those of a read not to a write.
+        Options for writing may also be passed to a read, but options for reading not to a write.
         """
         for name in self:
             base, hash_, column = name.partition("#")
@@ -148,19 +148,18 @@ class Options(Mapping[str, str]):
             raise OptionError(_ADVICE.get(base) or _similar(base, reading), option=name)
 
     def without(self, names: Container[str]) -> Options:
-        """All options but these."""
+        """Return all options except these."""
         return Options({name: value for name, value in self.items() if name not in names})
 
     def for_writing(self) -> Options:
-        """The options of a write, checked, with our name for each that has several.
+        """Return the checked options of a write; an option with several names has ours.
 
-        Those of a table in a catalog may be for reading only, and are left out then.
+        Options of a catalog table that are for reading only are left out.
 
         Raises
         ------
         OptionError
-            If there is an option that a write does not have, or two names of an option have
-            different values.
+            If an option is not valid for a write, or two names of an option have different values.
         """
         options = self.without((_OF_TABLE, *_ONLY_READING)) if _OF_TABLE in self else self
         options.check_names()
@@ -173,12 +172,12 @@ class Options(Mapping[str, str]):
         return Options(result)
 
     def without_properties(self) -> Options:
-        """The options of a table in a catalog.
+        """Return the options of a catalog table, without its other properties.
 
-        At CREATE TABLE, Spark hands over all properties of the table; those from OPTIONS and
-        LOCATION are among them. The schema that it gets then is that of the table from there on. So
-        by default all files are merged: else a column that only the second file says is sensitive
-        has no mark.
+        At CREATE TABLE, Spark passes all properties of the table, including those from OPTIONS and
+        LOCATION. The schema that is returned then becomes the schema of the table. So by default
+        the schemas of all files are merged: otherwise a column that is sensitive only in the second
+        file would not be marked.
         """
         if self.get("provider", "").lower() != FORMAT:
             return self
@@ -187,17 +186,17 @@ class Options(Mapping[str, str]):
         return Options({"mergeschema": "true", **own, "path": self.get("path", own.get("path"))})
 
     def with_default_kms(self, uri: str | None) -> Options:
-        """The same with this KMS where they name none."""
+        """Return the options, with this KMS if they name none."""
         return self if self.get(KEYRING) or self.get(KMS) else Options({**self, KMS: uri})
 
     def by_column(self, name: str) -> Iterator[tuple[str, str]]:
-        """Name and column of each option ``name#column``."""
+        """Return name and column of each option ``name#column``."""
         prefix = f"{name}#"
         return ((one, one.removeprefix(prefix)) for one in self if one.startswith(prefix))
 
     def parsed(self, name: str, parse: Callable[[str], _T], allowed: str,
                default: _Default) -> _T | _Default:
-        """What ``parse`` returns, which raises ValueError for a value that is not ``allowed``."""
+        """Return the value parsed by ``parse``; it raises ValueError unless it is ``allowed``."""
         if name not in self:
             return default
         try:
@@ -206,17 +205,17 @@ class Options(Mapping[str, str]):
             raise OptionError(f"it must be {allowed}, not {self[name]!r}", option=name) from None
 
     def text(self, name: str) -> str:
-        """The value without spaces around it; empty if not given."""
+        """Return the value without surrounding whitespace; empty if not set."""
         return self.get(name, "").strip()
 
     def boolean(self, name: str, default: bool | _Default = False) -> bool | _Default:
-        """``true`` or ``false``."""
+        """Parse ``true`` or ``false``."""
         return self.parsed(name, lambda text: ("false", "true").index(text.strip().lower()) == 1,
                            "true or false", default)
 
     def number(self, name: str, default: _Default, least: int = 1,
                most: int | None = None) -> int | _Default:
-        """A whole number from ``least`` to ``most``."""
+        """Parse an integer from ``least`` to ``most``."""
         def parse(text: str) -> int:
             value = int(text)
             if value < least or (most is not None and value > most):
@@ -227,13 +226,13 @@ class Options(Mapping[str, str]):
         return self.parsed(name, parse, f"a whole number, {allowed}", default)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of the choices; the first one is the default."""
+        """Parse one of the choices; the first one is the default."""
         lower = [one.lower() for one in choices]
         return self.parsed(name, lambda text: choices[lower.index(text.strip().lower())],
                            f"one of {', '.join(choices)}", choices[0])
 
     def names(self, name: str) -> list[str]:
-        """Names separated by commas, none of them empty or given twice."""
+        """Parse names separated by commas, none of them empty or given twice."""
         found = [part.strip() for part in self[name].split(",")]
         if not all(found):
             raise OptionError("a name is missing; its form is: column, column", option=name)
@@ -242,7 +241,7 @@ class Options(Mapping[str, str]):
         return found
 
     def json_object(self, name: str, form: str) -> dict:
-        """A JSON object without a name given twice; ``form`` is an example of it."""
+        """Parse a JSON object without duplicate names; ``form`` is an example of it."""
         def unique(pairs):
             if len({key for key, _ in pairs}) < len(pairs):
                 raise ValueError("a name is given twice")
@@ -269,7 +268,7 @@ def _similar(name: str, reading: bool) -> str:
 # --- where ---------------------------------------------------------------------------------------
 
 def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
-    """Filesystem and absolute path of option ``path``, which save() and load() set."""
+    """Return filesystem and absolute path of option ``path``, which save() and load() set."""
     if not path:
         raise OptionError(
             "give the folder, as in save(path) and load(path). Of tables in a catalog Spark tells "
@@ -284,11 +283,11 @@ def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
 
 
 def _without_credentials(text: str) -> str:
-    """The same without user and password of URIs."""
+    """Remove user names and passwords from URIs in a text."""
     return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def without_file_scheme(path: str) -> str:
-    """The path of a local file, as Hadoop reads it: nothing is percent-encoded."""
+    """Return a local path without its scheme, as Hadoop reads it: nothing is percent-encoded."""
     match = re.fullmatch(r"file:(?://)?(/.*)", path, re.DOTALL | re.IGNORECASE)
     return match[1] if match else path

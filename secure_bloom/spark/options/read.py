@@ -1,4 +1,4 @@
-"""The options that only reading has."""
+"""The options that are for reading only."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _SIZE = re.compile(r"\s*([0-9]+)\s*([bkmg]?)(?:i?b)?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What the options of a read say, apart from where and with which keys.
+    """The parsed options of a read, except for the path and the keys.
 
     Attributes
     ----------
     columns : tuple of str or None
-        The columns that the DataFrame has; None: all.
+        The columns of the DataFrame; None: all.
     merge_schema : bool or None
-        Whether the schema is that of all files. False: that of the first file, and columns that
-        only others have are left out. None: likewise, but such a column is an error.
+        Whether the schemas of all files are merged. False: the schema is that of the first file,
+        and columns that only other files have are left out. None: likewise, but such a column is
+        an error.
     split_bytes, open_cost_bytes, min_partitions : int
         See :func:`secure_bloom.spark.read.splits.divide`.
     filters : tuple of ColumnPredicate
-        What holds for all rows that are wanted.
+        Predicates that hold for all requested rows.
     single_use : bool
-        Whether the DataFrame is used once, so that conditions that Spark hands over may be used.
+        Whether the DataFrame is used only once, so that filters that Spark pushes may be used.
     all_files : bool
-        Whether a folder is read by its files also where a table's log says which of them count.
+        Whether all files of a folder are read even if a table's log defines which are current.
     require_encryption : bool, list of str, dict of str to str, or None
-        As ``require_encryption`` of :class:`secure_bloom.ParquetFile`. None: nothing was said.
+        As ``require_encryption`` of :class:`secure_bloom.ParquetFile`. None: not set.
     """
 
     columns: tuple[str, ...] | None = None
@@ -50,12 +51,12 @@ class ReadOptions:
 
 
 def parse_read_options(options: Options) -> ReadOptions:
-    """The meaning of a read's options; their names are already checked.
+    """Parse the options of a read, whose names have been checked.
 
     Raises
     ------
     OptionError
-        With the name of the option and what to do.
+        If a value is not valid. The message names the option and says what to do.
     """
     return ReadOptions(
         columns=_columns(options), merge_schema=options.boolean("mergeschema", None),
@@ -77,7 +78,7 @@ def _required(text: str | None) -> bool | list[str] | dict[str, str] | None:
 
 
 def _columns(options: Options) -> tuple[str, ...] | None:
-    """``a, b``, or a list in JSON for names with commas."""
+    """Parse ``a, b``, or a JSON list for names that contain commas."""
     text = options.get("columns")
     if text is None:
         return None

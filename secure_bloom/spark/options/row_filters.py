@@ -1,4 +1,4 @@
-"""Conditions that belong to a DataFrame from the start: option ``filters``, and ``load``."""
+"""Predicates that are fixed when a DataFrame is created: option ``filters``, and ``load``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPS = ("=", "==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null")
 class ColumnPredicate:
     """A predicate on a column of the DataFrame, or on a field of a struct.
 
-    Only rows for which it holds are wanted, so a row group may be skipped if it has none.
+    Only rows for which it holds are requested, so a row group without such rows may be skipped.
     """
 
     path: tuple[str, ...]
@@ -35,16 +35,16 @@ class ColumnPredicate:
 
     @property
     def name(self) -> str:
-        """The path as Spark reads it, and as nothing else could be read."""
+        """The path in a form that Spark can parse in only one way."""
         return ".".join("`" + part.replace("`", "``") + "`" for part in self.path)
 
     @property
     def allows_null(self) -> bool:
-        """Whether it holds for null."""
+        """Whether the predicate holds for null."""
         return self.op == "is null" or (self.op == "<=>" and self.value is None)
 
     def on(self, path: str) -> Predicate:
-        """The same on the column of a file."""
+        """Return the same predicate on the column of a file."""
         return Predicate(path, self.op, self.value)
 
 
@@ -58,7 +58,7 @@ def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]]
 
 
 def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:
-    """The predicates of option ``filters``."""
+    """Parse the predicates of option ``filters``."""
     if text is None:
         return ()
     try:
@@ -82,7 +82,7 @@ def _checked(filters) -> list[ColumnPredicate]:
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """The parts of a column's name, by Spark's rule: backticks keep dots together."""
+    """Split a column name by Spark's rule: a dot inside backticks does not separate."""
     if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", name):
         raise ValueError(f"{name!r} names no column: it is a name, or names joined by dots; a name "
                          "with dots of its own stands in backticks")
@@ -128,7 +128,7 @@ _DECODERS = {
 
 
 def _encode(value):
-    """What JSON lacks becomes ``{type: text}``."""
+    """Encode a value for JSON; types that JSON lacks become ``{type: text}``."""
     match value:
         case None | bool() | int() | str():
             return value

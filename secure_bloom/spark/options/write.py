@@ -1,4 +1,4 @@
-"""What the options of a write mean for its schema."""
+"""The options of a write, resolved against its schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What the options of a write mean for its schema. Names only, so it can go to every task.
+    """The options of a write, resolved against its schema.
+
+    Contains key names but no keys, so it can be sent to every task.
 
     Attributes
     ----------
@@ -45,7 +47,7 @@ class WriteOptions:
     row_group_size : int
         Rows in a row group, at most.
     max_rows_per_file, max_bytes_per_file : int or None
-        When a file ends and another begins; the bytes are approximate.
+        When to close a file and start another; the number of bytes is approximate.
     writer : dict
         Arguments of :class:`pyarrow.parquet.ParquetWriter`.
     """
@@ -60,13 +62,13 @@ class WriteOptions:
     writer: dict[str, Any] = field(default_factory=lambda: AS_SPARK | {"compression": "snappy"})
 
     def key_encryption_keys(self) -> KeyEncryptionKeys | None:
-        """What the tasks of a job wrap their data keys with; None if they ask the KMS."""
+        """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
         if self.encryption is None or not self.encryption.double_wrapping:
             return None
         return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
-        """Keyword arguments for :class:`secure_bloom.ParquetWriter`."""
+        """Return keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
             arguments |= {"encryption": self.encryption,
@@ -76,20 +78,20 @@ class WriteOptions:
 
 def parse_write_options(options: Options, schema: pa.Schema,
                         metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
-    """The meaning of a write's options.
+    """Parse and check the options of a write.
 
     Parameters
     ----------
     options : Options
     schema : pyarrow.Schema
-        Of the rows to be written.
+        Schema of the rows to write.
     metadata : mapping of path to mapping, optional
         The Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
 
     Raises
     ------
     OptionError
-        With the name of the option and what to do.
+        If an option is not valid. The message names the option and says what to do.
     """
     options = options.for_writing()
     columns = Columns(schema, metadata)
@@ -111,7 +113,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
 
 def _partition_by(options: Options, columns: Columns,
                   encryption: EncryptionConfiguration | None) -> tuple[str, ...]:
-    """The partition columns. Their values stand in paths, so none may be sensitive."""
+    """Return the partition columns. Their values are part of paths, so none may be sensitive."""
     if PARTITION_BY not in options:
         return ()
     partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]

@@ -1,1 +1,1 @@
-"""Reading: which files and row groups a query needs, and what its tasks do."""
+"""Reading: the files and row groups that a query needs, and the work of its tasks."""

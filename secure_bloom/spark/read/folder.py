@@ -1,4 +1,4 @@
-"""The files behind a path: which there are, how they are opened, and their common schema."""
+"""The files at a path: listing and opening them, and their common schema."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ class Listing:
     partition_columns: tuple[str, ...] = ()
 
     def partition_fields(self) -> list[StructField]:
-        """The partition columns with inferred types."""
+        """Return the partition columns with inferred types."""
         return [StructField(name, infer_type({file.partition[position] for file in self.files}))
                 for position, name in enumerate(self.partition_columns)]
 
 
 class Folder:
-    """The files behind a path, and how to open them. Pickled without any key.
+    """The files at a path, and how to open them. Pickled without any key.
 
     Parameters
     ----------
     options : Options
-        ``path`` and, for encrypted files, ``keyring`` or ``kms``. The options for writing change
-        nothing.
+        ``path`` and, for encrypted files, ``keyring`` or ``kms``. Options for writing have no
+        effect.
 
     Raises
     ------
     OptionError
-        If an option is unknown, or its value makes no sense.
+        If an option is unknown, or its value is not valid.
     """
 
     def __init__(self, options: Options):
@@ -77,15 +77,15 @@ class Folder:
         self._kms = kms_uri(options)
 
     def list(self) -> Listing:
-        """The visible files, sorted; the path itself where it is a file.
+        """List the visible files, sorted; if the path is a file, only this file.
 
         Raises
         ------
         FileNotFoundError
-            If there is nothing at the path.
+            If the path does not exist.
         UnsupportedError
-            If some files have other partition columns than others; if the folder belongs to a
-            table with a log of its own, or contains one, unless all files are asked for.
+            If the files do not all have the same partition columns; if the folder belongs to a
+            table with its own log, or contains one, unless option ``allFiles`` is set.
         """
         info = self.filesystem.get_file_info(self.path)
         if info.type == pa_fs.FileType.NotFound:
@@ -107,11 +107,11 @@ class Folder:
         return Listing(tuple(files), names or ())
 
     def keys(self) -> CachedKms | NoKeys:
-        """The KMS client of this process; NO_KEYS if no KMS was named."""
+        """Return the KMS client of this process; NO_KEYS if no KMS was named."""
         return NO_KEYS if self._kms is None else kms_client(self._kms)
 
     def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
-        """What must be encrypted: by the option, and what a schema given marks as sensitive.
+        """Return what must be encrypted, by the option and by sensitive columns of the schema.
 
         Raises
         ------
@@ -130,12 +130,12 @@ class Folder:
             if marked else requirement
 
     def open(self, file: DataFile, checks: FolderChecks | None = None) -> ParquetFile:
-        """One of the files.
+        """Open one of the files.
 
         Raises
         ------
         ChangedMeanwhileError
-            If it is not any more what was listed.
+            If it has changed since it was listed.
         """
         try:
             opened = self._open(file.path, checks)
@@ -158,16 +158,16 @@ class Folder:
                                    file=path) from error
 
     def schema(self) -> StructType:
-        """The columns of the files, those of option ``columns``, then partition columns.
+        """Return the columns of files and the partition columns, or those in option ``columns``.
 
         Raises
         ------
         FileNotFoundError
-            If there is no file.
+            If there are no files.
         UnsupportedError
-            If a column has types in two files that contradict each other.
+            If a column has conflicting types in two files.
         ChangedMeanwhileError
-            If files change while they are looked at, again and again.
+            If files keep changing while they are read.
         """
         return until_unchanged(self._schema)
 
@@ -210,7 +210,7 @@ class Folder:
 
 
 def _check_names(requirement: EncryptionRequirement | None, schema: StructType) -> None:
-    """Raise OptionError for a column whose encryption is demanded and that is not there."""
+    """Raise OptionError if encryption is required for a column that does not exist."""
     paths = leaf_paths(schema)
     for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
         raise OptionError(f"there is no column {name!r} in the DataFrame; there are: "

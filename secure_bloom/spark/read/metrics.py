@@ -1,4 +1,4 @@
-"""What a task has read and skipped, for the log."""
+"""Metrics for the log: what a task read and skipped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ logger = logging.getLogger("secure_bloom.spark")
 
 
 def log(message: str, numbers: dict[str, int]) -> None:
-    """A line of level INFO; Spark's worker logs also hold the numbers, in column ``context``."""
+    """Log a line at level INFO; Spark's worker logs include the numbers, in column ``context``."""
     if "PYSPARK_SPARK_SESSION_UUID" in os.environ and logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)  # Spark collects logs: somebody wants to see them
+        logger.setLevel(logging.INFO)  # the session collects worker logs, so the user wants them
     logger.info(message, extra={"context": {name: str(value) for name, value in numbers.items()}})
 
 
 @dataclass
 class Amount:
-    """Parts of files."""
+    """An amount of data, as files, row groups, rows and bytes."""
 
     files: int = 0
     row_groups: int = 0
@@ -43,10 +43,10 @@ class Amount:
 
 @dataclass
 class TaskReport:
-    """What there was for a task, and what it skipped for which reason.
+    """What was assigned to a task, and what it skipped for which reason.
 
-    A file counts as skipped where nothing of it, as far as it belongs to the task, was read; by
-    filters, if they ruled out what statistics had left.
+    A file counts as skipped if the task read nothing of the part that was assigned to it. It counts
+    as skipped by filters if they ruled out what remained after statistics.
     """
 
     total: Amount = field(default_factory=Amount)
@@ -56,7 +56,7 @@ class TaskReport:
 
     def add(self, footer: Footer, row_groups: list[int], after_statistics: list[int],
             after_filters: list[int]) -> None:
-        """Count the row groups of a range: all, those that statistics left, those to be read."""
+        """Count a range's row groups: all, those remaining after statistics, and those to read."""
         self.total.add(footer, row_groups, 1)
         self.by_statistics.add(footer, set(row_groups) - set(after_statistics),
                                bool(row_groups) and not after_statistics)
@@ -64,7 +64,7 @@ class TaskReport:
                             bool(after_statistics) and not after_filters)
 
     def log(self) -> None:
-        """Write the line."""
+        """Write the log line."""
         parts = {"total": self.total, "skipped_by_statistics": self.by_statistics,
                  "skipped_by_filters": self.by_filters}
         numbers = {f"{name}_{what}": value for name, amount in parts.items()

@@ -1,4 +1,4 @@
-"""Reading: the driver lists and divides, tasks open footers, skip row groups and read the rest."""
+"""The reader: the driver lists and splits files; tasks read footers and skip row groups."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.schema.types import arrow_schema
 from secure_bloom.spark.schema.values import same_values
 
-_BATCH_ROWS = 10_000  # as Spark's own batches have by default
+_BATCH_ROWS = 10_000  # the default size of Spark's own batches
 
 
 class ReadTask(InputPartition):
     """The ranges of files that a task reads, and which columns are in the paths of these files.
 
-    Whatever ``partitions`` finds out has to be here: Spark pickles the reader before it calls it.
+    Everything that ``partitions`` determines must be stored here: Spark pickles the reader before
+    it calls that method.
 
     Attributes
     ----------
     ranges : list of FileRange
     places : dict of str to int
-        For each column of the schema that is a partition column, its place in the path.
+        For each column of the schema that is a partition column, its position in the path.
     """
 
     def __init__(self, ranges: list[FileRange], places: dict[str, int]):
@@ -48,15 +49,15 @@ class ReadTask(InputPartition):
 class SecureParquetReader(DataSourceReader):
     """Reads a folder as rows of a schema.
 
-    Columns are found by name, first exactly, then without case; those that a file lacks are null.
-    Partition columns come from the path, even where a file has a column of that name.
+    Columns are matched by name, first exactly, then ignoring case; columns that a file lacks are
+    null. Partition columns come from the path, even if a file has a column of that name.
 
     Parameters
     ----------
     folder : Folder
     schema : pyspark.sql.types.StructType
     is_inferred : bool
-        Whether the schema is that of the first file, so that others may have more columns.
+        Whether the schema is that of the first file, so that other files may have more columns.
     """
 
     def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False):
@@ -77,7 +78,7 @@ class SecureParquetReader(DataSourceReader):
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
-        """What each task reads; files that partition values rule out are left out."""
+        """Plan what each task reads; files that partition values rule out are skipped."""
         listing = self._folder.list()
         places = {found: place for place, name in enumerate(listing.partition_columns)
                   if (found := find_name(name, self._schema.names)) is not None}
@@ -95,7 +96,7 @@ class SecureParquetReader(DataSourceReader):
         return [ReadTask(ranges, places) for ranges in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task, in batches as Spark has them."""
+        """Yield the rows of a task, in batches of the schema that Spark expects."""
         report = TaskReport()
         with plain_errors():
             try:
@@ -107,7 +108,7 @@ class SecureParquetReader(DataSourceReader):
                 report.log()
 
     def _located(self, predicate: ColumnPredicate) -> ColumnPredicate:
-        """The same with the name that the column has in the schema."""
+        """Return the predicate with the column's name as in the schema."""
         name, *fields = predicate.path
         found = find_name(name, self._schema.names)
         if found is None:
@@ -143,7 +144,7 @@ class SecureParquetReader(DataSourceReader):
                 yield self._cast_batch(batch, names, constants)
 
     def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
-        """For each column of the schema that is not in the path, its name in a file."""
+        """Map each column of the schema that is not in the path to its name in a file."""
         present = list(dict.fromkeys(leaf.parts[0] for leaf in file.columns))
         names = {name: find_name(name, present) for name in self._schema.names
                  if name not in constants}
@@ -158,7 +159,7 @@ class SecureParquetReader(DataSourceReader):
 
     def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
                     groups: list[int]) -> None:
-        """Whoever reads values of a sensitive column has to see in the schema that it is one."""
+        """Require that each sensitive column that is read is marked as sensitive in the schema."""
         if not self._refuses_unmarked_keys:
             return
         for path in {chunk.column.parts for chunk in with_own_key(file.footer, groups)}:
@@ -211,7 +212,7 @@ class SecureParquetReader(DataSourceReader):
 
 
 def find_leaf(columns: list[LeafColumn], path: tuple[str, ...]) -> LeafColumn | None:
-    """The leaf column whose values the DataFrame has at this path; None if it is in a list."""
+    """Return the leaf column that the DataFrame has at this path; None if it is in a list."""
     leaves = columns
     for depth, name in enumerate(path):
         found = find_name(name, {leaf.parts[depth] for leaf in leaves if len(leaf.parts) > depth})

@@ -1,7 +1,8 @@
-"""How files are divided among tasks: large ones are cut into ranges, small ones are put together.
+"""Splitting of files among tasks: large files are split into ranges, small files are combined.
 
-As in Spark and parquet-java, a range is cut without opening the file, and a row group belongs to
-the range that holds its middle. So every row group is read by one task, wherever the cuts are.
+As in Spark and parquet-java, ranges are computed without opening the file, and a row group belongs
+to the range that contains its middle. So every row group is read by exactly one task, wherever the
+file is split.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class DataFile:
     size : int
         In bytes.
     partition : tuple of (str or None)
-        Its values of the partition columns, as text.
+        The file's values of the partition columns, as text.
     mtime_ns : int or None
-        When it was written, as the listing says.
+        Modification time in nanoseconds, as listed.
     """
 
     path: str
@@ -42,10 +43,10 @@ class FileRange:
     end: int
 
     def row_groups(self, footer: Footer) -> list[int]:
-        """The row groups of this range.
+        """Return the row groups of this range.
 
-        Their sizes come from the footer, and what is beyond the ends belongs to the last range: a
-        file whose footer is wrong about sizes is divided badly, but completely.
+        Their sizes come from the footer, and row groups beyond the end of the file belong to the
+        last range: a file with wrong sizes in its footer is split unevenly, but completely.
         """
         found, position = [], 0
         for number in range(len(footer.row_groups)):
@@ -59,17 +60,17 @@ class FileRange:
 
 def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,
            min_partitions: int) -> list[list[FileRange]]:
-    """The work of each task, by Spark's rule.
+    """Return the file ranges of each task, by Spark's rule.
 
     Parameters
     ----------
     files : iterable of DataFile
     split_bytes : int
-        What a task reads at most, as long as row groups allow.
+        The maximum that a task reads, as far as the size of row groups allows.
     open_cost_bytes : int
-        What opening a file costs, expressed in bytes that could be read in the same time.
+        The cost of opening a file, expressed as bytes that could be read in the same time.
     min_partitions : int
-        Tasks become smaller, down to the cost of opening a file, until there are so many.
+        Tasks are made smaller, down to the cost of opening a file, to reach this number of tasks.
     """
     files = list(files)
     total = sum(file.size + open_cost_bytes for file in files)

@@ -1,4 +1,4 @@
-"""Values as a file has them -> values as the schema of the DataFrame has them."""
+"""Conversion of values from the types of a file to the types of the DataFrame's schema."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from secure_bloom.spark.schema.values import can_be_read_as
 
 
 def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The values with another type, exactly; fields that a struct lacks are null.
+    """Cast values to another type without loss; fields that a struct lacks become null.
 
     Raises
     ------
     UnsupportedError
-        If the values mean something else with that type, or one of them does not fit.
+        If the values would have a different meaning in that type, or one of them does not fit.
     """
     if array.type == type_:
         return array
@@ -46,7 +46,7 @@ def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The same values without dictionaries and extensions, and lists of the usual kind."""
+    """Return the values without dictionaries and extension types, and lists as plain lists."""
     type_ = plain_type(array.type)
     if is_list(type_):
         type_ = pa.list_(type_.value_field)

@@ -1,4 +1,4 @@
-"""Hive partitioning: ``column=value`` folders, as Spark names them. Nothing here needs Spark."""
+"""Hive partitioning: ``column=value`` folders, named as in Spark. Does not need Spark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 
 
 def escape(text: str) -> str:
-    """A name or value as Spark writes it in a path.
+    """Escape a name or value as Spark does in paths.
 
     Raises
     ------
     UnsupportedError
-        If no path can hold it.
+        If it cannot be part of a path.
     """
     if "\0" in text:
         raise UnsupportedError("a text with a NUL character cannot be the name of a folder")
@@ -29,12 +29,12 @@ def escape(text: str) -> str:
 
 
 def folder_names(name: str, values: pa.Array) -> list[str]:
-    """``name=value`` for each value; null and the empty text have a name of their own.
+    """Return ``name=value`` for each value; null and the empty string have a special name.
 
     Raises
     ------
     UnsupportedError
-        If a value cannot be told from another, or stand in a path.
+        If a value cannot be distinguished from another, or cannot be part of a path.
     """
     try:
         return [f"{escape(name)}={escape(text) if text else NULL}" for text in _texts(values)]
@@ -59,26 +59,26 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 
 def _date(day: int) -> str:
-    text = str(np.datetime64(day, "D"))  # datetime.date ends at the year 9999
+    text = str(np.datetime64(day, "D"))  # datetime.date ends with the year 9999
     year, rest = text.lstrip("-").split("-", 1)
     sign = "-" if text.startswith("-") else "+" if len(year) > 4 else ""
     return f"{sign}{year.zfill(4)}-{rest}"
 
 
 class Partitioner:
-    """Divides rows by the values of some columns, which are then in the path only.
+    """Splits rows by the values of partition columns, which are then stored in the path only.
 
     Parameters
     ----------
     names : sequence of str
-        Top-level columns; without any, all rows go to folder "".
+        Top-level columns; if empty, all rows go to folder "".
     """
 
     def __init__(self, names: tuple[str, ...]):
         self._names = names
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of a batch by folder, in their order."""
+        """Yield the rows of a batch by folder; within a folder, their order is kept."""
         if not batch.num_rows:
             return
         if not self._names:
@@ -95,7 +95,7 @@ class Partitioner:
             yield folder, rest.take(pa.array(order[start:end]))
 
     def _folders(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
-        """For each row the number of its folder, and the folders."""
+        """Return the folder number of each row, and the folders."""
         number = np.zeros(batch.num_rows, np.int64)
         folders = [""]
         for name in self._names:
@@ -109,7 +109,7 @@ class Partitioner:
 
 
 def _merge_same(number: np.ndarray, folders: list[str]) -> tuple[np.ndarray, list[str]]:
-    """Null and "" are two values with one folder."""
+    """Merge folders with the same name: null and "" are two values, but share one folder."""
     different = {folder: position for position, folder in enumerate(dict.fromkeys(folders))}
     if len(different) < len(folders):
         number = np.array([different[folder] for folder in folders])[number]

@@ -1,4 +1,4 @@
-"""The schemas of several files, and the columns of their paths, as one schema."""
+"""Merging of the schemas of several files and their partition columns into one schema."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 
 
 def merge(one: T.StructType, other: T.StructType) -> T.StructType:
-    """The columns of both, by name, with types that hold the values of both.
+    """Merge two schemas by column name, with types that can hold the values of both.
 
     Raises
     ------
     UnsupportedError
-        If a column has types that contradict each other; ``other`` is that of the file at hand.
+        If a column has conflicting types; ``other`` is the schema of the current file.
     """
     merged = _wider_struct(one, other)
     if merged is None:
@@ -39,7 +39,7 @@ def _contradiction(one: T.StructType, other: T.StructType) -> UnsupportedError:
 
 
 def with_partitions(schema: T.StructType, partitions: list[T.StructField]) -> T.StructType:
-    """The columns of files, and those of paths: last, or in place of the one with that name."""
+    """Add the partition columns: at the end, or in place of the file column of that name."""
     fields = {field.name: field for field in schema}
     for field in partitions:
         name = find_name(field.name, list(fields)) or field.name
@@ -49,7 +49,7 @@ def with_partitions(schema: T.StructType, partitions: list[T.StructField]) -> T.
 
 
 def wider(one: T.DataType, other: T.DataType) -> T.DataType | None:
-    """The type that holds the values of both exactly; None where there is none."""
+    """Return the type that holds the values of both without loss; None if there is none."""
     if one == other or isinstance(other, T.NullType):
         return one
     if isinstance(one, T.NullType):
@@ -82,7 +82,7 @@ def _wider_decimal(one: T.DataType, other: T.DataType) -> T.DataType | None:
 
 
 def _wider_struct(one: T.StructType, other: T.StructType) -> T.StructType | None:
-    """All fields of both, matched by name; None where two have types that contradict."""
+    """Merge the fields of both, matched by name; None if two fields have conflicting types."""
     fields = {field.name: field for field in one}
     for field in other:
         name = find_name(field.name, list(fields))

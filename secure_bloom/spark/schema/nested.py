@@ -1,4 +1,4 @@
-"""Nested values as Spark passes them, made fit for Parquet."""
+"""Conversion of nested values from the form in which Spark passes them to one valid in Parquet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from secure_bloom.errors import UnsupportedError
 
 
 def without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, with no null in a struct's field that cannot be null.
+    """Return the rows without nulls in non-nullable fields of structs.
 
-    Where a struct is null, Spark sets its fields to null too, whatever their types say, and
-    pyarrow refuses to write that. Nobody sees these nulls, so they are marked as values.
+    Where a struct is null, Spark sets its fields to null too, even if they are not nullable, and
+    pyarrow refuses to write that. These nulls are not visible, so they are marked as values.
 
     Raises
     ------
@@ -32,12 +32,12 @@ def without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def unsliced(array: pa.Array) -> pa.Array:
-    """The array without an offset: Arrow cannot rebuild a slice of lists or maps."""
+    """Return the array without an offset: Arrow cannot rebuild a slice of lists or maps."""
     return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
 
 
 def _rebuild(array: pa.Array, parent_is_null: pa.Array | None = None) -> pa.Array:
-    """``parent_is_null`` is given for a field that cannot be null."""
+    """Rebuild an array; ``parent_is_null`` is given for a non-nullable field."""
     if parent_is_null is not None and array.null_count:
         if pc.any(pc.and_not(array.is_null(), parent_is_null)).as_py():
             raise UnsupportedError("a field that cannot be null is null; make it nullable")

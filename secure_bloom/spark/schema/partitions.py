@@ -1,4 +1,4 @@
-"""Hive partitions: the columns that stand in the names of folders, such as ``day=2024-01-31``."""
+"""Hive partitions: columns whose values are in folder names, such as ``day=2024-01-31``."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def partition_values(relative: str) -> dict[str, str | None]:
-    """The partition columns in the path of a file below its folder, and their values as text."""
+    """Return the partition columns in a file's relative path, with their values as text."""
     pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
     return {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
 
 
 def infer_type(values: Iterable[str | None]) -> DataType:
-    """The type that Spark infers for a partition column, except for timestamps: string.
+    """Return the type that Spark infers for a partition column; string instead of timestamp.
 
-    What a timestamp without a zone means depends on the session, which nobody tells us.
+    A timestamp without a time zone depends on the session's time zone, which a data source does
+    not receive.
     """
     texts = {value for value in values if value is not None}
     if not texts:
@@ -61,12 +62,12 @@ def _is_date(text: str) -> bool:
 
 
 def partition_scalar(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """A partition value as a value of its column.
+    """Convert the text of a partition value to the type of its column.
 
     Raises
     ------
     UnsupportedError
-        If the text is no value of this type.
+        If the text is not a valid value of this type.
     """
     try:
         if text is not None and pa.types.is_integer(type_) and _INTEGER.fullmatch(text):
@@ -96,7 +97,7 @@ def may_hold(predicate: Predicate, value: pa.Scalar) -> bool:
 
 
 def _holds(compare, own, asked) -> bool:
-    # Of other types nothing is certain: floats have NaN, timestamps have zones.
+    # For other types nothing can be ruled out: floats have NaN, timestamps have time zones.
     if type(own) is not type(asked) or type(own) not in (int, str, datetime.date, Decimal, bool):
         return True
     return compare(own, asked)

@@ -1,8 +1,8 @@
-"""Which columns are sensitive: what the keys in files say, kept in the metadata of Spark fields.
+"""Sensitive columns: derived from the keys in files, recorded in the metadata of Spark fields.
 
-Whoever reads a column that has a master key of its own gets a field with the metadata
-``secure_bloom.key``, however the file was written, so that a copy is not written in plaintext by
-mistake. Columns that only share the key of the footer are not marked.
+When a column with its own master key is read, its field has the metadata ``secure_bloom.key``,
+regardless of how the file was written, so that a copy is not written in plaintext by mistake.
+Columns that only share the footer key are not marked.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ELEMENT, _KEY, _VALUE = ("list", "element"), ("key_value", "key"), ("key_value"
 
 
 def with_own_key(footer: Footer, row_groups: Iterable[int]) -> list[ColumnChunk]:
-    """The column chunks that are encrypted with a key of their column."""
+    """Return the column chunks that are encrypted with a column key."""
     return [chunk for number in row_groups for chunk in footer.row_groups[number]
             if chunk.encryption == "column key"]
 
 
 def column_keys(footer: Footer) -> dict[Path, set[str]]:
-    """The master keys of leaf columns that have one of their own.
+    """Return the master keys of leaf columns that have their own.
 
-    Where the file does not name one, Spark cannot read the column.
+    If the file does not name a column's master key, Spark cannot read the column.
     """
     found: dict[Path, set[str]] = {}
     chunks = with_own_key(footer, range(len(footer.row_groups)))
@@ -44,10 +44,10 @@ def column_keys(footer: Footer) -> dict[Path, set[str]]:
 
 
 def mark(schema: StructType, keys: Mapping[Path, set[str]]) -> StructType:
-    """The schema with the master keys of leaf columns in the metadata of its fields.
+    """Return the schema with the master keys of leaf columns in the metadata of its fields.
 
-    Elements of lists and maps that are no structs have no field: the key stands in that of the
-    list or map. A field that names a key already stays as it is.
+    Elements of lists and maps that are not structs have no field: their key is recorded in the
+    field of the list or map. A field that already names a key is not changed.
     """
     return StructType([_marked(field, _below(keys, (field.name,))) for field in schema])
 
@@ -61,9 +61,9 @@ def _marked(field: StructField, keys: Mapping[Path, set[str]]) -> StructField:
 
 
 def _with_keys(type_: DataType, keys: Mapping[Path, set[str]]) -> tuple[DataType, set[str]]:
-    """The type with keys in its fields, and those for which it has none.
+    """Return the type with keys in its fields, and the keys for which it has no field.
 
-    Lists of other writers may look different in the file; then the whole list has the key.
+    Other writers may structure lists differently; then the key is recorded for the whole list.
     """
     if isinstance(type_, StructType) and {path[0] for path in keys if path} <= set(type_.names):
         return mark(type_, keys), keys.get((), set())
@@ -83,9 +83,9 @@ def _below(keys: Mapping[Path, set[str]], prefix: Path) -> dict[Path, set[str]]:
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a field in two files: of both what is ours, with all master keys.
+    """Merge a field's metadata from two files: our entries of both, with all master keys.
 
-    Several keys are no error for who only reads, as after a change of keys, but for who writes.
+    Several keys are allowed when reading, as after a change of keys, but are an error when writing.
     """
     ours = {name: value for name, value in other.items() if name.startswith(OUR_METADATA)}
     keys = _names(one) + [name for name in _names(other) if name not in _names(one)]
@@ -102,5 +102,5 @@ def _entry(keys: list[Any]) -> dict[str, Any]:
 
 
 def marked_paths(schema: StructType) -> list[Path]:
-    """The fields whose metadata names a key, by path in the Parquet schema."""
+    """Return the paths in the Parquet schema of the fields whose metadata names a key."""
     return [path for path, entries in field_metadata(schema).items() if KEY in entries]

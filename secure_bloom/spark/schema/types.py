@@ -1,4 +1,4 @@
-"""Spark schemas and Arrow schemas, and how a file remembers the one it was written with."""
+"""Spark schemas and Arrow schemas, and how a file records the schema it was written with."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.arrow_types import plain_type
 
-# Spark's own writer leaves both in its files. The first tells Spark's reader the types that
-# Parquet does not have (intervals, variants); the second that days before 1582 need no rebasing.
+# Spark's own writer stores both in its files. The first tells Spark's reader the types that
+# Parquet lacks (intervals, variants); the second that days before 1582 need no rebasing.
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = b"org.apache.spark.version"
 
-# A timestamp is a point in time; which zone the writing session shows it in does not matter.
-# Older PySpark has no such parameter: UTC is what it gives.
+# A timestamp is a point in time; the time zone in which the writing session displays it does not
+# matter. Older PySpark lacks this parameter and always uses UTC.
 _IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
@@ -44,7 +44,7 @@ _PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark exchanges rows of this schema with a data source.
+    """Return the Arrow schema in which Spark exchanges rows of this schema with a data source.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
-    """The same with the types in which Spark stores its values in Parquet.
+    """Return the Arrow schema with the types in which Spark stores its values in Parquet.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def _check_storable(type_: DataType, path: str) -> None:
 
 
 def _stored(type_: pa.DataType) -> pa.DataType:
-    """Spark passes times with nanoseconds and stores them with microseconds."""
+    """Return the type in Parquet: Spark passes times in nanoseconds, but stores microseconds."""
     if pa.types.is_time64(type_):
         return pa.time64("us")
     if pa.types.is_struct(type_):
@@ -97,7 +97,7 @@ def _stored(type_: pa.DataType) -> pa.DataType:
 
 
 def _children(type_: DataType) -> list[tuple[str, StructField]]:
-    """The fields right below a type, by their paths in the Parquet schema."""
+    """Return the fields directly below a type, with their paths in the Parquet schema."""
     if isinstance(type_, StructType):
         return [(field.name, field) for field in type_]
     if isinstance(type_, ArrayType):
@@ -109,7 +109,7 @@ def _children(type_: DataType) -> list[tuple[str, StructField]]:
 
 
 def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict[str, Any]]:
-    """The metadata of all fields that have some, by path in the Parquet schema."""
+    """Return the metadata of all fields that have any, by path in the Parquet schema."""
     found = {}
 
     def collect(field: StructField, path: tuple[str, ...]) -> None:
@@ -125,7 +125,7 @@ def field_metadata(schema: StructType) -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 def leaf_paths(schema: StructType) -> list[str]:
-    """The dotted paths that the leaf columns have in the Parquet schema."""
+    """Return the dotted paths of the leaf columns in the Parquet schema."""
     def below(type_: DataType, path: str) -> Iterator[str]:
         children = _children(type_)
         for name, child in children:
@@ -137,7 +137,7 @@ def leaf_paths(schema: StructType) -> list[str]:
 
 
 def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
-    """Raise UnsupportedError if the values of a column do not have one plain text."""
+    """Raise UnsupportedError if the values of a column have no unique text form."""
     for name in names:
         type_ = schema[name].dataType
         if not isinstance(type_, _PARTITION_TYPES) or type_.simpleString().startswith(
@@ -148,20 +148,20 @@ def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
 
 
 def file_schema(schema: StructType) -> pa.Schema:
-    """The same for files, with the metadata that lets Spark's own reader see the same schema."""
+    """Return the stored schema with the metadata from which Spark's own reader restores it."""
     return stored_schema(schema).with_metadata({
         _ROW_METADATA: schema.json().encode(), _SPARK_VERSION: pyspark.__version__.encode()})
 
 
 def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> StructType:
-    """The Spark schema of a file; every column may be null, as in all of Spark's file sources.
+    """Return a file's Spark schema; every column is nullable, as in all of Spark's file sources.
 
-    With its leaf columns, INT96 timestamps are points in time, as for Spark.
+    If the leaf columns are given, INT96 timestamps are points in time, as in Spark.
 
     Raises
     ------
     UnsupportedError
-        If a column has an Arrow type for which Spark has no type of its own.
+        If a column has an Arrow type without a corresponding Spark type.
     """
     remembered = (schema.metadata or {}).get(_ROW_METADATA)
     if remembered is not None:
@@ -178,7 +178,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
 
 
 def _for_spark(type_: pa.DataType, leaves: Iterator[LeafColumn]) -> pa.DataType:
-    """The type without dictionaries and views, and with INT96 as what it is."""
+    """Return the type without dictionaries and views, and with INT96 as a point in time."""
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_for_spark(field.type, leaves)) for field in type_])
     if pa.types.is_map(type_):

@@ -1,4 +1,4 @@
-"""Which types of a file can be read as which types of a DataFrame, and which values agree then."""
+"""Which file types can be read as which DataFrame types, and whether values stay comparable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_int(t: pa.DataType) -> bool:
     return pa.types.is_integer(t) and t.bit_width <= 32
 
 
-# (type in the file, type of the DataFrame): a value that fits is equal in both, and sorts alike
+# (type in the file, type of the DataFrame): a value that fits is equal in both, and sorts the same
 _SAME_VALUES = (
     (pa.types.is_integer, pa.types.is_integer),
     (pa.types.is_float32, pa.types.is_float32),
@@ -37,7 +37,7 @@ _SAME_VALUES = (
     (_is_unzoned, _is_unzoned),
 )
 
-# the value stays the same, but is another kind of value; as in Spark's own reader
+# the value stays the same, but becomes a different kind of value; as in Spark's own reader
 _OTHER_KIND = (
     (pa.types.is_null, lambda _: True),
     (pa.types.is_integer, pa.types.is_decimal),
@@ -46,7 +46,7 @@ _OTHER_KIND = (
     (is_text, is_bytes),
     (is_bytes, is_text),
     (pa.types.is_date, _is_unzoned),
-    (_is_zoned, _is_unzoned),  # the clock in UTC
+    (_is_zoned, _is_unzoned),  # the wall clock time in UTC
     (_is_unzoned, _is_zoned),
     (pa.types.is_time, pa.types.is_time),
     (pa.types.is_duration, pa.types.is_duration),
@@ -55,12 +55,12 @@ _OTHER_KIND = (
 
 
 def can_be_read_as(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether values keep their meaning with another type. Those that do not fit are an error.
+    """Whether values keep their meaning in another type. Values that do not fit are an error.
 
     Parameters
     ----------
     source, target : pyarrow.DataType
-        Types without fields, of the file and of the DataFrame.
+        Types without fields: that of the file, and that of the DataFrame.
     """
     return source == target or _is_any(source, target, (*_SAME_VALUES, *_OTHER_KIND))
 
@@ -68,10 +68,10 @@ def can_be_read_as(source: pa.DataType, target: pa.DataType) -> bool:
 def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
     """Whether a value of the DataFrame's column equals the one in the file, and sorts like it.
 
-    Only then do statistics and Bloom filters of the file say anything about a predicate on the
-    DataFrame. It is so for the same type and for exact, checked conversions; not for INT96, whose
-    nanoseconds are cut off, nor for collations in which other strings are equal, nor where the
-    DataFrame has no such column (None).
+    Only then can statistics and Bloom filters of the file be used for a predicate on the
+    DataFrame. This holds for the same type and for exact, checked conversions. It does not hold
+    for INT96, whose nanoseconds are truncated, for collations in which different strings are
+    equal, or if the DataFrame has no such column (None).
     """
     source = column_type.arrow_type
     if spark_type is None or source is None or column_type.physical_type == "INT96":

@@ -1,1 +1,1 @@
-"""Writing: what tasks write, and how a job commits it."""
+"""Writing: the files of tasks, and how a job commits them."""

@@ -1,8 +1,9 @@
 """Structured Streaming: each batch of a query is a job, and is committed once.
 
-A batch is known by the id of its query, which Spark keeps in the checkpoint, and its number. Spark
-tells the number to the commit, but the id only to the tasks, so they report it. The location of
-the checkpoint would not do: when it is deleted, the numbers start again, and rows would be lost.
+A batch is identified by the id of its query, which Spark keeps in the checkpoint, and its number.
+Spark passes the number to the commit, but the id only to the tasks, so they report it. The location
+of the checkpoint would not be sufficient: if the checkpoint is deleted, the numbers start again,
+and rows would be lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 
 _QUERY_ID = "sql.streaming.queryId"
-_SPARK_OPTIONS = ("checkpointlocation", "queryname")  # not for us, but passed on
+_SPARK_OPTIONS = ("checkpointlocation", "queryname")  # Spark's own, but passed to data sources too
 
 
 @dataclass
@@ -37,7 +38,7 @@ class StreamTaskCommit(WriterCommitMessage):
 class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
     """Writes one batch of a streaming query.
 
-    Spark makes one on the driver for the tasks, and another one for the commit.
+    Spark creates one writer on the driver for the tasks, and another for the commit.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
         As for a batch write.
     schema : pyspark.sql.types.StructType
     overwrite : bool
-        Whether a batch replaces what is there, as in output mode ``complete``.
+        Whether a batch replaces the existing files, as in output mode ``complete``.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
@@ -53,7 +54,7 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
-        """Write the rows of a task to a file that the job hides."""
+        """Write the rows of a task to files that stay hidden until the job commits."""
         query = TaskContext.get().getLocalProperty(_QUERY_ID)
         if not query:
             raise CommitError(f"Spark does not tell which query this is ({_QUERY_ID} is not set), "
@@ -62,19 +63,19 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
 
     @plain_errors()
     def commit(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
-        """Publish the files of the tasks, unless this batch has been published before."""
+        """Publish the files of the tasks, unless this batch has already been published."""
         reports = self._take_job(messages)
         batch = Batch(reports[0].query, batchId) if reports else None
         self._writer.commit([report.task for report in reports], batch)
 
     @plain_errors()
     def abort(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
-        """Remove what the tasks have written so far."""
+        """Remove the files that the tasks have written so far."""
         self._take_job(messages)
         self._writer.abort([])
 
     def _take_job(self, messages) -> list[StreamTaskCommit]:
-        """Go on with the job of the tasks rather than with the one that was started here."""
+        """Switch to the tasks' job, and discard the job that this writer has started."""
         reports = [message for message in messages if message is not None]
         if reports:
             own = self._writer.job

@@ -1,8 +1,9 @@
-"""The files of one task: rows gather by folder, become row groups, and files end in time.
+"""The files of one task: rows are buffered by folder and written as row groups.
 
-Memory is bounded, however many folders there are: when all rows that wait exceed a limit, the
-folder with the most gets them written and its file ends; when too many files are open, the one
-with the most rows ends. So rows that come ordered by folder give the fewest files.
+Memory is bounded, regardless of the number of folders. If all buffered rows together exceed a
+limit, the rows of the folder with the most are written and its file is closed. If too many files
+are open, the file with the most rows is closed. So input that is sorted by folder produces the
+fewest files.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from secure_bloom.writer import ParquetWriter
 
 MAX_WAITING_BYTES = 128 * 1024 * 1024  # of Arrow data, in all folders together
 MAX_OPEN_FILES = 16
-_BYTES_PER_COLUMN = 256  # what the arrays of a small batch take besides their values
+_BYTES_PER_COLUMN = 256  # overhead of the arrays of a small batch, in addition to their values
 _MANY_BATCHES = 8
-_FEW_ROWS = 8 * 500  # in so many batches together
+_FEW_ROWS = 8 * 500  # in that many batches together
 
 
 @dataclass
 class _Folder:
-    """The file of a folder that is being written, if any, and the rows that wait for it."""
+    """The open file of a folder, if any, and the rows that are buffered for it."""
 
     name: str
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
-    merged: int = 0  # how many of the waiting batches have been looked at, and stay as they are
+    merged: int = 0  # how many of the waiting batches have been checked, and are not merged again
     writer: ParquetWriter | None = None
     path: str = ""
     written_rows: int = 0
 
 
 class TaskFiles:
-    """Where a task puts its rows. A context manager: after an exception no file is complete.
+    """Writes the rows of a task. A context manager: after an exception, no open file is completed.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class TaskFiles:
     partition : int
         The task's number.
     schema : pyarrow.Schema
-        Of the files.
+        Schema of the files.
     options : WriteOptions
     open_writer : callable
         Opens a file at a path.
@@ -65,7 +66,7 @@ class TaskFiles:
         self._staged: list[StagedFile] = []
 
     def add(self, folder_name: str, batch: pa.RecordBatch) -> None:
-        """Take rows for a folder below the target's; "" is the target itself."""
+        """Add rows for a folder below the target folder; "" is the target folder itself."""
         folder = self._folders.setdefault(folder_name, _Folder(folder_name))
         while batch.num_rows:
             part = batch.slice(0, self._room(folder))
@@ -79,7 +80,7 @@ class TaskFiles:
             self._finish(max(self._folders.values(), key=lambda f: f.waiting_bytes))
 
     def finish(self) -> list[StagedFile]:
-        """Write what waits, and close all files."""
+        """Write the buffered rows, and close all files."""
         for folder in list(self._folders.values()):
             self._finish(folder)
         return self._staged
@@ -93,7 +94,7 @@ class TaskFiles:
                 folder.writer.__exit__(exc_type, exc, traceback)
 
     def _room(self, folder: _Folder) -> int:
-        """Rows that the next row group of a folder still takes."""
+        """Return how many more rows fit into the next row group of a folder."""
         room = self._row_group_rows
         if self._max_rows is not None:
             room = min(room, self._max_rows - folder.written_rows)

@@ -1,4 +1,4 @@
-"""Writing: tasks turn Arrow batches into files, the driver publishes them."""
+"""The writer: tasks write Arrow batches to files, the driver publishes them."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from secure_bloom.writer import ParquetWriter
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """What a task reports: its files, none if it had no rows."""
+    """What a task reports: its files; none if it had no rows."""
 
     files: list[StagedFile]
 
 
 class SecureParquetWriter(DataSourceArrowWriter):
-    """Writes one DataFrame into a folder. Made on the driver, then pickled to the tasks.
+    """Writes one DataFrame to a folder. Created on the driver, then pickled and sent to the tasks.
 
-    With it go the key-encryption keys, so the KMS is asked once, and tasks need none.
+    It carries the key-encryption keys, so the KMS is called once, and tasks do not need a KMS.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
     Raises
     ------
     SecureBloomError
-        If anything is wrong with the options, the KMS, the columns or the folder, before any
-        task runs.
+        Before any task runs, if there is a problem with the options, the KMS, the columns or the
+        folder.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
@@ -78,7 +78,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task to files that the job hides."""
+        """Write the rows of a task to files that stay hidden until the job commits."""
         partitioner = Partitioner(self._options.partition_by)
         with self._task_files(TaskContext.get().partitionId()) as files:
             for batch in iterator:
@@ -88,7 +88,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     @plain_errors()
     def commit(self, messages: list[TaskCommit | None], batch: Batch | None = None) -> None:
-        """Publish the files of the tasks; without any, one file that holds the schema."""
+        """Publish the files of the tasks; if there are none, one file that holds the schema."""
         files = [file for message in messages if message is not None for file in message.files]
         if not files and (self.job.overwrite or not self.job.visible_files()):
             files = [self._write_empty_file()]
@@ -96,17 +96,17 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     @plain_errors()
     def abort(self, messages: list[TaskCommit | None]) -> None:
-        """Remove what the tasks have written so far."""
+        """Remove the files that the tasks have written so far."""
         self.job.abort()
 
     def _own_keys(self) -> dict[Path, set[str]]:
-        """The master keys of leaf columns, for files without rows: others tell by their chunks."""
+        """Return the master keys of leaf columns, for files without rows, which have no chunks."""
         keys = keys_by_column(self._options.encryption)
         return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
                 if leaf.path in keys}
 
     def _try(self) -> None:
-        """Write a file without rows, to memory, so that pyarrow sees the options."""
+        """Write a file without rows to memory, so that pyarrow checks the options."""
         try:
             with self._open(pa.BufferOutputStream()) as writer:
                 writer.write_table(self._file_schema.empty_table())
@@ -117,7 +117,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
                               f"{error}") from error
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Timestamps come in the zone of the session, text and binary perhaps as large variants.
+        # Timestamps arrive in the session's time zone, text and binary possibly as large variants.
         batch = without_hidden_nulls(batch)
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
@@ -126,7 +126,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
                          lambda path: self._open(path, filesystem=self.job.filesystem))
 
     def _write_empty_file(self) -> StagedFile:
-        # Partition columns are only known from paths: that of null says no value.
+        # Partition columns are known only from paths: the null partition adds no value.
         folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
                           for name in self._options.partition_by)
         path = self.job.new_file(0, folder)
@@ -139,7 +139,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
 
 def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
-    """A folder in which files have different partition columns cannot be read."""
+    """Check the partition columns of existing files: files with different ones cannot be read."""
     for path in job.visible_files():
         present = tuple(partition_values(relative_path(path, job.folder)))
         if present != partition_by:
