@@ -7,8 +7,8 @@ table.
 
 - Where a rename is cheap, tasks write below ``_staging/<job>``. The commit moves the files to
   their final paths, then writes ``committed``.
-- Elsewhere, for example on S3, tasks write directly to the final paths, each after it has written a
-  marker ``pending``.
+- Elsewhere, for example on S3, tasks write each file directly to its final path, after they have
+  written a marker ``pending`` for it.
 
     start      write started
     attempt    write pending, check started, write the file, check started
@@ -75,7 +75,7 @@ from secure_bloom.storage.visibility import (
 )
 
 STALE_AFTER = timedelta(hours=24)  # a live job writes something within this time
-GRACE = timedelta(hours=1)  # from a job's last look at its markers to its commit point, at most
+GRACE = timedelta(hours=1)  # at most, from a job's last check of its markers to its commit point
 
 _log = logging.getLogger("secure_bloom.spark")
 

@@ -174,7 +174,7 @@ def sync_folder(folder: str) -> None:
 def keep_permissions(path: str, descriptor: int) -> None:
     """Copy mode, owner, group and access control list from the file at a path to an open file.
 
-    Only root can change a file's owner, or its group to any group. If the group cannot be
+    Only root can change a file's owner, or set an arbitrary group. If the group cannot be
     preserved, group permissions are removed.
     """
     try:

@@ -106,7 +106,7 @@ class OpenFile:
         self._last_checked = last_read
 
     def check_name(self) -> None:
-        """Check that this version still has its name; for files that belong with it.
+        """Check that this version still has its name; used for companion files of a version.
 
         Raises
         ------
