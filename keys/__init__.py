@@ -17,7 +17,7 @@ from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 
-_HOME = {  # these need an SDK, or much more than keys
+_HOME = {  # imported lazily: these need an SDK, or much more than keys
     "AwsKms": "secure_bloom.keys.aws",
     "Pkcs11Kms": "secure_bloom.keys.pkcs11",
     "VaultKms": "secure_bloom.keys.vault",

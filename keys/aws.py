@@ -1,7 +1,7 @@
 """A KMS client for AWS KMS.
 
-What is wrapped is bound to the master key's name and to this library by an encryption context,
-which AWS writes into CloudTrail and which policies may name:
+Wrapped keys are bound to the master key's name and to this library by an encryption context, which
+AWS records in CloudTrail and which policies may refer to:
 
     secure_bloom:purpose        "key-wrapping"
     secure_bloom:master-key     the name of the master key, as the caller gave it
@@ -50,26 +50,26 @@ _ANSWERS = {
 
 
 class AwsKms(KmsClient):
-    """Master keys in AWS KMS, through boto3 and its usual search for credentials.
+    """Master keys in AWS KMS, through boto3 with its default credential search.
 
     A master key is named by its key id, its key ARN, or an alias such as ``alias/bloom``. The name
-    is part of what is authenticated: a key that was wrapped as ``alias/bloom`` is unwrapped as
+    is authenticated: a key that was wrapped as ``alias/bloom`` can be unwrapped only as
     ``alias/bloom``, not by the ARN behind it, and no longer once the alias points elsewhere.
 
-    Pickled as its settings. Safe under threads, and after a fork.
+    Only the settings are pickled. Thread-safe, and usable after a fork.
 
     Parameters
     ----------
     region : str, optional
-        As boto3 finds it if not given.
+        Default: determined by boto3.
     endpoint_url : str, optional
-        Another endpoint than the region's own; HTTPS, or HTTP on a loopback address.
+        An endpoint other than the region's own; HTTPS, or HTTP on a loopback address.
     profile : str, optional
         A profile of the AWS configuration files.
     timeout : float
-        Seconds for connecting, and again for the answer.
+        Seconds to wait for the connection, and again for the response.
     attempts : int
-        How often a call is tried in all (botocore's standard mode, which waits up to 1, 2, 4 ...
+        Maximum number of attempts per call (botocore's standard mode, which waits up to 1, 2, 4 ...
         20 seconds in between).
 
     Raises
@@ -119,7 +119,7 @@ class AwsKms(KmsClient):
             raise _refusal(error, action, where) from error
         except BotoCoreError as error:
             raise _fault(error, where) from _harmless(error)
-        except Exception as error:  # botocore's parser raises many, and some quote the answer
+        except Exception as error:  # botocore's parser raises many; some quote the response
             raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS "
                                       f"({type(error).__name__})") from None
         value = answer.get(result) if isinstance(answer, dict) else None
@@ -128,7 +128,7 @@ class AwsKms(KmsClient):
         return value
 
     def _client(self, where: str) -> Any:
-        """The client of this process: one that a fork has copied shares its connections."""
+        """Return this process's client: a client copied by a fork would share its connections."""
         live = self._live
         if live is None or live[0] != os.getpid():
             try:
@@ -146,7 +146,7 @@ class AwsKms(KmsClient):
             except BotoCoreError as error:
                 raise _fault(error, where) from error
             check_endpoint(client.meta.endpoint_url)  # it may come from the environment
-            # Two threads may come here at once; each makes a client of its own, and one is kept.
+            # Two threads may get here at once; each creates its own client, and one is kept.
             live = self._live = os.getpid(), client
         return live[1]
 
@@ -159,7 +159,7 @@ class AwsKms(KmsClient):
 
 
 def _refusal(error: Any, action: str, where: str) -> KeyRetrievalError:
-    """The error for an answer that is one."""
+    """Return the error for an error response."""
     code = str(error.response.get("Error", {}).get("Code"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _ANSWERS:
@@ -171,7 +171,7 @@ def _refusal(error: Any, action: str, where: str) -> KeyRetrievalError:
 
 
 def _fault(error: Any, where: str) -> KeyRetrievalError:
-    """The error for a call that got no answer."""
+    """Return the error for a call that got no response."""
     from botocore import exceptions as boto
     name = type(error).__name__
     if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
@@ -187,6 +187,6 @@ def _fault(error: Any, where: str) -> KeyRetrievalError:
 
 
 def _harmless(error: Any) -> Any:
-    """The error as a cause, or None where it could hold the request, and so the key."""
+    """Return the error as a cause, or None if it could contain the request, and so the key."""
     from botocore import exceptions as boto
     return None if isinstance(error, boto.HTTPClientError | boto.ParamValidationError) else error

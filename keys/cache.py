@@ -1,4 +1,4 @@
-"""One cache for each KMS client of a process: few calls, whoever asks and from how many threads."""
+"""One cache for each KMS client of a process, to keep KMS calls few across callers and threads."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import KeyUnwrapper, KmsClient
 from secure_bloom.keys.material import DEFAULT_INSTANCE
 
-LIFETIME = 600.0  #: seconds that a key is kept, as parquet-java and pyarrow do
-_TIDY = 60.0  # seconds after which keys that are over leave memory, at the next call
+LIFETIME = 600.0  #: seconds that a key is cached, as in parquet-java and pyarrow
+_TIDY = 60.0  # seconds between removals of expired keys from memory, done by the next call
 
 
 class CachedKms(KmsClient):
-    """A KMS client that asks another one, and remembers its answers for a while.
+    """A KMS client that calls another one and caches its results for a limited time.
 
-    What a key once opened it opens until the lifetime ends, even if the KMS would refuse by then.
-    Safe under threads: those that want the same key wait for one call. A forked process starts
-    with an empty cache.
+    A key that was unwrapped once stays available until its lifetime ends, even if the KMS has since
+    revoked access. Thread-safe: threads that need the same key wait for a single call. A forked
+    process starts with an empty cache.
 
     Parameters
     ----------
     kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
     lifetime : float
-        Seconds that a key is kept; 0: not at all.
+        Seconds that a key is cached; 0 disables caching.
     """
 
     def __init__(self, kms: KeyUnwrapper, lifetime: float = LIFETIME):
-        self._kms: Any = kms  # to read, it needs unwrap_key only
+        self._kms: Any = kms  # for reading, unwrap_key alone is enough
         self.lifetime = lifetime
         self._unwrapped = _Cache()
         self._keks = _Cache()
 
     @property
     def kms_instance_id(self) -> str:
-        """That of the client, if it has one."""
+        """The client's ``kms_instance_id``, if it has one."""
         return self._instance("kms_instance_id")
 
     @property
     def kms_instance_url(self) -> str:
-        """That of the client, if it has one."""
+        """The client's ``kms_instance_url``, if it has one."""
         return self._instance("kms_instance_url")
 
     def _instance(self, name: str) -> str:
@@ -60,12 +60,12 @@ class CachedKms(KmsClient):
         return value
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-        """Wrap through the KMS, every time.
+        """Wrap through the KMS, without caching.
 
         Raises
         ------
         KeyRetrievalError
-            Whatever the KMS raises, or if its answer is no text.
+            Any error of the KMS, or if its result is not text.
         """
         wrapped = self._kms.wrap_key(key_bytes, master_key_identifier)
         with suppress(UnicodeDecodeError):
@@ -76,26 +76,26 @@ class CachedKms(KmsClient):
         return wrapped
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """Unwrap through the KMS, or from memory.
+        """Unwrap through the KMS, or return the cached key.
 
         Raises
         ------
         KeyRetrievalError
-            Whatever the KMS raises; KeyUnwrapError if its answer is no AES key.
+            Any error of the KMS; KeyUnwrapError if its result is not a valid AES key.
         """
         return self._unwrapped.get((wrapped_key, master_key_identifier), self.lifetime,
                                    lambda: self._unwrap(wrapped_key, master_key_identifier))
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,
                            lifetime: float = LIFETIME) -> KeyEncryptionKey:
-        """A key-encryption key to write with: a new one, or that of the last minutes.
+        """Return a key-encryption key for writing: a new one, or one made in the last minutes.
 
         Parameters
         ----------
         num_bytes : int
-            Its length: 16, 24 or 32.
+            Length of the key: 16, 24 or 32.
         lifetime : float
-            Seconds for which one key serves.
+            Seconds for which one key is reused.
         """
         return self._keks.get((master_key_id, num_bytes), min(lifetime, self.lifetime),
                               lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes))
@@ -115,7 +115,7 @@ class CachedKms(KmsClient):
 
 
 class _Cache:
-    """Values by key, each made once and kept for a time."""
+    """Values by key; each is created once and kept for a limited time."""
 
     def __init__(self) -> None:
         self._reset()
@@ -127,8 +127,8 @@ class _Cache:
         self._next_tidying = 0.0
 
     def get(self, key: Hashable, lifetime: float, make: Callable[[], object]) -> Any:
-        """The value of a key; made where there is none, or none that is young enough."""
-        if self._process != os.getpid():  # forked: another thread may have held the lock for ever
+        """Return the value of a key; create it if it is missing or has expired."""
+        if self._process != os.getpid():  # forked: another thread may have held the lock forever
             self._reset()
         entry = _Entry(lifetime)
         try:
@@ -142,7 +142,7 @@ class _Cache:
         except BaseException as error:
             with self._lock:
                 if self._entries.get(key) is entry:
-                    del self._entries[key]  # the next one tries again
+                    del self._entries[key]  # the next call tries again
             entry.fail(error)
             raise
         return known.wait()
@@ -156,7 +156,7 @@ class _Cache:
 
 
 class _Entry:
-    """A value that is being made, or made."""
+    """A value that exists or is being created."""
 
     def __init__(self, lifetime: float):
         self._future: Future[Any] = Future()
@@ -164,7 +164,7 @@ class _Entry:
         self._made = math.inf
 
     def is_over(self, lifetime: float) -> bool:
-        """Whether it is older than it may be, or than somebody else wants it."""
+        """Whether the value is older than its own lifetime or the caller's limit."""
         return time.monotonic() - self._made >= min(lifetime, self._lifetime)
 
     def succeed(self, value: Any) -> None:
@@ -172,7 +172,7 @@ class _Entry:
         self._future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):  # an interrupt is for its own thread
+        if not isinstance(error, Exception):  # an interrupt concerns only its own thread
             error = KeyRetrievalError("the call to the KMS was interrupted")
         if not self._future.done():
             self._future.set_exception(error)
@@ -180,7 +180,7 @@ class _Entry:
     def wait(self) -> Any:
         try:
             return self._future.result()
-        except SecureBloomError as error:  # every thread adds its own place to it
+        except SecureBloomError as error:  # every thread adds its own location to it
             raise copy.copy(error) from error.__cause__
 
 
@@ -191,14 +191,14 @@ os.register_at_fork(before=_shared_lock.acquire, after_in_parent=_shared_lock.re
 
 
 def cached(kms: KeyUnwrapper) -> CachedKms:
-    """A KMS client with the cache that everyone in this process shares who uses it."""
+    """Return a KMS client with the cache shared by all users of the client in this process."""
     if isinstance(kms, CachedKms):
         return kms
     result = CachedKms(kms)
-    with suppress(TypeError), _shared_lock:  # it may be that it cannot be referred to
+    with suppress(TypeError), _shared_lock:  # the client may not support weak references
         if id(kms) not in _shared:
             weakref.finalize(kms, _shared.pop, id(kms), None)
             _shared[id(kms)] = result._unwrapped, result._keks
-        # By identity: clients that are equal may have different rights.
+        # By identity: clients that compare equal may have different permissions.
         result._unwrapped, result._keks = _shared[id(kms)]
     return result

@@ -1,9 +1,9 @@
-"""What the argument ``keys`` means, and the KMS that the environment names where none is given.
+"""Resolution of the argument ``keys``; its default is the KMS set by the environment.
 
     SECURE_BLOOM_KEYRING    path of a keyring
     SECURE_BLOOM_KMS        URI of a KMS, see :mod:`secure_bloom.keys.uri`
 
-It is opened when a key is first needed, so what needs no key does not depend on it.
+The KMS is opened when a key is first needed, so operations without keys do not depend on it.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class NoKeys(Enum):
         return "NO_KEYS"
 
 
-NO_KEYS: Final = NoKeys.NO_KEYS  #: no keys, and not those of the environment either
+NO_KEYS: Final = NoKeys.NO_KEYS  #: use no keys, not even those of the environment
 
 
 def from_environment() -> KmsClient:
-    """The KMS client that the environment names, opened.
+    """Open the KMS client that the environment names.
 
     Raises
     ------
     KeyNotFoundError
         If neither ``SECURE_BLOOM_KEYRING`` nor ``SECURE_BLOOM_KMS`` is set.
     KeyringError
-        If both are set, or what is set cannot be used.
+        If both are set, or the value cannot be used.
     """
     kms = environment_kms()
     if kms is None:
@@ -53,40 +53,40 @@ def from_environment() -> KmsClient:
 
 
 def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms | None:
-    """The KMS that the environment names now; None where it names none.
+    """Return the KMS that the environment currently names; None if it names none.
 
     Parameters
     ----------
     ask : callable, optional
-        Returns the passphrase of the keyring with this path.
+        Function that takes the path of a keyring and returns its passphrase.
     """
     keyring, uri = (os.environ.get(name) or None for name in (KEYRING, KMS))
     if keyring is None and uri is None:
         return None
-    # It may be opened later, in another folder.
+    # It may be opened later, with another working directory.
     keyring = None if keyring is None else os.path.abspath(os.path.expanduser(keyring))
     uri = None if uri is None else absolute_uri(uri)
     return EnvironmentKms.of(keyring, uri) if ask is None else EnvironmentKms(keyring, uri, ask)
 
 
 def open_keys(keys: Any) -> Any:
-    """What an argument ``keys`` or ``kms`` stands for.
+    """Resolve an argument ``keys`` or ``kms``.
 
     Parameters
     ----------
     keys : str, path, KmsClient, ExplicitKeys, or None
-        A path is that of a keyring. A text that begins with a scheme and a colon is the URI of a
-        KMS, any other one the path of a keyring. None: the KMS of the environment.
+        A path object is the path of a keyring. A string that begins with a scheme and a colon is
+        the URI of a KMS, any other string the path of a keyring. None: the KMS of the environment.
 
     Returns
     -------
-    KmsClient, or the object that was given; None where the environment names no KMS
-        One client for each keyring and URI, which this process opens again after ten minutes.
+    KmsClient, or the object that was passed; None if the environment names no KMS
+        One client for each keyring and URI, which this process reopens after ten minutes.
 
     Raises
     ------
     ValueError
-        If the URI is malformed, or the text is empty.
+        If the URI is malformed, or the string is empty.
     KeyringError
         If the keyring cannot be read.
     """
@@ -104,19 +104,19 @@ def open_keys(keys: Any) -> Any:
 
 
 def keys_or_kms(keys: Any, kms: Any) -> Any:
-    """What ``keys`` stands for, or its alias ``kms``; one of them is None, or both."""
+    """Resolve ``keys`` or its alias ``kms``; at most one of them may be given."""
     if keys is not None and kms is not None:
         raise TypeError("give keys or kms, not both: they mean the same")
     return open_keys(kms if keys is None else keys)
 
 
 def shared_keys(keys: Any) -> Any:
-    """What ``keys`` stands for, for many files: a KMS client comes with its cache."""
+    """Resolve ``keys`` for many files: a KMS client is returned with its cache."""
     keys = open_keys(keys)
     return cached(keys) if hasattr(keys, "unwrap_key") else keys
 
 
-_clients: dict[str, tuple[float, Any]] = {}  # by URI, and since when
+_clients: dict[str, tuple[float, Any]] = {}  # URI -> (time of opening, client)
 
 
 def _client(uri: str) -> Any:
@@ -133,7 +133,7 @@ class EnvironmentKms(KmsClient):
     Parameters
     ----------
     keyring, uri : str or None
-        What the two variables say; also attributes.
+        Values of the two variables; also attributes.
     ask : callable, optional
         See :func:`environment_kms`.
     """
@@ -146,12 +146,12 @@ class EnvironmentKms(KmsClient):
     @staticmethod
     @lru_cache(maxsize=16)
     def of(keyring: str | None, uri: str | None) -> EnvironmentKms:
-        """The client for these settings in this process, so that all its users share a cache."""
+        """Return the client of this process for these settings, so that all users share a cache."""
         return EnvironmentKms(keyring, uri)
 
     @property
     def client(self) -> KmsClient:
-        """The client itself.
+        """The opened client.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class EnvironmentKms(KmsClient):
             If it cannot be opened; the next call tries again.
         """
         client = self._client
-        if client is None:  # two threads may both open it, to no harm
+        if client is None:  # two threads may both open it, which is harmless
             client = self._client = self._opened()
         return client
 

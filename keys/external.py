@@ -1,8 +1,8 @@
-"""Key material in a file beside the Parquet file ("external storage").
+"""Key material in a separate file next to the Parquet file ("external storage").
 
-``<folder>/_KEY_MATERIAL_FOR_<file>.json`` holds one JSON object: the name of each key of the file,
-``footerKey``, ``columnKey0``, ..., and its key material as text. So master keys can be rotated
-without touching the Parquet file. Whoever moves a file must move both.
+``<folder>/_KEY_MATERIAL_FOR_<file>.json`` holds one JSON object. It maps the name of each key of
+the file, ``footerKey``, ``columnKey0``, ..., to its key material as text. So master keys can be
+rotated without changing the Parquet file. The two files must always be moved together.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.visibility import KEY_MATERIAL
 
 FOOTER_KEY = "footerKey"
-_MAX_SIZE = 64 * 1024 * 1024  # of one file; a key takes some 400 bytes
+_MAX_SIZE = 64 * 1024 * 1024  # bytes of one file; a key takes about 400 bytes
 
 
 def material_path(path: str) -> str:
-    """Path of the file with the key material of a Parquet file."""
+    """Return the path of the key material file of a Parquet file."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f"{KEY_MATERIAL}{name}.json")
 
 
 def column_key_name(number: int) -> str:
-    """Name of the key of a column."""
+    """Return the name of a column's key."""
     return f"columnKey{number}"
 
 
 def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
-    """Key material by name, for the Parquet file at ``path``.
+    """Read the key material, by name, of the Parquet file at ``path``.
 
     Raises
     ------
     KeyNotFoundError
-        If the file with the key material is missing.
+        If the key material file is missing.
     KeyRetrievalError
-        If it is no such JSON.
+        If it is not valid JSON of this form.
     """
     where = material_path(path)
     try:
@@ -59,7 +59,7 @@ def create_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[
     Raises
     ------
     FileExistsError
-        If there is some already.
+        If the key material file already exists.
     """
     try:
         create_file(filesystem, material_path(path), _to_bytes(materials))
@@ -73,7 +73,7 @@ class MaterialFile(Rewrite):
     Raises
     ------
     KeyNotFoundError
-        If the file with the key material is missing.
+        If the key material file is missing.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
@@ -84,24 +84,24 @@ class MaterialFile(Rewrite):
             raise _missing(path) from None
 
     def read(self) -> dict[str, str]:
-        """Key material by name; see :func:`read_material`."""
+        """Read the key material by name; see :func:`read_material`."""
         return _read(self.source.file, self._where)
 
     def replace(self, materials: Mapping[str, str]) -> None:
-        """Replace all of it in one step; see :meth:`Rewrite.replace_tail`."""
+        """Replace the whole file atomically; see :meth:`Rewrite.replace_tail`."""
         self.replace_tail(0, [_to_bytes(materials)])
 
 
 def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Check that a Parquet file with key material beside it can be written at a path.
+    """Check that a Parquet file with external key material can be written at a path.
 
     Raises
     ------
     FileExistsError
-        If the file, or its key material, would be replaced. The two cannot be replaced in the same
-        step, and one without the other is lost.
+        If the file, or its key material, would be replaced. The two cannot be replaced atomically,
+        and one is useless without the other.
     UnsupportedError
-        If the name is too long for that of the key material.
+        If the name is too long to derive the name of the key material file.
     """
     check_new_file(filesystem, path)
     try:
@@ -116,7 +116,7 @@ def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
 
 
 def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FileExistsError, which says what to do, where there is something at the path."""
+    """Raise FileExistsError, which says what to do, if anything exists at the path."""
     try:
         check_absent(filesystem, path)
     except FileExistsError:
@@ -155,7 +155,7 @@ def _parse(data: bytes, where: str) -> dict[str, str]:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) < len(pairs):  # one parser takes the first, another one the last
+    if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
         raise ValueError("a name stands twice")
     return dict(pairs)
 

@@ -1,4 +1,4 @@
-"""A key-encryption key: wrapped by the KMS once, it wraps data keys without the KMS."""
+"""Key-encryption keys: the KMS wraps each once; then it wraps data keys without the KMS."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class KeyEncryptionKey:
     ----------
     master_key_id : str
     kek_id : bytes
-        16 random bytes; the additional authenticated data of what the KEK wraps.
+        16 random bytes; the additional authenticated data when the KEK wraps a key.
     wrapped_kek : str
-        The KEK as the KMS has wrapped it.
+        The KEK as wrapped by the KMS.
     """
 
     master_key_id: str
@@ -38,13 +38,13 @@ class KeyEncryptionKey:
 
     @classmethod
     def make(cls, kms: CachedKms, master_key_id: str, num_bytes: int) -> KeyEncryptionKey:
-        """A new random one, wrapped by a KMS client."""
+        """Make a new random key-encryption key, wrapped by a KMS client."""
         key = os.urandom(num_bytes)
         return cls(master_key_id, os.urandom(_KEK_ID_SIZE), kms.wrap_key(key, master_key_id), key)
 
     @property
     def secret(self) -> bytes:
-        """The key itself, for callers that encrypt it at once."""
+        """The plaintext key, for callers that encrypt it immediately."""
         return self._key
 
     def wrap(self, data_key: bytes) -> str:
@@ -53,7 +53,7 @@ class KeyEncryptionKey:
         Raises
         ------
         KeyExhaustedError
-            If it has wrapped 2**32 keys.
+            If this key-encryption key has already wrapped 2**32 keys.
         """
         with _counting:
             if self._invocations >= MAX_INVOCATIONS:

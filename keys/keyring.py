@@ -16,24 +16,26 @@ from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 
 
 class Keyring(InMemoryKms):
-    """A KMS client over a local file of named master keys; wraps as :class:`InMemoryKms` does.
+    """A KMS client over a local file of named master keys; wraps like :class:`InMemoryKms`.
 
-    Keys that are added to the file later, by anyone, are seen at once. Pickled as its path alone:
-    whoever unpickles it must be able to read the file.
+    Keys that are added to the file later, by any process, are available immediately. Only the path
+    is pickled: the process that unpickles the keyring must be able to read the file.
 
     Parameters
     ----------
     path : str or path
         An existing keyring; see :meth:`create`.
-    passphrase : str or callable that gives one, optional
-        For a keyring that has one. Never pickled: a keyring that is sent elsewhere needs a file.
+    passphrase : str or callable that returns one, optional
+        For a keyring that has one. Never pickled: to pickle such a keyring, use
+        ``passphrase_file``.
     passphrase_file : str or path, optional
         A file whose first line is the passphrase, and that only its owner may read.
 
     Raises
     ------
     KeyringError
-        If the file is missing, no keyring, or open to others, or the passphrase is another.
+        If the file is missing, is not a valid keyring, or is accessible to others, or if the
+        passphrase is wrong.
     """
 
     def __init__(self, path: str | os.PathLike[str],
@@ -50,7 +52,7 @@ class Keyring(InMemoryKms):
                passphrase: str | Callable[[], str] | None = None) -> Keyring:
         """Create an empty keyring with mode 0600; an existing file is never overwritten.
 
-        Warns of a passphrase that is easily guessed, see :mod:`secure_bloom.keys.passphrase`.
+        Warns if the passphrase is easily guessed, see :mod:`secure_bloom.keys.passphrase`.
         """
         return cls._create(path, {}, passphrase)
 
@@ -65,14 +67,14 @@ class Keyring(InMemoryKms):
         return cls(path, passphrase)
 
     def add(self, name: str, key: bytes | None = None, *, bits: int = 256) -> None:
-        """Add a master key: the one given, or a new random one of 128, 192 or 256 bits.
+        """Add a master key: the given one, or a new random one of 128, 192 or 256 bits.
 
         Raises
         ------
         KeyringError
-            If the name is taken.
+            If the name is already in use.
         ValueError
-            If the name is empty or the key has no AES length.
+            If the name is empty or the key does not have a valid AES length.
         """
         _check_name(name)
         if key is None:
@@ -88,12 +90,12 @@ class Keyring(InMemoryKms):
         self._change(added)
 
     def remove(self, name: str) -> None:
-        """Remove a master key. Without another copy of it, what it has wrapped is lost.
+        """Remove a master key. Without another copy of it, all keys it has wrapped are lost.
 
         Raises
         ------
         KeyNotFoundError
-            If there is no such key.
+            If the key does not exist.
         """
         def removed(keys: dict[str, bytes]) -> dict[str, bytes]:
             self._check_present(keys, [name])
@@ -102,18 +104,18 @@ class Keyring(InMemoryKms):
         self._change(removed)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a master key another name.
+        """Rename a master key.
 
-        Files name their master keys, and the name is authenticated: those that were written under
-        the old name do not open under the new one. For them add a key and rotate, see
+        Files name their master keys, and the name is authenticated: files that were written under
+        the old name cannot be opened under the new one. For those, add a key and rotate, see
         :func:`secure_bloom.keys.rotate_master_keys`.
 
         Raises
         ------
         KeyNotFoundError
-            If there is no such key.
+            If the key does not exist.
         KeyringError
-            If the new name is taken.
+            If the new name is already in use.
         ValueError
             If the new name is empty or not printable.
         """
@@ -128,16 +130,16 @@ class Keyring(InMemoryKms):
 
     def subset(self, path: str | os.PathLike[str], names: Iterable[str], *,
                passphrase: str | Callable[[], str] | None) -> Keyring:
-        """Create another keyring with some of the keys, for a reader who may see some columns only.
+        """Create another keyring with some of the keys, for readers limited to some columns.
 
         Parameters
         ----------
         path : str or path
             An existing file is never overwritten.
         names : iterable of str
-            Of the keys, one or more.
+            Names of one or more keys.
         passphrase : str, callable that returns one, or None
-            For the new keyring; None leaves it without one.
+            For the new keyring; None creates it without a passphrase.
 
         Raises
         ------
@@ -154,19 +156,21 @@ class Keyring(InMemoryKms):
         return self._create(path, {name: keys[name] for name in names}, passphrase)
 
     def export(self, name: str) -> bytes:
-        """A master key itself, for another keyring or KMS. Anyone who has it can read the data.
+        """Return a plaintext master key, for another keyring or KMS.
+
+        The key gives access to the data that it protects.
 
         Raises
         ------
         KeyNotFoundError
-            If there is no such key.
+            If the key does not exist.
         """
         return self._key(name)
 
     def set_passphrase(self, passphrase: str | None) -> None:
-        """Change the passphrase, or with None leave the keyring without one.
+        """Change the passphrase; None removes it.
 
-        Warns of a passphrase that is easily guessed, as :meth:`create` does.
+        Warns if the passphrase is easily guessed, as :meth:`create` does.
         """
         sealing = _derived(passphrase, stacklevel=3)
         with keyring_file.locked(self.path):
@@ -176,20 +180,20 @@ class Keyring(InMemoryKms):
 
     @property
     def has_passphrase(self) -> bool:
-        """Whether the file is sealed with a passphrase."""
+        """Whether the file is encrypted with a passphrase."""
         return self._current().sealing is not None
 
     def names(self) -> list[str]:
-        """The names of the master keys, sorted."""
+        """Return the names of the master keys, sorted."""
         return sorted(self._current().keys)
 
     def _master_keys(self) -> dict[str, bytes]:
         return self._current().keys
 
     def _current(self) -> Content:
-        """What the file holds; read again where it has changed."""
+        """Return the content of the file; reread it if it has changed."""
         content, stamp = self._seen
-        if _stamp(self.path) != stamp:  # two threads may both read it, to no harm
+        if _stamp(self.path) != stamp:  # two threads may both read it, which is harmless
             content, _ = self._seen = self._read(content.sealing)
         return content
 
@@ -198,7 +202,7 @@ class Keyring(InMemoryKms):
         return keyring_file.read(self.path, self._passphrase, known), stamp
 
     def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
-        """Replace the keys in the file by what a function makes of them."""
+        """Replace the keys in the file by the result of a function of them."""
         with keyring_file.locked(self.path):
             content, _ = self._read(self._seen[0].sealing)
             self._replace(Content(change(content.keys), content.sealing))
@@ -245,7 +249,7 @@ def _check_name(name: str) -> None:
 
 
 def _derived(passphrase: str | None, *, stacklevel: int) -> SealingKey | None:
-    """The key for a new passphrase; warns the caller that many levels up if it is weak."""
+    """Derive the key of a new passphrase; a weak one warns the caller ``stacklevel`` levels up."""
     if passphrase is None:
         return None
     reason = weakness(_checked(passphrase))
@@ -262,7 +266,7 @@ def _checked(passphrase: str) -> str:
         raise ValueError("the passphrase is empty")
     try:
         passphrase.encode()
-    except UnicodeEncodeError:  # which holds the passphrase, and quotes it
+    except UnicodeEncodeError:  # it contains the passphrase, and quotes it
         raise ValueError("the passphrase is not valid Unicode text; is the terminal set to "
                          "UTF-8?") from None
     return passphrase
@@ -276,7 +280,7 @@ def _read_passphrase(path: Path) -> str:
     except OSError as error:
         raise KeyringError("the file with the passphrase cannot be read: "
                            f"{error.strerror}", file=str(path)) from error
-    except UnicodeDecodeError:  # which quotes it
+    except UnicodeDecodeError:  # it quotes the passphrase
         raise KeyringError("the passphrase is no UTF-8", file=str(path)) from None
     if not passphrase:
         raise KeyringError("its first line, the passphrase, is empty", file=str(path))
@@ -287,5 +291,5 @@ def _stamp(path: Path) -> tuple[Any, ...]:
     try:
         stat = os.stat(path)
     except OSError:
-        return ()  # reading it says what is wrong
+        return ()  # reading the file then raises the error
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

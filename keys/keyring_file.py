@@ -1,4 +1,4 @@
-"""The file of a keyring: JSON that only its owner may read, always replaced as a whole.
+"""The keyring file: JSON that only its owner may read, always replaced as a whole.
 
     {"version": 1, "keys": {name: base64 of 16, 24 or 32 bytes}}
 
@@ -7,8 +7,8 @@ or, with a passphrase,
     {"version": 2, "scrypt": {"salt": base64, "n": ..., "r": ..., "p": ...}, "sealed": base64}
 
 where ``sealed`` is nonce (12 bytes), AES-256-GCM ciphertext and tag (16 bytes) of the JSON of
-``keys`` under the key that scrypt (RFC 7914) makes of the passphrase; its additional authenticated
-data is the text ``secure_bloom keyring 2``.
+``keys`` under the key that scrypt (RFC 7914) derives from the passphrase; the additional
+authenticated data is the text ``secure_bloom keyring 2``.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _AAD = b"secure_bloom keyring 2"
 _SALT_SIZE = 16
 _TEMPORARY = ".keyring.tmp"
 _N, _R, _P = 2**17, 8, 1  # 128 MiB and some tenths of a second for each guess
-_MAX_MEMORY, _MAX_P = 2**30, 16  # a file must not make its reader take all memory or time
+_MAX_MEMORY, _MAX_P = 2**30, 16  # limits, so that a file cannot exhaust its reader's memory or time
 
 
 @dataclass(frozen=True)
 class SealingKey:
-    """What a passphrase became, with the parameters that made it so."""
+    """The key derived from a passphrase, with the parameters of the derivation."""
 
     salt: bytes
     n: int
@@ -54,23 +54,23 @@ class SealingKey:
 
     @classmethod
     def make(cls, passphrase: str) -> SealingKey:
-        """A new one, with a random salt."""
+        """Derive a new key, with a random salt."""
         return cls.derive(passphrase, os.urandom(_SALT_SIZE), _N, _R, _P)
 
     @classmethod
     def derive(cls, passphrase: str, salt: bytes, n: int, r: int, p: int) -> SealingKey:
-        """Run scrypt."""
+        """Derive the key with scrypt."""
         key = Scrypt(salt=salt, length=32, n=n, r=r, p=p).derive(passphrase.encode())
         return cls(salt, n, r, p, key)
 
     def serves(self, salt: bytes, n: int, r: int, p: int) -> bool:
-        """Whether it was made with these parameters."""
+        """Whether the key was derived with these parameters."""
         return (self.salt, self.n, self.r, self.p) == (salt, n, r, p)
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a keyring file holds. ``sealing`` is None without a passphrase."""
+    """The content of a keyring file. ``sealing`` is None without a passphrase."""
 
     keys: dict[str, bytes] = field(repr=False)
     sealing: SealingKey | None = None
@@ -82,14 +82,15 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
     Parameters
     ----------
     passphrase : callable
-        Is asked only where it is needed.
+        Called only if the passphrase is needed.
     known : SealingKey, optional
-        An earlier one, which saves scrypt where it still serves.
+        A key derived earlier, which saves running scrypt if its parameters still match.
 
     Raises
     ------
     KeyringError
-        If the file is missing, no keyring, open to others, or the passphrase is another.
+        If the file is missing, is not a valid keyring, or is accessible to others, or if the
+        passphrase is wrong.
     """
     with _no_keyring(path):
         document = _load(path)
@@ -111,7 +112,7 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
 
 
 def serialize(content: Content) -> bytes:
-    """The bytes of the file; sealed under a new nonce."""
+    """Return the bytes of the file; encrypted under a new nonce if there is a passphrase."""
     keys = {name: base64.b64encode(key).decode("ascii")
             for name, key in sorted(content.keys.items())}
     if content.sealing is None:
@@ -124,7 +125,7 @@ def serialize(content: Content) -> bytes:
 
 
 def check_private(descriptor: int, path: Path) -> None:
-    """Raise KeyringError if anyone but its owner may use a file."""
+    """Raise KeyringError if a file is accessible to users other than its owner."""
     mode = os.fstat(descriptor).st_mode
     if mode & _OTHERS:
         raise KeyringError(f"others may use it (mode {stat.S_IMODE(mode):04o}); run chmod 600 on "
@@ -132,12 +133,12 @@ def check_private(descriptor: int, path: Path) -> None:
 
 
 def create(path: Path, content: Content) -> None:
-    """Write a new file with mode 0600; one that exists is never overwritten.
+    """Write a new file with mode 0600; an existing file is never overwritten.
 
     Raises
     ------
     KeyringError
-        If there is something at the path, or nothing can be created there.
+        If anything exists at the path, or the file cannot be created.
     """
     try:
         create_private(path, serialize(content))
@@ -148,12 +149,12 @@ def create(path: Path, content: Content) -> None:
 
 
 def create_private(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a new file that only its owner may read, whatever the umask says.
+    """Write a new file that only its owner may read, regardless of the umask.
 
     Raises
     ------
     FileExistsError
-        If there is something at the path, even a link that leads nowhere.
+        If anything exists at the path, even a dangling link.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -168,17 +169,17 @@ def create_private(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def replace(path: Path, content: Content) -> None:
-    """Put new content in the place of the file in one step; call it under the lock."""
+    """Replace the file's content atomically; the caller must hold the lock."""
     path = Path(os.path.realpath(path))
     stem = temporary_stem(path.name)
     for leftover in path.parent.glob(f".{glob.escape(stem)}.*{_TEMPORARY}"):
-        leftover.unlink(missing_ok=True)  # of a process that was killed, since we have the lock
+        leftover.unlink(missing_ok=True)  # left by a killed process, since we hold the lock
     descriptor, temporary = tempfile.mkstemp(  # mode 0600
         prefix=f".{stem}.", suffix=_TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             owner = os.stat(path)
-            with contextlib.suppress(PermissionError):  # only root can give it back to its owner
+            with contextlib.suppress(PermissionError):  # only root can restore another owner
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(serialize(content))
             file.flush()
@@ -193,8 +194,8 @@ def replace(path: Path, content: Content) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing the file."""
-    # The file itself is replaced, so its folder holds the lock.
+    """Prevent other processes from changing the file."""
+    # The file itself is replaced, so the lock is on its folder.
     try:
         descriptor = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY)
     except OSError as error:
@@ -209,7 +210,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _no_keyring(path: Path) -> Iterator[None]:
-    """Say of whatever is wrong with the content that this is no keyring, and no more."""
+    """Convert any error in the content to a KeyringError without details."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
@@ -228,7 +229,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _cost(asked: dict[str, Any], path: Path) -> tuple[bytes, int, int, int]:
-    """Salt, n, r and p of scrypt, none of which may take all memory."""
+    """Return salt, n, r and p of scrypt, after checking that they limit memory and time."""
     salt = base64.b64decode(asked["salt"], validate=True)
     n, r, p = (asked[name] for name in "nrp")
     if not all(type(value) is int and value > 0 for value in (n, r, p)):

@@ -1,8 +1,8 @@
-"""The one interface to a key management service, and an in-memory one.
+"""The interface to a key management service (KMS), and an in-memory implementation.
 
-A KMS holds master keys and never gives them away: it wraps (encrypts) and unwraps the keys that
+A KMS holds master keys and never reveals them: it wraps (encrypts) and unwraps the keys that
 encrypt data. The interface is that of ``pyarrow.parquet.encryption.KmsClient``, so a client
-written for pyarrow serves here as it is, without inheriting from :class:`KmsClient`.
+written for pyarrow can be used here unchanged, without inheriting from :class:`KmsClient`.
 """
 
 from __future__ import annotations
@@ -24,54 +24,54 @@ from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
 
 
 class KeyUnwrapper(Protocol):
-    """What reading files needs of a KMS client; :class:`KmsClient` or another class."""
+    """The part of a KMS client needed to read files; :class:`KmsClient` or another class."""
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str, /) -> bytes:
         """See :meth:`KmsClient.unwrap_key`."""
 
 
 class KeyWrapper(KeyUnwrapper, Protocol):
-    """What writing files needs of a KMS client; :class:`KmsClient` or another class."""
+    """The part of a KMS client needed to write files; :class:`KmsClient` or another class."""
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str, /) -> str | bytes:
         """See :meth:`KmsClient.wrap_key`."""
 
 
 class KmsClient(ABC):
-    """Wraps and unwraps keys with master keys that it knows by name.
+    """Wraps and unwraps keys with master keys, which are identified by name.
 
-    Files are read by several threads, which call a client at the same time. A client of a KMS with
-    several instances may have the attributes ``kms_instance_id`` and ``kms_instance_url``, texts
+    Files are read by several threads, which may call a client concurrently. A client of a KMS with
+    several instances may have the attributes ``kms_instance_id`` and ``kms_instance_url``, strings
     that are written into the key material of footer keys.
     """
 
     @abstractmethod
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str | bytes:
-        """Encrypt a key with a master key; the result is text, or bytes of ASCII text.
+        """Encrypt a key with a master key; return text, or ASCII bytes.
 
         Raises
         ------
         KeyRetrievalError
-            Or a child of it, if the master key is unknown or cannot be used.
+            Or a subclass, if the master key is unknown or cannot be used.
         """
 
     @abstractmethod
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """The key that :meth:`wrap_key` encrypted.
+        """Decrypt a key that :meth:`wrap_key` encrypted.
 
         Raises
         ------
         KeyRetrievalError
-            Or a child of it, if the master key is unknown, cannot be used, or does not fit.
+            Or a subclass, if the master key is unknown, cannot be used, or is the wrong key.
         """
 
 
 class InMemoryKms(KmsClient):
     """Master keys held in memory, for tests and for keys that come from elsewhere.
 
-    Whoever pickles this object writes the keys down.
+    The pickled form of this object contains the keys.
 
-    Wraps as parquet-java's local wrapping does: base64 of nonce (12 bytes), AES-GCM ciphertext and
+    Wraps like parquet-java's local wrapping: base64 of nonce (12 bytes), AES-GCM ciphertext and
     tag (16 bytes), with the master key's name in UTF-8 as additional authenticated data.
 
     Parameters
@@ -120,18 +120,18 @@ def check_key(key: bytes, name: str) -> None:
 
 
 def wrap_locally(key: bytes, plaintext: bytes, aad: bytes) -> str:
-    """Base64 of nonce (12), AES-GCM ciphertext and tag (16); a new random nonce every time."""
+    """Encrypt; return base64 of a new random nonce (12), AES-GCM ciphertext and tag (16)."""
     nonce = os.urandom(NONCE_SIZE)
     return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, plaintext, aad)).decode("ascii")
 
 
 def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
-    """The plaintext of :func:`wrap_locally`.
+    """Decrypt the result of :func:`wrap_locally`.
 
     Raises
     ------
     KeyUnwrapError
-        If it does not authenticate with this key and AAD, or is no base64.
+        If it does not authenticate with this key and AAD, or is not valid base64.
     """
     try:
         raw = base64.b64decode(wrapped, validate=True)
@@ -143,11 +143,11 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
 
 
 def check_endpoint(url: str) -> None:
-    """Raise ValueError unless keys can be sent there: HTTPS, or plain HTTP on this machine."""
+    """Raise ValueError unless keys can be sent to a URL: HTTPS, or plain HTTP on this machine."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError:  # it would quote the URL, which might hold a password
+    except ValueError:  # it would quote the URL, which might contain a password
         host = None
     if not host or parts.query or parts.fragment:
         raise ValueError("the address of a KMS is a URL such as https://host:8200")
@@ -159,7 +159,7 @@ def check_endpoint(url: str) -> None:
 
 
 def check_limits(timeout: float, attempts: int) -> None:
-    """Raise ValueError for a time limit or a number of attempts that makes no sense."""
+    """Raise ValueError for an invalid time limit or number of attempts."""
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
     if attempts < 1:

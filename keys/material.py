@@ -1,19 +1,19 @@
-"""Key material "PKMT1": the JSON that says how to get a data key.
+"""Key material "PKMT1": JSON that describes how to obtain a data key.
 
-As parquet-java and pyarrow write it (their "key tools"). A data key is wrapped either by the KMS
-itself (single wrapping) or by a key-encryption key, the KEK, which the KMS has wrapped (double
-wrapping); a KEK wraps with AES-GCM, its raw id as additional authenticated data.
+This is the format of the "key tools" of parquet-java and pyarrow. A data key is wrapped either by
+the KMS itself (single wrapping) or by a key-encryption key, the KEK, which the KMS has wrapped
+(double wrapping); a KEK wraps with AES-GCM, with its raw id as additional authenticated data.
 
     keyMaterialType     "PKMT1"
     isFooterKey         whether this is for the footer
     kmsInstanceID, kmsInstanceURL   footer only
     masterKeyID         name of the master key
     wrappedDEK          the data key, wrapped
-    doubleWrapping      whether a KEK stands between
+    doubleWrapping      whether the data key is wrapped by a KEK
     keyEncryptionKeyID, wrappedKEK  double wrapping only; the id is base64
 
-It stands in the key metadata of the file itself, with ``internalStorage`` true. Or it stands in a
-file beside it (external storage, see :mod:`secure_bloom.keys.external`); then the key metadata is
+It is stored in the key metadata of the file itself, with ``internalStorage`` true, or in a
+separate file (external storage, see :mod:`secure_bloom.keys.external`); then the key metadata is
 
     keyMaterialType     "PKMT1"
     internalStorage     false
@@ -32,7 +32,7 @@ from typing import Any
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError
 
 MATERIAL_TYPE = "PKMT1"
-_MAX_SIZE = 1 << 16  # bytes of the material of one key, which takes some 400
+_MAX_SIZE = 1 << 16  # bytes of the material of one key, which usually takes about 400
 DEFAULT_INSTANCE = "DEFAULT"  #: id and URL of a KMS that has only one instance
 
 
@@ -44,14 +44,14 @@ class KeyMaterial:
     ----------
     master_key_id : str
     wrapped_dek : str
-        The data key as the KMS (single wrapping) or the KEK (double wrapping) has wrapped it.
+        The data key as wrapped by the KMS (single wrapping) or the KEK (double wrapping).
     kek_id : bytes or None
         Raw id of the key-encryption key; None with single wrapping.
     wrapped_kek : str or None
-        The KEK as the KMS has wrapped it.
+        The KEK as wrapped by the KMS.
     is_footer_key : bool
     kms_instance_id, kms_instance_url : str
-        Which KMS holds the master keys; only footer keys say it.
+        The KMS that holds the master keys; recorded for footer keys only.
     """
 
     master_key_id: str
@@ -69,7 +69,7 @@ class KeyMaterial:
         Raises
         ------
         KeyRetrievalError
-            If it is no such JSON, or only refers to an external file.
+            If it is not valid JSON of this form, or only refers to an external file.
         """
         fields = _load(text)
         if _reference(fields) is not None:
@@ -95,14 +95,14 @@ class KeyMaterial:
 
     @property
     def wrapped_by_master_key(self) -> str:
-        """What the master key wraps: the key-encryption key, or the data key itself."""
+        """The wrapped key that the master key unwraps: the KEK, or the data key itself."""
         if self.kek_id is None:
             return self.wrapped_dek
-        assert self.wrapped_kek is not None  # with a KEK comes its wrapped form
+        assert self.wrapped_kek is not None  # present whenever there is a KEK
         return self.wrapped_kek
 
     def serialize(self, *, external: bool = False) -> bytes:
-        """The JSON, UTF-8, with the fields in the order that parquet-java writes them."""
+        """Return the JSON in UTF-8, with the fields in parquet-java's order."""
         fields: dict[str, Any] = {"keyMaterialType": MATERIAL_TYPE}
         if not external:
             fields["internalStorage"] = True
@@ -119,17 +119,17 @@ class KeyMaterial:
 
 
 def is_key_material(key_metadata: bytes | None) -> bool:
-    """Whether key metadata is key material, or refers to some."""
+    """Whether key metadata is key material, or refers to key material."""
     return key_metadata is not None and _fields(key_metadata) is not None
 
 
 def key_reference(key_metadata: bytes) -> str | None:
-    """The entry of the external file that key metadata refers to; None where it is internal.
+    """Return the external file's entry that key metadata refers to; None if it is internal.
 
     Raises
     ------
     KeyRetrievalError
-        If the key metadata is no key material.
+        If the key metadata is not valid key material.
     """
     return _reference(_load(key_metadata))
 
@@ -142,13 +142,13 @@ def _reference(fields: dict[str, Any]) -> str | None:
 
 def find_material(key_metadata: bytes,
                   read_external: Callable[[], Mapping[str, str]]) -> KeyMaterial:
-    """The key material that key metadata holds or refers to.
+    """Return the key material that key metadata holds or refers to.
 
     Parameters
     ----------
     key_metadata : bytes
     read_external : callable
-        Gives the key material beside the file by name; called only where it is there.
+        Returns the external key material by name; called only if key metadata refers to it.
 
     Raises
     ------
@@ -160,16 +160,16 @@ def find_material(key_metadata: bytes,
 
 
 def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial | None:
-    """Key material that has all fields that other implementations write, and no others.
+    """Return key material if it has exactly the fields that other implementations write.
 
-    pyarrow's parser finds in it what this one does. None if it has other fields, and for material
-    beside the file: that could be replaced before pyarrow reads it again.
+    pyarrow's parser reads such material in the same way as this one. Returns None if the fields
+    differ, and for external material: that could be replaced before pyarrow reads it again.
 
     Parameters
     ----------
     key_metadata : bytes
     is_footer_key : bool
-        Whether it is for a footer.
+        Whether the key is a footer key.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def _entry(name: str, entries: Mapping[str, str]) -> str:
 
 
 def refer_to(name: str) -> bytes:
-    """Key metadata that refers to an entry of the external file."""
+    """Return key metadata that refers to an entry of the external file."""
     return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
                   "keyReference": name})
 
@@ -207,13 +207,13 @@ def _load(text: bytes | str) -> dict[str, Any]:
             f"the key metadata is not {MATERIAL_TYPE} key material, so a KMS cannot open it; the "
             "file was written with explicit keys: pass ExplicitKeys")
     names = [name for name, _ in fields]
-    if len(set(names)) < len(names):  # one parser takes the first, another one the last
+    if len(set(names)) < len(names):  # parsers differ: some take the first, some the last
         raise KeyRetrievalError("key material: it has a field twice")
     return dict(fields)
 
 
 def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
-    """Names and values of the fields; None if it is not key material."""
+    """Return names and values of the fields; None if the text is not key material."""
     if len(text) > _MAX_SIZE:
         return None
     try:
@@ -226,7 +226,7 @@ def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
 
 
 class _Object(list[Any]):
-    """A JSON object as pairs of name and value, in which a name may stand twice."""
+    """A JSON object as pairs of name and value, in which a name may occur twice."""
 
 
 def _get(fields: dict[str, Any], name: str, type_: type, default: object = None) -> Any:

@@ -1,13 +1,13 @@
-"""Which passphrases are weak: those that a list of likely ones would soon find.
+"""Detection of weak passphrases: those that an attack with a list of likely ones soon finds.
 
-Anyone who has the file of a keyring can try passphrases, as fast as scrypt allows. These few rules
-find what is easily guessed; a passphrase that passes them may still be weak.
+An attacker with a copy of a keyring file can try passphrases as fast as scrypt allows. These few
+rules detect easily guessed passphrases; a passphrase that passes them may still be weak.
 """
 
 from __future__ import annotations
 
 MIN_LENGTH = 12
-MIN_DIGITS = 20  # of a passphrase that has nothing else, for as many possibilities
+MIN_DIGITS = 20  # minimum length without letters, for a comparable number of possibilities
 _MIN_DISTINCT = 6
 _ROWS = ("abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm",
          "azertyuiopqsdfghjklmwxcvbn")
@@ -17,11 +17,11 @@ _COMMON = {"password", "passphrase", "passwort", "motdepasse", "contrasena", "se
 
 
 class WeakPassphraseWarning(UserWarning):
-    """A passphrase is easily guessed. The message says why, and does not hold it."""
+    """Warns of an easily guessed passphrase. The message gives the reason, not the passphrase."""
 
 
 def weakness(passphrase: str) -> str | None:
-    """Why a passphrase is weak; None if these rules find no reason."""
+    """Return why a passphrase is weak; None if it passes these rules."""
     if len(passphrase) < MIN_LENGTH:
         return f"it has fewer than {MIN_LENGTH} characters"
     if len(set(passphrase.lower())) < _MIN_DISTINCT:
@@ -38,5 +38,5 @@ def weakness(passphrase: str) -> str | None:
 
 
 def _period(text: str) -> int:
-    """Length of the part that the text repeats; its own length where it repeats none."""
+    """Return the length of the unit that the text repeats; its own length if there is none."""
     return (text + text).find(text, 1) if text else 0

@@ -4,9 +4,9 @@ A key is wrapped inside the module with AES-GCM, in the form of
 :func:`secure_bloom.keys.kms.wrap_locally`: base64 of nonce (12 bytes), ciphertext and tag (16
 bytes), with the master key's name in UTF-8 as additional authenticated data.
 
-python-pkcs11 initializes a library without locks, so a lock of this module lets one thread at a
-time into any library. A login counts for a whole process, and closing its session ends it; so all
-clients of a process share one session with a token, which stays open. A forked child has to
+python-pkcs11 initializes a library without locks, so a lock in this module lets only one thread at
+a time call any library. A login applies to the whole process, and closing its session ends it; so
+all clients in a process share one session per token, which stays open. A forked child has to
 initialize the library and log in again.
 """
 
@@ -35,11 +35,11 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.kms import KmsClient
 
-_PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further one
+_PAUSES = (0.05, 0.2, 0.5, None)  # seconds after the first attempts; None: no further attempt
 
 _lock = threading.Lock()
 _sessions: dict[tuple[Any, ...], Any] = {}  # (library, token, serial) -> session
-_stale: set[str] = set()  # libraries to initialize again, first of all those of a parent process
+_stale: set[str] = set()  # libraries to initialize again, chiefly those of a parent process
 
 
 def _after_fork() -> None:
@@ -55,12 +55,12 @@ os.register_at_fork(after_in_child=_after_fork)
 class Pkcs11Kms(KmsClient):
     """Master keys in a token: a hardware security module, or SoftHSM.
 
-    A master key is an AES key of the token, named by its label (``CKA_LABEL``), which one key
-    alone has and which may encrypt and decrypt. Wrapped keys are interchangeable with those of
-    :class:`InMemoryKms` and :class:`Keyring` over the same key.
+    A master key is an AES key of the token, named by its label (``CKA_LABEL``). The label must be
+    unique, and the key must be allowed to encrypt and decrypt. Wrapped keys are interchangeable
+    with those of :class:`InMemoryKms` and :class:`Keyring` for the same key.
 
-    Pickled as its settings, without the PIN. Safe under threads, which take turns, and after a
-    fork. The time of a call is limited by nothing but the library.
+    Only the settings are pickled, without the PIN. Thread-safe (calls are serialized), and usable
+    after a fork. The only time limit of a call is the library's own.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class Pkcs11Kms(KmsClient):
     token : str
         Label of the token.
     serial : str, optional
-        Serial number of the token, where several have the same label.
+        Serial number of the token, needed if several have the same label.
     pin_file : str or path, optional
-        A file with the PIN, of which the last line break is no part.
+        A file with the PIN; a final line break is not part of the PIN.
     pin : callable, optional
         A function without arguments that returns the PIN.
     pin_env : str, optional
@@ -127,7 +127,7 @@ class Pkcs11Kms(KmsClient):
                 try:
                     return self._attempt(pkcs11, action, name, nonce, data)
                 except pkcs11.PKCS11Error as error:
-                    # Without a login no private key is found, and other code may have logged out.
+                    # Private keys are found only after a login; other code may have logged out.
                     passing = isinstance(error, _passing(pkcs11)) or (
                         known and isinstance(error, pkcs11.NoSuchKey))
                     if pause is None or not passing:
@@ -137,7 +137,7 @@ class Pkcs11Kms(KmsClient):
         raise AssertionError("the last attempt either returns or raises")
 
     def _forget(self, pkcs11: Any, error: Exception) -> None:
-        """Let the next attempt begin anew: with a new session, or with the library."""
+        """Make the next attempt open a new session, or initialize the library again."""
         session = _sessions.pop(self._slot, None)
         if session is not None:
             with suppress(pkcs11.PKCS11Error):
@@ -148,10 +148,10 @@ class Pkcs11Kms(KmsClient):
             _stale.add(path)
 
     def _attempt(self, pkcs11: Any, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
-        """Called with the lock held."""
+        """Encrypt or decrypt; the caller must hold the lock."""
         if self._slot not in _sessions:
             _sessions[self._slot] = self._open(pkcs11)
-        # Not get_key: where it fails, it leaves a search open, which bars the session to others.
+        # Not get_key: if it fails, it leaves a search open, which blocks the session.
         found = list(_sessions[self._slot].get_objects({
             pkcs11.Attribute.CLASS: pkcs11.ObjectClass.SECRET_KEY,
             pkcs11.Attribute.KEY_TYPE: pkcs11.KeyType.AES, pkcs11.Attribute.LABEL: name}))
@@ -159,7 +159,7 @@ class Pkcs11Kms(KmsClient):
             raise pkcs11.NoSuchKey
         if len(found) > 1:
             raise KeyNotFoundError(f"{self._where(name)}: several AES keys have this label")
-        if not hasattr(found[0], action):  # python-pkcs11 knows what the key may do
+        if not hasattr(found[0], action):  # python-pkcs11 adds only the methods the key permits
             raise KeyAccessError(f"{self._where(name)}: the key must not {action}; its attribute "
                                  f"CKA_{action.upper()} is false")
         parameters = pkcs11.GCMParams(nonce, name.encode(), 8 * TAG_SIZE)
@@ -174,12 +174,12 @@ class Pkcs11Kms(KmsClient):
                                  f"({type(error).__name__})") from error
 
     def _open(self, pkcs11: Any) -> Any:
-        """A session that is logged in."""
+        """Open a session that is logged in."""
         path = self._slot[0]
         library = pkcs11.lib(path)
         if path in _stale:
             _stale.discard(path)
-            with suppress(pkcs11.PKCS11Error):  # some libraries notice the fork themselves
+            with suppress(pkcs11.PKCS11Error):  # some libraries detect the fork themselves
                 library.finalize()
             library = pkcs11.lib(path)
         serial = None if self.serial is None else self.serial.encode()
@@ -194,7 +194,7 @@ class Pkcs11Kms(KmsClient):
 
     @property
     def _slot(self) -> tuple[Any, ...]:
-        """What clients share a session by; links to a library lead to the same one."""
+        """The key by which clients share a session; links to a library are resolved."""
         library = os.path.realpath(self.library) if os.path.exists(self.library) else self.library
         return library, self.token, self.serial
 
@@ -225,28 +225,28 @@ class Pkcs11Kms(KmsClient):
 
 
 def _passing(pkcs11: Any) -> tuple[Any, ...]:
-    """Answers after which a new session may help."""
+    """Return the errors after which a new session may help."""
     return (pkcs11.SessionHandleInvalid, pkcs11.SessionClosed, pkcs11.UserNotLoggedIn,
             pkcs11.DeviceError, pkcs11.DeviceRemoved, pkcs11.TokenNotPresent,
             pkcs11.KeyHandleInvalid, pkcs11.ObjectHandleInvalid, *_overlooked(pkcs11))
 
 
 def _overlooked(pkcs11: Any) -> tuple[Any, ...]:
-    """What a library says of a token that it has not seen, or not well, when it was initialized.
+    """Return the errors for a token that the library missed or misread when it was initialized.
 
-    SoftHSM does not see a token that another process is just logging in to.
+    SoftHSM does not see a token that another process is logging in to at that moment.
     """
     return pkcs11.NoSuchToken, pkcs11.GeneralError, pkcs11.UserPinNotInitialized
 
 
 def _wrong_tag(pkcs11: Any) -> tuple[Any, ...]:
-    """What modules say about a wrong tag, each its own; SoftHSM says GeneralError."""
+    """Return the errors for a wrong tag, which differ by module; SoftHSM raises GeneralError."""
     return (pkcs11.GeneralError, pkcs11.EncryptedDataInvalid, pkcs11.EncryptedDataLenRange,
             pkcs11.DataInvalid, pkcs11.SignatureInvalid, pkcs11.FunctionFailed)
 
 
 def _refusal(pkcs11: Any, error: Exception, where: str) -> SecureBloomError:
-    """The error for an answer that is one."""
+    """Return the error for an error response."""
     name = type(error).__name__
     if isinstance(error, pkcs11.NoSuchKey):
         return KeyNotFoundError(f"{where}: the token has no AES key with this label")

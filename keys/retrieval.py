@@ -1,4 +1,4 @@
-"""From the key metadata of a file to its data keys: with a KMS, or with keys given outright."""
+"""Retrieval of data keys from a file's key metadata: through a KMS, or from explicit keys."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_keys
 from secure_bloom.keys.kms import KeyUnwrapper, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
-#: what opens files: a KMS client or anything else with ``unwrap_key``, the path of a keyring, the
-#: URI of a KMS, data keys, or nothing
+#: keys for opening files: a KMS client or another object with ``unwrap_key``, the path of a
+#: keyring, the URI of a KMS, data keys, or none
 Keys: TypeAlias = KeyUnwrapper | KeyRetriever | NoKeys | str | os.PathLike[str] | None
 
 
 class ExplicitKeys:
-    """Data keys given outright. Whoever pickles this object writes the keys down.
+    """Explicit data keys. The pickled form of this object contains the keys.
 
     Parameters
     ----------
@@ -29,13 +29,13 @@ class ExplicitKeys:
     column_keys : mapping of str to bytes, optional
         Keys by dotted column path.
     key_ids : mapping of str to bytes, optional
-        Keys by the id that the file's key metadata holds; used for footers and columns for which
-        the first two say nothing.
+        Keys by the id in the file's key metadata; used for footers and columns that the first two
+        parameters do not cover.
     aad_prefix : bytes, optional
-        The AAD prefix, for files that do not store it. Where a file stores one, it must be equal.
+        The AAD prefix, for files that do not store it. If a file stores one, it must be equal.
     plaintext_files_allowed : bool
         Whether files without encryption may be read. By default they are refused, since an
-        attacker may have put them in the place of encrypted ones.
+        attacker may have substituted them for encrypted ones.
     """
 
     def __init__(self, footer_key: bytes | None = None,
@@ -54,7 +54,7 @@ class ExplicitKeys:
 
     @property
     def has_footer_key(self) -> bool:
-        """Whether any key given may be a footer key; without, no footer signature is verified."""
+        """Whether there may be a footer key; without one, footer signatures are not verified."""
         return self._footer_key is not None or bool(self._key_ids)
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
@@ -73,7 +73,7 @@ class ExplicitKeys:
         return key
 
     def master_key(self, key_metadata: bytes | None) -> str | None:
-        """None: no KMS confirms the name in a file, so it may be made up."""
+        """Return None: no KMS confirms the name in a file, so it may be forged."""
         return None
 
     def _by_id(self, key_metadata: bytes | None) -> bytes | None:
@@ -87,7 +87,7 @@ class ExplicitKeys:
 
 
 def _hint(key_metadata: bytes | None) -> str:
-    """The id that the file names, where it is one that a person can read."""
+    """Return the key id that the file names, if it is human-readable."""
     if key_metadata is None:
         return " and the file names none"
     text = key_metadata.decode("utf-8", "replace")
@@ -106,7 +106,7 @@ class KmsKeys:
     ----------
     kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
     read_external : callable, optional
-        Gives the key material beside the file by name, for files that keep it there.
+        Returns the external key material by name, for files that use it.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class KmsKeys:
         return None if key_metadata is None else self.material(key_metadata).master_key_id
 
     def material(self, key_metadata: bytes) -> KeyMaterial:
-        """The key material that key metadata holds or refers to.
+        """Return the key material that key metadata holds or refers to.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class KmsKeys:
         return find_material(key_metadata, self.entries)
 
     def entries(self) -> Mapping[str, str]:
-        """The key material beside the file, by name; read once."""
+        """Return the external key material by name; read only once."""
         if self._external is None:
             self._external = self._read_external()
         return self._external
@@ -169,7 +169,7 @@ class KmsKeys:
 
 def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
         -> KeyRetriever | None:
-    """What finds a file's keys, by the ``keys`` argument of a reader; None without keys."""
+    """Return the key retriever for a reader's ``keys`` argument; None without keys."""
     found: Any = open_keys(keys)
     if found is None or found is NO_KEYS:
         return None

@@ -5,9 +5,9 @@
     vault:https://host:8200/transit?namespace=x&ca-file=/path
     pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
 
-Every part may be percent-encoded. No URI holds a secret; since somebody may put one there all the
-same, messages show of a URI only its scheme, its host, the path of a keyring and known parameters'
-names.
+Every part may be percent-encoded. URIs must not contain secrets. Since one may be there by mistake,
+messages show only a URI's scheme, its host, the path of a keyring and the names of known
+parameters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMITS = {"timeout": float, "attempts": int}
 
 
 def open_kms(uri: str) -> KmsClient:
-    """The KMS client that a URI describes.
+    """Open the KMS client that a URI describes.
 
     Other packages add schemes through entry points of the group ``secure_bloom.kms``: the name is
     the scheme, the value a function that takes the whole URI and returns a client.
@@ -35,12 +35,12 @@ def open_kms(uri: str) -> KmsClient:
     Parameters
     ----------
     uri : str
-        As ``docs/keys.md`` says.
+        In the form described in ``docs/keys.md``.
 
     Raises
     ------
     ValueError
-        If the scheme or a parameter is unknown, missing, doubled or malformed.
+        If the scheme or a parameter is unknown, missing, duplicated or malformed.
     KeyringError
         If a keyring cannot be read.
     """
@@ -59,13 +59,13 @@ def open_kms(uri: str) -> KmsClient:
 
 
 def has_scheme(text: str) -> bool:
-    """Whether a text is a URI rather than a path, known scheme or not."""
+    """Whether a string is a URI rather than a path, whether or not its scheme is known."""
     scheme, colon, _ = text.partition(":")
     return bool(colon) and _SCHEME.fullmatch(scheme) is not None
 
 
 def absolute_uri(uri: str) -> str:
-    """The URI with absolute paths where it is that of a keyring: for processes in other folders."""
+    """Make the paths in a keyring URI absolute, for processes with other working directories."""
     scheme, _, rest = uri.partition(":")
     if scheme.lower() != "keyring":
         return uri
@@ -77,7 +77,7 @@ def absolute_uri(uri: str) -> str:
 
 
 def keyring_uri(path: str) -> str:
-    """The URI of a keyring, with its absolute path."""
+    """Return the URI of a keyring, with its absolute path."""
     return f"keyring:{quote(_absolute(path))}"
 
 
@@ -119,7 +119,7 @@ def _vault(path: str, query: str) -> KmsClient:
 
 
 def _pkcs11(path: str, query: str) -> KmsClient:
-    """As RFC 7512 has it, with ``pin-env`` besides."""
+    """Open a URI as defined by RFC 7512, extended by ``pin-env``."""
     from secure_bloom.keys.pkcs11 import Pkcs11Kms
     token = _parameters(path, {"token": str, "serial": str}, "pkcs11", separator=";")
     names = {"module-path": str, "pin-source": str, "pin-env": str}
@@ -152,7 +152,7 @@ def _known() -> str:
 
 def _parameters(text: str, types: Mapping[str, type], scheme: str, separator: str = "&") \
         -> dict[str, Any]:
-    """The values of ``name=value`` pairs by name, percent-decoded; only the names given."""
+    """Parse ``name=value`` pairs, percent-decoded; only the names in ``types`` are allowed."""
     values = {}
     for pair in filter(None, text.split(separator)):
         name, equals, value = pair.partition("=")

@@ -1,7 +1,7 @@
 """A KMS client for the Transit engine of HashiCorp Vault and OpenBao, over HTTP.
 
-Tested against a loopback server which follows the HTTP API of Transit; it has not met a real
-Vault or OpenBao.
+Tested against a loopback server that implements the HTTP API of Transit; it has not been tested
+with a real Vault or OpenBao.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
 
-# Transit's own rule. Names come from files that others wrote: no dots and slashes may lead from
-# the path of Transit to one of the rest of Vault.
+# Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path
+# of Transit to other paths of Vault.
 _KEY_NAME = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
 _TRANSIENT = (412, 429, 500, 502, 503, 504)
 _BACKOFF = 0.5
@@ -37,33 +37,33 @@ _BACKOFF = 0.5
 class VaultKms(KmsClient):
     """Master keys in the Transit engine of Vault 1.13 or newer, or of OpenBao.
 
-    Tested against a loopback server which follows the HTTP API of Transit; it has not met a real
-    Vault or OpenBao.
+    Tested against a loopback server that implements the HTTP API of Transit; it has not been tested
+    with a real Vault or OpenBao.
 
-    A master key is the name of a Transit key of type ``aes256-gcm96``, ``aes128-gcm96`` or
-    ``chacha20-poly1305``. A wrapped key is Transit's ciphertext (``vault:v1:...``), which the name
-    of the master key is bound to as ``associated_data``.
+    A master key is named by the name of a Transit key of type ``aes256-gcm96``, ``aes128-gcm96`` or
+    ``chacha20-poly1305``. A wrapped key is Transit's ciphertext (``vault:v1:...``), to which the
+    name of the master key is bound as ``associated_data``.
 
-    Pickled as its settings; a token given as text is none, and such a client cannot be pickled.
-    Safe under threads, and after a fork.
+    Only the settings are pickled; a client with a token passed as text cannot be pickled.
+    Thread-safe, and usable after a fork.
 
     Parameters
     ----------
     address : str, optional
-        HTTPS, or HTTP on a loopback address. If not given, the environment's ``VAULT_ADDR``.
+        HTTPS, or HTTP on a loopback address. Default: the environment variable ``VAULT_ADDR``.
     mount : str
-        Where the Transit engine is mounted.
+        Mount path of the Transit engine.
     namespace : str, optional
-        If not given, ``VAULT_NAMESPACE``.
+        Default: ``VAULT_NAMESPACE``.
     token : str or callable, optional
-        The token, or a function without arguments that returns it. If not given, ``VAULT_TOKEN``
-        or the content of ``~/.vault-token``. Looked up again for every call.
+        The token, or a function without arguments that returns it. Default: ``VAULT_TOKEN`` or the
+        content of ``~/.vault-token``. Looked up again for every call.
     ca_file : str, optional
-        Certificates of the authorities to trust. If not given, ``VAULT_CACERT``, or the system's.
+        Certificates of the authorities to trust. Default: ``VAULT_CACERT``, or the system's.
     timeout : float
-        Seconds for connecting, and again for the answer.
+        Seconds to wait for the connection, and again for the response.
     attempts : int
-        How often a call is tried in all; after the second and later attempts there are pauses of
+        Maximum number of attempts per call; after the second and later attempts there are pauses of
         1, 2, 4, ... seconds (at most 10) and up to half a second more.
 
     Raises
@@ -129,7 +129,7 @@ class VaultKms(KmsClient):
         return data[result]
 
     def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
-        """Status and JSON of the answer."""
+        """Send a request; return the status and JSON of the response."""
         headers = {"X-Vault-Token": self._read_token(where), "X-Vault-Request": "true",
                    "Content-Type": "application/json"}
         if self.namespace:
@@ -160,12 +160,12 @@ class VaultKms(KmsClient):
                 raise KeyAccessError(f"{where}: there is no token; set VAULT_TOKEN, or log in so "
                                      "that ~/.vault-token exists") from None
         token = token.strip()
-        if not (token.isascii() and token.isprintable()):  # http.client would quote it
+        if not (token.isascii() and token.isprintable()):  # http.client's error would quote it
             raise KeyAccessError(f"{where}: the token has characters that no token has")
         return token
 
     def _pool(self) -> Any:
-        """The connections of this process: those that a fork has copied must not be used."""
+        """Return this process's connection pool: one copied by a fork must not be used."""
         live = self._live
         if live is None or live[0] != os.getpid():
             try:
@@ -180,7 +180,7 @@ class VaultKms(KmsClient):
             pool = urllib3.PoolManager(
                 timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
                 ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
-            # Two threads may come here at once; each makes a pool of its own, and one is kept.
+            # Two threads may get here at once; each creates its own pool, and one is kept.
             live = self._live = os.getpid(), pool
         return live[1]
 
@@ -200,7 +200,7 @@ class VaultKms(KmsClient):
 
 
 def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalError:
-    """The error for an answer that is one. What Vault says is looked at and never shown."""
+    """Return the error for an error response. Vault's own message is inspected but never shown."""
     if status in _TRANSIENT or status > 500:
         return KmsUnavailableError(f"{where}: sealed, overloaded or failing (HTTP {status}); try "
                                    "again later")

@@ -1,7 +1,7 @@
-"""Key-encryption keys: double wrapping, as parquet-java calls it.
+"""Key-encryption keys: "double wrapping" in parquet-java's terms.
 
-A key-encryption key (KEK) is made here and wrapped by the KMS, once; then it wraps the data keys of
-as many files as wanted, without the KMS.
+A key-encryption key (KEK) is generated here and wrapped by the KMS once; then it wraps the data
+keys of any number of files, without the KMS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from secure_bloom.keys.kms import KeyWrapper
 
 
 class _NamesMasterKeys(Protocol):
-    """What an EncryptionConfiguration says of master keys."""
+    """The part of an EncryptionConfiguration that names master keys."""
 
     @property
     def footer_key(self) -> str: ...
@@ -31,18 +31,19 @@ class _NamesMasterKeys(Protocol):
 
 
 class KeyEncryptionKeys:
-    """Key-encryption keys for many files, in one process or many. Pickled with its keys.
+    """Key-encryption keys for many files, in one or more processes. Its pickle contains the keys.
 
-    Made where the KMS can be reached, one call for each master key; then a writer takes it as
-    ``kms``, wherever it runs, and needs no KMS. Send it only over channels that may see the keys.
+    Create it where the KMS can be reached, with one call for each master key. Then a writer on any
+    machine accepts it as ``kms`` and does not need the KMS. Send it only over channels that may
+    carry the keys.
 
     Parameters
     ----------
     kms : KmsClient, path of a keyring, or URI of a KMS
-        Keys that it has made in the last minutes are taken.
+        Key-encryption keys that were made through it in the last minutes are reused.
     master_keys : iterable of str
     data_key_length_bits : int
-        128, 192 or 256, as the EncryptionConfiguration says; KEKs are as long as data keys.
+        128, 192 or 256, as in the EncryptionConfiguration; KEKs are as long as data keys.
 
     Raises
     ------
@@ -62,20 +63,20 @@ class KeyEncryptionKeys:
     @classmethod
     def for_encryption(cls, encryption: _NamesMasterKeys,
                        kms: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
-        """Those that an EncryptionConfiguration needs."""
+        """Make the keys that an EncryptionConfiguration needs."""
         return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
                    data_key_length_bits=encryption.data_key_length_bits)
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,
                            lifetime: float = 0) -> KeyEncryptionKey:
-        """The one of a master key; it serves as long as this object does.
+        """Return the key of a master key; it is valid for the lifetime of this object.
 
         Raises
         ------
         KeyNotFoundError
             If none was made.
         ValueError
-            If it has another length.
+            If it has a different length.
         """
         if num_bytes != self._num_bytes:
             raise ValueError(f"these key-encryption keys are for data keys of {self._num_bytes * 8}"
@@ -87,13 +88,14 @@ class KeyEncryptionKeys:
         return self._keys[master_key_id]
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        """One of these keys by its wrapped form, as a KmsClient does it; so files that were written
-        with them can be read without the KMS.
+        """Return one of these keys by its wrapped form, like a KmsClient.
+
+        So files that were written with these keys can be read without the KMS.
 
         Raises
         ------
         KeyNotFoundError
-            If it is none of these.
+            If the wrapped key is not one of these.
         """
         kek = self._keys.get(master_key_identifier)
         if kek is None or kek.wrapped_kek != wrapped_key:
@@ -105,5 +107,5 @@ class KeyEncryptionKeys:
         return f"<KeyEncryptionKeys under {list(self._keys)}>"
 
 
-#: what wraps the data keys of a file that is written; None: the KMS of the environment
+#: wraps the data keys when a file is written; None: the KMS of the environment
 WritingKms: TypeAlias = KeyWrapper | KeyEncryptionKeys | str | os.PathLike[str] | None

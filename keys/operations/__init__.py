@@ -1,1 +1,1 @@
-"""What is done to the keys of existing files: list them, rotate them."""
+"""Operations on the keys of existing files: list them, rotate them."""

@@ -1,7 +1,7 @@
-"""Which master keys a data set needs, as far as its files say it to everyone.
+"""The master keys a data set needs, as far as its files reveal them without keys.
 
-The key material of an encrypted footer can always be read, that of columns only under a plaintext
-footer, or where it stands in a file beside; else it is in the encrypted footer.
+The key material of an encrypted footer can always be read. The key material of columns can be read
+only with a plaintext footer or external key material; otherwise it is in the encrypted footer.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ FOOTER = "footer"
 
 @dataclass(repr=False)
 class MasterKeyUse(Summarized):
-    """What a master key is needed for.
+    """The use of one master key in a data set.
 
     Attributes
     ----------
     name : str
     files : int
-        How many files need it.
+        Number of files that need it.
     used_for : list of str
-        ``footer``, and the paths of columns; names of keys, such as ``columnKey0``, where the
-        columns are not known.
+        ``footer``, and the paths of columns; names of keys, such as ``columnKey0``, if the columns
+        are not known.
     wrapping : str
         ``single``, ``double`` or ``both``.
     kms_instance_id, kms_instance_url : str or None
-        As footers say it.
+        As recorded in footers.
     """
 
     name: str
@@ -76,9 +76,9 @@ class Inventory(Summarized):
     plaintext : int
         Files without encryption.
     explicit : int
-        Files that are encrypted with keys that no KMS knows.
+        Files that are encrypted with explicit keys, not through a KMS.
     hidden : int
-        Files with an encrypted footer that was not opened: their columns may need more keys.
+        Files with an encrypted footer that was not opened: their columns may need further keys.
     master_keys : list of MasterKeyUse
         Sorted by name.
     failed : dict of str to str
@@ -101,30 +101,30 @@ class Inventory(Summarized):
             (use.name, use.files, names(use.used_for)) for use in self.master_keys)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the inventory in the structure of its JSON form."""
         return asdict(self)
 
 
 def list_master_keys(path: FilePath, keys: Keys = None, *,
                      filesystem: pa_fs.FileSystem | None = None,
                      advance: Callable[[float], None] | None = None) -> Inventory:
-    """Which master keys the files of a data set need.
+    """List the master keys that the files of a data set need.
 
     Parameters
     ----------
     path : str or path
         A Parquet file, or a folder of them.
     keys : KmsClient, path of a keyring, or URI of a KMS, optional
-        Opens encrypted footers, which hold the key material of columns. What it does not open
-        counts as hidden.
+        Opens encrypted footers, which hold the key material of columns. Files whose footer it
+        cannot open are counted as hidden.
     filesystem : pyarrow.fs.FileSystem, optional
     advance : callable, optional
-        Is called with the fraction that is done.
+        Called with the fraction that is done.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
@@ -173,7 +173,7 @@ class _Counting:
             use.kms_instance_url = material.kms_instance_url
 
     def _materials(self, path: str) -> list[tuple[str, KeyMaterial]]:
-        """Place and key material of every key of a file that can be known."""
+        """Return place and key material of each key of a file, as far as they can be read."""
         kind, materials = until_unchanged(lambda: self._read(path))
         self._inventory.plaintext += kind == "plaintext"
         self._inventory.explicit += kind == "explicit"
@@ -181,12 +181,12 @@ class _Counting:
         return materials
 
     def _read(self, path: str) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
-        """The same for one version of the file, and what counts of it besides."""
+        """Do the same for one version of the file; also return how the file is counted."""
         source = Source(path, self._filesystem)
         try:
             with source.one_version():
                 found = self._found(source)
-                source.check_name()  # the key material beside the file belongs to the version
+                source.check_name()  # external key material belongs to this version of the file
                 return found
         finally:
             source.file.close()
@@ -202,14 +202,14 @@ class _Counting:
         if len(known) < len(metadata):
             return "explicit", []
         references = {key_reference(one) for one in known.values()}
-        if is_hidden and references != {None}:  # all keys of the file stand beside it
+        if is_hidden and references != {None}:  # all keys of the file are stored externally
             return None, [(name, KeyMaterial.parse(text)) for name, text in beside().items()]
         return "hidden" if is_hidden else None, \
             [(place, find_material(one, beside)) for place, one in known.items()]
 
     def _key_metadata(self, source: Source, beside: Callable[[], Mapping[str, str]]) \
             -> tuple[dict[str, bytes | None], bool]:
-        """By place what the file says about its keys, and whether it says more to others."""
+        """Return the key metadata by place, and whether more is hidden in an encrypted footer."""
         content, magic = read_footer(source)
         footer = self._opened(content, magic, beside)
         if footer is None:
@@ -222,7 +222,7 @@ class _Counting:
 
     def _opened(self, content: bytes, magic: bytes, beside: Callable[[], Mapping[str, str]]) \
             -> Footer | None:
-        """The footer; None where it is encrypted and its key is not among the keys given."""
+        """Return the footer; None if it is encrypted and its key is not available."""
         if magic != MAGIC_ENCRYPTED:
             return Footer(content, magic, None)
         keys = key_retriever(self._keys, beside)
@@ -233,6 +233,6 @@ class _Counting:
         except NO_KEY:
             return None
         except KeyRetrievalError as error:
-            if type(error) is KeyRetrievalError:  # the key metadata is none for a KMS
+            if type(error) is KeyRetrievalError:  # the key metadata is not for a KMS
                 return None
             raise

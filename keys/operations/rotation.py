@@ -1,8 +1,9 @@
-"""Rotate master keys: wrap the keys of a data set again, and leave the data alone.
+"""Rotate master keys: rewrap the keys of a data set without changing the data.
 
-Data keys stay; what changes is the key material: in the footer, which is written anew while pages
-and filters are copied byte for byte, or in the file beside the Parquet file. A file that is done
-opens with the new master key, any other with the old one, so readers need both until all are done.
+Data keys stay the same. Only the key material changes: in the footer, which is rewritten while
+pages and filters are copied byte for byte, or in the external key material file. A rotated file
+opens with the new master key, any other with the old one, so readers need both until all files are
+done.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _KEY_SIZE = 16
 
 @dataclass(repr=False)
 class RotationResult(Summarized):
-    """What a rotation did, or would do.
+    """Result of a rotation or of a dry run.
 
     Attributes
     ----------
@@ -54,11 +55,11 @@ class RotationResult(Summarized):
     unchanged : int
         Files that did not have the old master key.
     failed : dict of str to str
-        Files that could not be rotated, and why. They are as they were.
+        Files that could not be rotated, and why. They are unchanged.
     master_keys : list of str
-        All that were found in the files, before the rotation.
+        All master keys found in the files before the rotation.
     dry_run : bool
-        Nothing was changed.
+        Whether this was a dry run, in which nothing was changed.
     """
 
     rotated: list[str] = field(default_factory=list)
@@ -75,7 +76,7 @@ class RotationResult(Summarized):
         return ("file", "why it could not be rotated"), self.failed.items()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the result in the structure of its JSON form."""
         return asdict(self)
 
 
@@ -84,44 +85,44 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
                        filesystem: pa_fs.FileSystem | None = None,
                        kms: KeyWrapper | FilePath | None = None,
                        advance: Callable[[float], None] | None = None) -> RotationResult:
-    """Wrap everything that a master key wraps with another one.
+    """Rewrap everything that one master key wraps with another one.
 
-    First the new master key wraps and unwraps a random key, also in a dry run, which tries the old
-    one too. So what stands in the way is known before anything changes.
+    First the new master key wraps and unwraps a random key, also in a dry run, which additionally
+    tries the old one. So obstacles are detected before anything changes.
 
-    Can be repeated after a crash: files that are done are left alone. Each file changes in one
-    step, and not before the new master key has opened what it wrapped. Files that a running job
-    writes meanwhile are not seen: rotate again when it is done.
+    Can be repeated after a crash: files that are done are not changed again. Each file changes
+    atomically, and only after the new master key has unwrapped what it wrapped. Files that a
+    running job writes in the meantime are not seen: rotate again when the job is done.
 
     Parameters
     ----------
     path : str or path
         A Parquet file, or a folder of them.
     keys : KmsClient, path of a keyring, or URI of a KMS, optional
-        Default: the KMS of the environment. It must unwrap with the old master key, and with those
-        of footers; and wrap and unwrap with the new one.
+        Default: the KMS of the environment. It must unwrap with the old master key and with those
+        of footers, and wrap and unwrap with the new one.
     old, new : str
-        Names of master keys. Where they are equal, for a KMS that has a new version of the key,
-        every file is written again.
+        Names of master keys. If they are equal, for a KMS that has a new version of the key, every
+        file is rewritten.
     dry_run : bool
-        Only say what would be done.
+        Only report what would be done.
     filesystem : pyarrow.fs.FileSystem, optional
     kms
-        The same as ``keys``; give one of them.
+        Alias of ``keys``; give only one of them.
     advance : callable, optional
-        Is called with the fraction that is done.
+        Called with the fraction that is done.
 
     Raises
     ------
     KeyNotFoundError
-        If the old or the new master key is missing, or no file has either of them and all could be
-        read.
+        If the old or the new master key is missing, or if all files could be read and none uses
+        either of them.
     KeyRetrievalError
-        If the old or the new master key is missing or denied, or does not open what it has
-        wrapped, or the KMS does not answer. The attribute ``result`` of whatever ends a rotation is
-        a RotationResult: what was done before.
+        If the old or the new master key is missing or denied, or cannot unwrap what it has wrapped,
+        or the KMS does not respond. Any exception that ends a rotation has the attribute
+        ``result``, a RotationResult: what was done before.
     FileNotFoundError
-        If there is no such file or folder.
+        If the file or folder does not exist.
     """
     client = keys_or_kms(keys, kms)
     if not hasattr(client, "wrap_key"):
@@ -132,7 +133,7 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
     try:
         rotation.try_new_key()
         if filesystem.type_name == "local" and not dry_run:
-            # What rotations that were killed have left.
+            # Left by rotations that were killed.
             remove_leftovers_of(file for path in paths
                                 for file in (path, external.material_path(path)))
         rotation.run(paths, advance or (lambda _: None))
@@ -145,11 +146,11 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
 
 
 class _Stop(Exception):
-    """No file can be rotated; why is its cause."""
+    """Raised when no file can be rotated; its cause is the reason."""
 
 
 class _FooterKeys(KmsKeys):
-    """Opens footers; a key that is missing or denied stops all where it is one of the two."""
+    """Opens footers; stops the rotation if the old or the new key is missing or denied."""
 
     def __init__(self, kms: CachedKms, read_external: Callable[[], Mapping[str, str]], old: str,
                  new: str):
@@ -168,13 +169,13 @@ class _FooterKeys(KmsKeys):
 
 
 class _Rotation:
-    """One rotation: every distinct wrapped key is wrapped again only once."""
+    """One rotation: every distinct wrapped key is rewrapped only once."""
 
     def __init__(self, filesystem: pa_fs.FileSystem, kms: CachedKms, old: str, new: str,
                  dry_run: bool):
         self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
         self._old, self._new = old, new
-        self._outcomes: dict[str, bool | str] = {}  # whether it had the old key, or what failed
+        self._outcomes: dict[str, bool | str] = {}  # whether the file had the old key, or the error
         self._found: set[str] = set()
         self._wrapped: dict[str, str] = {}
         self._is_stopped = False
@@ -186,7 +187,7 @@ class _Rotation:
         self._wrap(os.urandom(_KEY_SIZE))
 
     def check_found(self, path: str) -> None:
-        """Raise KeyNotFoundError if there was nothing to do, and never has been."""
+        """Raise KeyNotFoundError if no file has, or has had, anything to rotate."""
         has_failed = any(isinstance(outcome, str) for outcome in self._outcomes.values())
         if has_failed or {self._old, self._new} & self._found:
             return
@@ -195,7 +196,7 @@ class _Rotation:
         raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
     def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
-        """Rotate the files, several at once."""
+        """Rotate the files, several concurrently."""
         with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
             try:
                 futures = [pool.submit(self._try_file, path) for path in paths]
@@ -207,7 +208,7 @@ class _Rotation:
                 raise
 
     def result(self, paths: list[str]) -> RotationResult:
-        """What was done, in the order of the paths."""
+        """Return what was done, in the order of the paths."""
         outcomes = {path: self._outcomes[path] for path in paths if path in self._outcomes}
         return RotationResult(
             rotated=[path for path, outcome in outcomes.items() if outcome is True],
@@ -271,7 +272,7 @@ class _Rotation:
                 rotated[key_metadata] = key_metadata if material is None else material.serialize()
             set_key_metadata(rotated[key_metadata])
 
-        _ = footer.crypto.footer_cipher  # while the footer says how to get its key
+        _ = footer.crypto.footer_cipher  # while the footer still names its old key
         change(footer.footer_key_metadata, footer.set_footer_key_metadata)
         for chunk in footer.column_chunks():
             change(chunk.key_metadata, chunk.set_key_metadata)
@@ -281,7 +282,7 @@ class _Rotation:
         return has_changed
 
     def _rotated(self, material: KeyMaterial) -> KeyMaterial | None:
-        """The material under the new master key; None where it is not under the old one."""
+        """Return the material under the new master key; None if it is not under the old one."""
         self._found.add(material.master_key_id)
         if material.master_key_id != self._old:
             return None
@@ -315,7 +316,7 @@ class _Rotation:
             raise _Stop from error
 
     def _wrap(self, key: bytes) -> str:
-        """Wrap with the new master key, and see whether that can be undone."""
+        """Wrap with the new master key, and check that it can be unwrapped."""
         try:
             wrapped = self._kms.wrap_key(key, self._new)
             if not isinstance(wrapped, str) or not self._opens(wrapped, key):

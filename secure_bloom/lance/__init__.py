@@ -1,7 +1,7 @@
-"""The BLOOMFILTER index of Lance data sets: built, read and asked.
+"""The BLOOMFILTER index of Lance data sets: building, reading and querying it.
 
-The same split-block Bloom filters as in Parquet, one for each zone of rows, in a Lance file of
-their own: ``_indices/<uuid>/bloomfilter.lance``. It needs the extra ``lance`` (pylance).
+It consists of the same split-block Bloom filters as in Parquet, one for each zone of rows, in a
+separate Lance file: ``_indices/<uuid>/bloomfilter.lance``. Requires the extra ``lance`` (pylance).
 
 >>> from secure_bloom.lance import BloomFilterIndex, build_index
 >>> build_index("flights.lance", "tail", "bloomfilter.lance")                     # doctest: +SKIP

@@ -29,7 +29,7 @@ from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.locations import is_uri
 
-_BATCH_BYTES = 8 * 1024 * 1024  # of filters that are written at once
+_BATCH_BYTES = 8 * 1024 * 1024  # of filters written per batch
 _BATCH_ZONES = 8192
 
 _Batches = Iterator[tuple[pa.Array, np.ndarray]]
@@ -39,24 +39,24 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
                 probability: float = DEFAULT_PROBABILITY) -> int:
     """Write ``bloomfilter.lance``: a filter for each zone of up to ``items`` rows of a fragment.
 
-    Memory holds some batches of rows, 8 MiB of filters (or one, if it is larger) up to five times,
-    and of the null rows a bit for each row around them.
+    Memory holds some batches of rows, up to five copies of 8 MiB of filters (or of one filter, if
+    it is larger), and for the null rows one bit for each row around them.
 
     Parameters
     ----------
     dataset : LanceDataset, str, path, or Arrow stream
-        A data set, its path or URI; or anything that pyarrow takes for a stream of batches (table,
-        RecordBatchReader). The rows of a stream need a column ``_rowaddr`` (uint64; fragment id in
-        the upper and row offset in the lower 32 bits), fragment by fragment in ascending order;
-        without it they are all rows of fragment 0.
+        A data set, its path or URI; or any object that pyarrow accepts as a stream of batches
+        (table, RecordBatchReader). The rows of a stream need a column ``_rowaddr`` (uint64;
+        fragment id in the upper and row offset in the lower 32 bits), fragment by fragment in
+        ascending order; without it, all rows belong to fragment 0.
     column : str
-        A column that is not nested; in a struct with its parts joined by dots.
+        A column that is not nested; in a struct, its path with dots.
     where : str or path
-        A local file. It appears when it is complete, in the place of one that is there.
+        A local file. It appears only when it is complete, and replaces an existing one.
     items : int
-        Rows of a zone, and values that its filter is sized for.
+        Rows per zone, and number of values that its filter is sized for.
     probability : float
-        False-positive probability of a filter with so many different values.
+        False-positive probability of a filter with that many distinct values.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
     Raises
     ------
     ColumnError
-        If there is no such column, or Lance has no such index for its type, or ``_rowaddr`` is not
-        as it has to be.
+        If the column does not exist, or Lance does not have this index for its type, or
+        ``_rowaddr`` is invalid.
     FormatError
         If pylance cannot open the data set.
     MissingExtraError
@@ -90,21 +90,21 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
 
 
 def _rows_of_dataset(dataset: Any, column: str) -> tuple[pa.DataType, _Batches]:
-    """The type of a column, and its values with their row addresses, batch by batch."""
+    """Return the type of a column, and its values with their row addresses, batch by batch."""
     arrow_type = field_type(dataset.schema, column)
     column_type_of(arrow_type)  # before rows are read
     return arrow_type, _addressed(*scan(dataset, column), 0)
 
 
 def _rows_of_stream(source: Any, column: str) -> tuple[pa.DataType, _Batches]:
-    """The same for an Arrow stream."""
+    """Return the same for an Arrow stream."""
     reader = pa.RecordBatchReader.from_stream(source)
     for name in (column, ROW_ADDRESS):
         if reader.schema.names.count(name) > 1:
             raise ColumnError(f"the stream has several columns {name}")
     number = reader.schema.get_field_index(column)
     if number < 0:
-        field_type(reader.schema, column)  # says what columns there are
+        field_type(reader.schema, column)  # raises with the available columns
         raise ColumnError("in a stream, the column must not lie in a struct", column=column)
     return reader.schema.field(number).type, _addressed(reader.schema, reader, number)
 
@@ -127,19 +127,19 @@ def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int
 
 
 def _written(zones: _ZoneBuilder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the index file, as they become complete."""
+    """Yield the rows of the index file as they become complete."""
     for values, addresses in batches:
         yield from zones.add(values, addresses)
     yield zones.finish()
 
 
 class _ZoneBuilder:
-    """Cuts rows into zones and fills their filters.
+    """Divides rows into zones and fills their filters.
 
     Attributes
     ----------
     count : int
-        Zones that are complete.
+        Number of complete zones.
     null_rows : NullRowsBuilder
     """
 
@@ -151,11 +151,11 @@ class _ZoneBuilder:
         self._complete: list[tuple[Zone, bytes]] = []
         self._fragments: set[int] = set()
         self._last = -1  # row address
-        self._rows = 0  # of the zone that grows
+        self._rows = 0  # of the current zone
         self._start = 0  # its first row address
 
     def add(self, values: pa.Array, addresses: np.ndarray) -> Iterator[pa.RecordBatch]:
-        """Add rows, values and as many row addresses (uint64); gives zones to write."""
+        """Add rows: values and as many row addresses (uint64); yield zones to write."""
         if addresses.size == 0:
             return
         fragments = addresses >> np.uint64(32)
@@ -173,7 +173,7 @@ class _ZoneBuilder:
                     yield self._take()
 
     def finish(self) -> pa.RecordBatch:
-        """Complete the last zone; gives the zones that are still to write."""
+        """Complete the last zone; return the zones that are not written yet."""
         self._end_zone()
         return self._take()
 
@@ -182,7 +182,7 @@ class _ZoneBuilder:
         return zones >= _BATCH_ZONES or zones * self._parameters.num_bytes >= _BATCH_BYTES
 
     def _enter(self, address: int) -> None:
-        """Make sure that a row may come next; it begins a fragment or goes on with one."""
+        """Check that a row may come next; it starts a new fragment or continues the current one."""
         fragment = address >> 32
         if self._last >> 32 == fragment:
             if address <= self._last:
@@ -217,7 +217,7 @@ class _ZoneBuilder:
             self._rows = 0
 
     def _take(self) -> pa.RecordBatch:
-        """The complete zones, which are forgotten then, as rows of the index file."""
+        """Remove the complete zones and return them as rows of the index file."""
         rows = [(*zone, bitset) for zone, bitset in self._complete]
         self._complete = []
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(SCHEMA)]

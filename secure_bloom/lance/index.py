@@ -1,4 +1,4 @@
-"""Read a BLOOMFILTER index, check it, and ask it."""
+"""Read a BLOOMFILTER index, check it, and query it."""
 
 from __future__ import annotations
 
@@ -32,50 +32,50 @@ from secure_bloom.sbbf.probes import as_arrays, known_values, zero_hashes
 from secure_bloom.storage.files import FilePath
 
 _MAX_ZONES = 2**24
-_BATCH_BYTES = 8 * 1024 * 1024  # of filters that are read at once
-_KEPT_BYTES = 256 * 1024 * 1024  # of filters that stay in memory; beyond, each question reads them
+_BATCH_BYTES = 8 * 1024 * 1024  # of filters read per batch
+_KEPT_BYTES = 256 * 1024 * 1024  # of filters kept in memory; larger ones are read by each query
 
 
 class BloomFilterIndex(Summarized):
-    """A BLOOMFILTER index of a Lance data set, whoever has written it.
+    """A BLOOMFILTER index of a Lance data set, written by any implementation.
 
-    The file is read and checked once. Each answer names the zones that may hold a row; all other
-    zones certainly hold none. Nothing is said about fragments without zones, such as those that
-    were added later: their rows have to be read anyway. Values that were changed in their place
-    are known only where the file lies in the folder ``_indices`` of its data set, as that was when
-    the index was opened: zones of such fragments are in every answer. If the data set no longer
-    has this index, or not yet, these are all zones.
+    The file is read and checked once. Each query returns the zones that may contain a matching row;
+    all other zones certainly contain none. The index does not cover fragments without zones, such
+    as those that were added later: their rows have to be read anyway. Values that were updated in
+    place are detected only if the file is in the folder ``_indices`` of its data set, in the state
+    of the data set when the index was opened: zones of such fragments are in every result. If the
+    data set no longer has this index, or does not have it yet, these are all zones.
 
     Parameters
     ----------
     path : str or path
         A local ``bloomfilter.lance``.
     value_type : pyarrow.DataType, optional
-        The type of the column, which the file does not say. Default: that of the data set, where
-        the file lies in its folder ``_indices``. Without either, only :meth:`is_null` answers.
+        The type of the column, which the file does not record. Default: that of the data set, if
+        the file is in its folder ``_indices``. Without either, only :meth:`is_null` is available.
 
     Attributes
     ----------
     path : str
     items, probability : int, float
-        What each filter is sized for; see :class:`secure_bloom.lance.layout.Parameters`.
+        Parameters that size each filter; see :class:`secure_bloom.lance.layout.Parameters`.
     num_bytes : int
         Size of each filter.
     column : str or None
-        The column that is indexed, where the data set says it.
+        The indexed column, if known from the data set.
     column_type : ColumnType or None
         How its values are hashed.
     has_null_bitmap : bool
-        Whether the index also lists each null row; those of older versions of pylance do not.
+        Whether the index also lists each null row; indexes by older versions of pylance do not.
 
     Raises
     ------
     OSError
-        If there is no such file.
+        If the file does not exist.
     FormatError
-        If it is no Lance file, or no BLOOMFILTER index, or contradicts itself.
+        If it is not a valid Lance file or BLOOMFILTER index, or is inconsistent.
     ColumnError
-        If Lance has no such index for ``value_type``, or the data set says another type.
+        If Lance does not have this index for ``value_type``, or the data set has another type.
     MissingExtraError
         If pylance is not installed.
     """
@@ -98,7 +98,7 @@ class BloomFilterIndex(Summarized):
                 ~np.isin(self._fragment, list(indexed.fragment_ids))
 
     def _read(self) -> list[np.ndarray]:
-        """Fragment ids, first rows and lengths (int64), and ``has_null`` (bool) of all zones."""
+        """Read fragment ids, first rows, lengths (int64) and ``has_null`` (bool) of all zones."""
         if self._file.num_rows > _MAX_ZONES:
             raise UnsupportedError(f"the index has {self._file.num_rows} zones; more than "
                                    f"{_MAX_ZONES} cannot be handled")
@@ -117,7 +117,7 @@ class BloomFilterIndex(Summarized):
         return zones
 
     def _batches(self) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
-        """The four columns of some zones, and their filters as words (zones, blocks, 8)."""
+        """Yield the four columns of some zones, and their filters as words (zones, blocks, 8)."""
         position = 0
         for batch in self._file.batches(max(1, min(65_536, _BATCH_BYTES // self.num_bytes))):
             yield (_zone_columns(batch, position),
@@ -136,7 +136,7 @@ class BloomFilterIndex(Summarized):
         for fragment_id, first, last in read_null_rows(buffer):
             address = np.uint64(fragment_id * MAX_ROWS)
             first, last = address + first.astype(np.uint64), address + last.astype(np.uint64)
-            before = np.searchsorted(starts, first, side="right")  # spans that do not begin later
+            before = np.searchsorted(starts, first, side="right")  # spans that do not start later
             if not before.all() or (last > lasts[before - 1]).any():
                 raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "
                                   "no zone with has_null; build the index again")
@@ -149,7 +149,7 @@ class BloomFilterIndex(Summarized):
 
     @property
     def fragment_ids(self) -> list[int]:
-        """The fragments that the index says something about, ascending."""
+        """The fragments that the index covers, ascending."""
         return np.unique(self._fragment[~self._stale]).tolist()
 
     def _zones(self, which: np.ndarray) -> list[Zone]:
@@ -157,17 +157,17 @@ class BloomFilterIndex(Summarized):
         return list(map(Zone, *(column[which].tolist() for column in columns)))
 
     def is_null(self) -> list[Zone]:
-        """The zones that may hold a null."""
+        """Return the zones that may contain a null."""
         return self._zones(self._has_null | self._stale)
 
     def equals(self, value: object) -> list[Zone]:
-        """The zones that may hold a value.
+        """Return the zones that may contain a value.
 
         Parameters
         ----------
         value : scalar or pyarrow.Scalar
-            None asks for nulls, as in Lance. A value without a certain counterpart in the column's
-            type, and NaN, may be everywhere. 0.0 and -0.0 are both looked for.
+            None queries nulls, as in Lance. NaN, and a value that has no definite counterpart in
+            the column's type, may be in any zone. For 0.0 or -0.0, both are queried.
 
         Returns
         -------
@@ -176,12 +176,12 @@ class BloomFilterIndex(Summarized):
         Raises
         ------
         ColumnError
-            If the type of the column is not known, or Arrow does not know the value.
+            If the type of the column is unknown, or Arrow does not support the value.
         """
         return self._ask([value])
 
     def is_in(self, values: Iterable[Any]) -> list[Zone]:
-        """The zones that may hold one of some values; as :meth:`equals`.
+        """Return the zones that may contain any of the values; see :meth:`equals`.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class BloomFilterIndex(Summarized):
         return self._zones(found | self._stale | (self._has_null & or_null))
 
     def _check_hashes(self, hashes: np.ndarray) -> np.ndarray:
-        """For each zone whether it may hold one of the values (bool)."""
+        """Return for each zone whether it may contain one of the values (bool)."""
         if hashes.size == 0:
             return np.zeros(self._fragment.size, dtype=bool)
         batches = self._kept if self._kept is not None else self._read_again()
@@ -223,7 +223,7 @@ class BloomFilterIndex(Summarized):
             raise FormatError("the file has changed since it was opened")
 
     def expected_fpp(self) -> float:
-        """The mean false-positive probability of the filters, from the bits that are set."""
+        """Return the mean false-positive probability of the filters, from the bits that are set."""
         batches = self._kept if self._kept is not None else self._read_again()
         rates = [SplitBlockBloomFilter.from_bitset(words).expected_fpp()
                  for batch in batches for words in batch]
@@ -235,13 +235,13 @@ class BloomFilterIndex(Summarized):
 
 
 def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
-    """The rows of some zones.
+    """Return the rows of some zones.
 
     Returns
     -------
     dict
         For each fragment id, ascending, half-open ranges (start, stop) of row offsets, ascending.
-        Zones that follow each other share a range. Deleted rows count.
+        Adjacent zones share a range. Deleted rows count.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for fragment_id, start, length, _ in sorted(zones):
@@ -254,7 +254,7 @@ def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
 
 
 def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> ColumnType | None:
-    """The type of the column, from the data set or from the caller."""
+    """Return the type of the column, from the data set or from the caller."""
     given = None if value_type is None else column_type_of(value_type)
     if indexed is None or indexed.arrow_type is None:
         return given
@@ -273,7 +273,7 @@ def _check_schema(schema: pa.Schema) -> None:
 
 
 def _refuse(wrong: np.ndarray, message: str, position: int = 0) -> None:
-    """Raise FormatError if a zone is wrong (bool for each); they are counted from ``position``."""
+    """Raise FormatError if a zone is invalid (bool for each); numbering starts at ``position``."""
     if wrong.any():
         raise FormatError(f"zone {position + int(wrong.argmax())} {message}")
 
@@ -291,7 +291,7 @@ def _zone_columns(batch: pa.RecordBatch, position: int) -> list[np.ndarray]:
 
 
 def _words(bitsets: pa.BinaryArray, num_bytes: int, position: int) -> np.ndarray:
-    """The filters of some zones; shape (zones, blocks, 8), uint32."""
+    """Return the filters of some zones; shape (zones, blocks, 8), uint32."""
     count = len(bitsets)
     _, offsets, data = bitsets.buffers()
     offsets = np.frombuffer(offsets, dtype=np.int32)[bitsets.offset:bitsets.offset + count + 1]
@@ -316,7 +316,7 @@ def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) ->
 
 def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
         -> tuple[np.ndarray, np.ndarray]:
-    """First and last row addresses (uint64) of zones, which do not overlap; neighbours joined."""
+    """Return first and last row addresses (uint64) of disjoint zones; adjacent ones are merged."""
     starts = fragment.astype(np.uint64) * np.uint64(MAX_ROWS) + start.astype(np.uint64)
     lasts = np.sort(starts + (length - 1).astype(np.uint64))
     starts.sort()
@@ -327,9 +327,9 @@ def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \
 
 
 def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | None, bool]:
-    """The hashes to look for (None: the values may be anywhere), and whether nulls are asked for.
+    """Return the hashes to query (None: the values may be anywhere), and whether nulls match.
 
-    Values are made what the column has as in :mod:`secure_bloom.sbbf.probes`.
+    Values are converted to the type of the column as in :mod:`secure_bloom.sbbf.probes`.
     """
     hashes, or_null = [np.empty(0, dtype=np.uint64)], False
     for array in as_arrays(values, strict=True):
@@ -345,7 +345,7 @@ def _hashes_of(values: object, column_type: ColumnType) -> tuple[np.ndarray | No
 
 
 def _any_hit(words: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """For each filter (words: filters, blocks, 8) whether it knows any of the hashes; bool."""
+    """Return for each filter (words: filters, blocks, 8) whether any hash may be in it; bool."""
     found = np.zeros(len(words), dtype=bool)
     blocks = block_index(hashes, words.shape[1])
     for block, mask in zip(blocks.tolist(), block_masks(hashes), strict=True):

@@ -1,8 +1,8 @@
-"""What stands in ``bloomfilter.lance``: its columns, its metadata, and how values are hashed.
+"""The layout of ``bloomfilter.lance``: its columns, its metadata, and how values are hashed.
 
-A row is a zone: up to ``bloomfilter_item`` rows that follow each other in one fragment. Source:
-Lance's format documentation, "Bloom Filter Index"; what it leaves open (the bytes of each type,
-``null_bitmap``) is what pylance writes, and is compared with it in the tests.
+A row is a zone: up to ``bloomfilter_item`` consecutive rows of one fragment. Source: Lance's format
+documentation, "Bloom Filter Index". What it does not specify (the bytes of each type,
+``null_bitmap``) follows pylance; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ SCHEMA = pa.schema([
 ])
 ROW_ADDRESS = "_rowaddr"  #: pylance's column of fragment id (upper 32 bits) and row (lower 32)
 NULL_BITMAP = "null_bitmap"  #: metadata: the number of the global buffer with the null rows
-MAX_ROWS = 2**32  #: of a fragment, and fragments of a data set
+MAX_ROWS = 2**32  #: maximum rows of a fragment, and maximum fragments of a data set
 
 _ITEMS, _PROBABILITY = "bloomfilter_item", "bloomfilter_probability"
 _MAX_ITEMS = 2**64 - 1
 
 
 class Zone(NamedTuple):
-    """Some rows of one fragment, with a Bloom filter of their own.
+    """A range of rows of one fragment that has its own Bloom filter.
 
     Attributes
     ----------
     fragment_id : int
-        Id of the fragment in the data set, as it was when the index was built.
+        Id of the fragment in the data set at the time when the index was built.
     zone_start : int
         Offset of the first row in the fragment; deleted rows count.
     zone_length : int
-        Offset of the last row less that of the first, plus 1; deleted rows count.
+        Offset of the last row minus that of the first, plus 1; deleted rows count.
     has_null : bool
         Whether a row of the zone is null.
     """
@@ -61,14 +61,15 @@ class Zone(NamedTuple):
 
 @dataclass(frozen=True)
 class Parameters:
-    """For how many values each filter is sized, and how often it may be wrong then.
+    """The number of values each filter is sized for, and its false-positive probability then.
 
     Attributes
     ----------
     items : int
-        Values a filter is sized for; also the most rows that a zone has when it is built.
+        Number of values a filter is sized for; also the maximum number of rows in a zone when the
+        index is built.
     probability : float
-        False-positive probability of a filter with so many values, between 0 and 1.
+        False-positive probability of a filter with that many values, between 0 and 1.
     """
 
     items: int = DEFAULT_ITEMS
@@ -83,27 +84,27 @@ class Parameters:
 
     @cached_property
     def num_blocks(self) -> int:
-        """Blocks of each filter."""
+        """Number of blocks in each filter."""
         return num_blocks_in_lance(self.items, self.probability)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of each filter."""
+        """Size of each filter in bytes."""
         return self.num_blocks * BYTES_PER_BLOCK
 
     def to_metadata(self) -> dict[str, str]:
-        """The entries of the schema's metadata; numbers without exponent, as Rust prints them."""
+        """Return the entries of the schema's metadata; numbers without exponent, as in Rust."""
         return {_ITEMS: str(self.items),
                 _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Parameters:
-        """The parameters that the schema's metadata gives.
+        """Parse the parameters from the schema's metadata.
 
         Raises
         ------
         FormatError
-            If one is missing, is no number, or cannot be: the size of the filters, and so which
+            If one is missing, not a number, or out of range: the size of the filters, and so which
             block a value belongs to, would be a guess.
         """
         items = _number(metadata, _ITEMS, r"[0-9]{1,20}")
@@ -129,16 +130,16 @@ def _number(metadata: dict[bytes, bytes] | None, key: str, pattern: str) -> str:
 # --- how Lance hashes a value --------------------------------------------------------------------
 
 def column_type_of(arrow_type: pa.DataType) -> ColumnType:
-    """How Lance hashes a column of this type: the bytes of the Arrow value, unchanged.
+    """Return how Lance hashes a column of this type: the bytes of the Arrow value, unchanged.
 
-    That is Parquet's plain encoding but for what Parquet widens or rescales: integers of 8 and 16
-    bits are hashed as 1 and 2 bytes; date64 as 8 bytes of milliseconds; times and timestamps in
-    seconds as seconds.
+    This is Parquet's plain encoding, except for types that Parquet widens or rescales: integers of
+    8 and 16 bits are hashed as 1 and 2 bytes; date64 as 8 bytes of milliseconds; times and
+    timestamps in seconds as seconds.
 
     Raises
     ------
     ColumnError
-        If Lance has no BLOOMFILTER index for such columns.
+        If Lance does not have a BLOOMFILTER index for such columns.
     """
     t = arrow_type
     if is_text(t):

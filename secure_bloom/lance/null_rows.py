@@ -1,9 +1,9 @@
-"""The rows that are null, as pylance adds them to an index: ``null_bitmap``.
+"""Null rows in the format that pylance adds to an index: ``null_bitmap``.
 
 The buffer, all little-endian: number of fragments (uint32); for each, by id: fragment id (uint32),
-bytes of its bitmap (uint32; 0: the whole fragment), a 32-bit Roaring bitmap of row offsets in its
-portable format (RoaringFormatSpec). Of that: rows with the same upper 16 bits form a container; up
-to 4,096 rows stand in it as sorted uint16, more as 65,536 bits, or either as runs.
+size of its bitmap in bytes (uint32; 0: the whole fragment), a 32-bit Roaring bitmap of row offsets
+in the portable format (RoaringFormatSpec). In that format, rows with the same upper 16 bits form a
+container; up to 4,096 rows are stored as sorted uint16, more as 65,536 bits, or either as runs.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _WITHOUT_OFFSETS = 4  # a bitmap that may have runs has no offsets for fewer con
 
 
 class NullRowsBuilder:
-    """Collects null rows, in at most a bit for each row of the data set, and 16 for a null row."""
+    """Collects null rows in at most 1 bit per row of the data set, and 16 per null row."""
 
     def __init__(self) -> None:
         self._fragments: dict[int, list[tuple[int, int, bytes]]] = {}
-        self._open: tuple[int, int] | None = None  # fragment and container that still grow
+        self._open: tuple[int, int] | None = None  # fragment and container being filled
         self._rows: list[np.ndarray] = []
 
     def add(self, fragment_id: int, rows: np.ndarray) -> None:
         """Add null rows of a fragment: offsets (integers) that ascend, within and between calls.
 
-        The rows of a fragment come one after another, not mixed with those of others.
+        The rows of a fragment must be added together, not interleaved with those of others.
         """
         keys = rows >> 16
         bounds = [0, *(np.flatnonzero(np.diff(keys)) + 1), rows.size]
@@ -58,7 +58,7 @@ class NullRowsBuilder:
         self._open, self._rows = None, []
 
     def to_bytes(self) -> bytes:
-        """The buffer, as pylance writes it."""
+        """Return the buffer in the format that pylance writes."""
         self._close()
         parts = [struct.pack("<I", len(self._fragments))]
         for fragment_id, containers in sorted(self._fragments.items()):
@@ -89,19 +89,19 @@ def _bitmap(containers: list[tuple[int, int, bytes]]) -> bytes:
 # --- reading -------------------------------------------------------------------------------------
 
 def read_null_rows(buffer: bytes) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """The null rows in a buffer, container by container.
+    """Read the null rows in a buffer, container by container.
 
     Yields
     ------
     fragment_id : int
     first, last : int64 arrays of the same length
-        Ranges of rows, both ends included. A fragment that is null as a whole is one range up to
-        the largest possible row.
+        Ranges of rows, both ends included. A fragment that is entirely null is one range up to the
+        largest possible row.
 
     Raises
     ------
     FormatError
-        If the buffer is cut off or contradicts itself.
+        If the buffer is truncated or inconsistent.
     """
     reader = _Reader(buffer)
     previous = -1
@@ -119,7 +119,7 @@ def read_null_rows(buffer: bytes) -> Iterator[tuple[int, np.ndarray, np.ndarray]
 
 
 class _Reader:
-    """Takes bytes from a buffer, never more than there are."""
+    """Reads bytes from a buffer, never beyond its end."""
 
     def __init__(self, buffer: Any):
         self._rest = memoryview(buffer)
@@ -134,7 +134,7 @@ class _Reader:
         return struct.unpack(kind, self.take(struct.calcsize(kind)))[0]
 
     def numbers(self, count: int) -> np.ndarray:
-        """Numbers of 16 bits, as int64."""
+        """Read 16-bit numbers, as int64."""
         return np.frombuffer(self.take(2 * count), dtype="<u2").astype(np.int64)
 
     def expect_end(self) -> None:
@@ -156,7 +156,7 @@ def _containers(reader: _Reader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     if (np.diff(keys) <= 0).any():
         raise FormatError("null_bitmap: the containers are not in order")
     if not with_runs or count >= _WITHOUT_OFFSETS:
-        reader.take(4 * count)  # offsets: the containers follow each other anyway
+        reader.take(4 * count)  # offsets, not needed: the containers are contiguous
     for key, size, run in zip(keys.tolist(), (sizes + 1).tolist(), is_run, strict=True):
         first, last = _container_rows(reader, size, run)
         yield first + (key << 16), last + (key << 16)
@@ -164,7 +164,7 @@ def _containers(reader: _Reader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _container_rows(reader: _Reader, size: int, run: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Ranges of rows in one container, both ends included."""
+    """Read the ranges of rows in one container, both ends included."""
     if run:
         first, more = reader.numbers(2 * reader.number("<H")).reshape(-1, 2).T
         first, last = first, first + more

@@ -1,7 +1,7 @@
-"""Lance files and data sets, through pylance: opening, reading in portions, writing.
+"""Lance files and data sets, through pylance: opening, reading in batches, writing.
 
-pylance reports what it dislikes in a file as OSError, ValueError or as a panic of its Rust part.
-All of them become :class:`secure_bloom.errors.FormatError` here.
+pylance reports errors in a file as OSError, ValueError or as a panic of its Rust code. All of them
+are converted to :class:`secure_bloom.errors.FormatError` here.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from secure_bloom.storage.local_files import (
 )
 
 _MAGIC = b"LANC"
-_FOOTER = struct.Struct("<QQQIIHH4s")  # where tables begin; numbers of buffers, of columns; version
+_FOOTER = struct.Struct("<QQQIIHH4s")  # offsets of tables; numbers of buffers, of columns; version
 _TABLE_ENTRY_BYTES = 16
 _INDICES, _VERSIONS = "_indices", "_versions"
-_SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows of a batch: also long strings have to fit
+_SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows per batch: long strings have to fit, too
 _SCAN_READAHEAD = 4
 
 
 def import_lance() -> Any:
-    """The module ``lance``.
+    """Import and return the module ``lance``.
 
     Raises
     ------
@@ -61,9 +61,9 @@ class LanceFile:
     Raises
     ------
     OSError
-        If there is no such file.
+        If the file does not exist.
     FormatError
-        If this is no Lance file.
+        If this is not a valid Lance file.
     """
 
     def __init__(self, path: str):
@@ -75,13 +75,13 @@ class LanceFile:
             self.num_rows = self._reader.num_rows()
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows, in order, up to ``rows`` at a time."""
+        """Return all rows, in order, in batches of up to ``rows``."""
         with _panics_are_errors():
             batches = self._reader.read_all(batch_size=rows, batch_readahead=1).to_batches()
         return _guarded(batches)
 
     def global_buffer(self, number: int) -> bytes:
-        """A buffer that belongs to the file as a whole."""
+        """Return a buffer that belongs to the file as a whole."""
         with _panics_are_errors():
             return self._reader.read_global_buffer(number)
 
@@ -96,8 +96,8 @@ def _guarded(batches: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _check_footer(path: str) -> None:
-    # pylance panics over an empty file, which shows on standard error, and takes memory for as many
-    # buffers as the footer says, which may end the process.
+    # pylance panics on an empty file, which prints to standard error, and allocates memory for as
+    # many buffers as the footer declares, which may kill the process.
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER.size))
@@ -122,23 +122,23 @@ def _panics_are_errors() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    # Without the place in pylance's source: ", /home/…/schema.rs:359:28".
+    # Without the location in pylance's source: ", /home/…/schema.rs:359:28".
     return re.sub(r", \S+\.rs:\d+:\d+$", "", str(error).partition("\n")[0])
 
 
 def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
                last_buffer: tuple[str, Callable[[], bytes]]) -> None:
-    """Write a local Lance file, which appears when it is complete.
+    """Write a local Lance file, which appears only when it is complete.
 
     Parameters
     ----------
     path : str
     schema : pyarrow.Schema
-        With what the metadata has to say.
+        Including the metadata to write.
     batches : iterator of pyarrow.RecordBatch
     last_buffer : (str, function)
-        A metadata entry, and a function that gives the bytes of the global buffer whose number it
-        names; called behind the last batch.
+        A metadata entry, and a function that returns the bytes of the global buffer whose number
+        the entry holds; called after the last batch.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -147,7 +147,7 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
         raise IsADirectoryError(f"{path} is a folder")
     path = path_to_replace(path)
     private = temporary_name(path, "unlocked")
-    os.mkdir(private, 0o700)  # pylance gives the file the mode of any new one
+    os.mkdir(private, 0o700)  # pylance creates the file with the default mode
     try:
         temporary = os.path.join(private, "index")
         _write(temporary, schema, batches, last_buffer)
@@ -165,7 +165,7 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
 
 def _write(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], last_buffer: Any) \
         -> None:
-    # Not as a context manager, which would complete the file after an error as well.
+    # Not as a context manager, which would complete the file even after an error.
     writer = import_lance().file.LanceFileWriter(path, schema.remove_metadata())
     for batch in batches:
         writer.write_batch(batch)
@@ -180,14 +180,14 @@ def _write(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], last
 # --- data sets -----------------------------------------------------------------------------------
 
 def is_dataset(source: object) -> bool:
-    """Whether this is a Lance data set, or names one."""
+    """Whether this is a Lance data set, or the path or URI of one."""
     if isinstance(source, str | os.PathLike):
         return True
     return isinstance(source, import_lance().LanceDataset)
 
 
 def open_dataset(source: Any) -> Any:
-    """A LanceDataset, as it is or by path or URI.
+    """Open a LanceDataset by path or URI; one that is already open is returned unchanged.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def open_dataset(source: Any) -> Any:
 
 
 def scan(dataset: Any, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The rows of one column, with their addresses, in the order of the data set."""
+    """Scan the rows of one column, with their addresses, in the order of the data set."""
     fixed = pa.types.is_primitive(field_type(dataset.schema, column))
     with _panics_are_errors():
         scanner = dataset.scanner(columns=[column], with_row_address=True, scan_in_order=True,
@@ -213,12 +213,12 @@ def scan(dataset: Any, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]
 
 
 def field_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """The type of a column; its parts are joined with dots where it lies in structs.
+    """Return the type of a column; in structs, its path has dots.
 
     Raises
     ------
     ColumnError
-        If there is no such column.
+        If the column does not exist.
     """
     parts = (column,) if column in schema.names else tuple(column.split("."))
     found = _type_at(schema, parts)
@@ -236,17 +236,17 @@ def _type_at(fields: Iterable[pa.Field], parts: tuple[str, ...]) -> pa.DataType 
 
 
 class Indexed(NamedTuple):
-    """What a data set says of one of its indexes.
+    """A data set's own information about one of its indexes.
 
     Attributes
     ----------
     column : str or None
-        Its parts are joined with dots where it lies in structs. None where the data set does not
-        have the index, no longer or not yet.
+        In structs, its path with dots. None if the data set no longer has the index, or does not
+        have it yet.
     arrow_type : pyarrow.DataType or None
     fragment_ids : set of int
-        The fragments that the index is valid for. When values of a fragment are written anew, it
-        keeps its id, and is taken out here.
+        The fragments that the index is valid for. When values of a fragment are rewritten, the
+        fragment keeps its id but is removed from this set.
     """
 
     column: str | None
@@ -255,7 +255,7 @@ class Indexed(NamedTuple):
 
 
 def find_indexed(path: str) -> Indexed | None:
-    """What the newest version of a data set says of an index in its folder; None elsewhere.
+    """Return what the newest version of a data set records for an index; None outside a data set.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def find_indexed(path: str) -> Indexed | None:
     with error_location(file=root), _panics_are_errors():
         found = [(index.fields[0], segment) for index in dataset.describe_indices()
                  for segment in index.segments if str(segment.uuid) == uuid]
-        # Not by its name: older versions of pylance give the last part of it only.
+        # Not by its name: older versions of pylance return only the last part of it.
         paths = dict(_paths(dataset.lance_schema.fields()))
     if not found or found[0][0] not in paths:
         return Indexed(None, None, set())
@@ -285,7 +285,7 @@ def find_indexed(path: str) -> Indexed | None:
 
 
 def _paths(fields: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The id of each field of a Lance schema, and the names on the way to it."""
+    """Yield the id of each field of a Lance schema, and the names on the path to it."""
     for field in fields:
         path = (*above, field.name())
         yield field.id(), path

@@ -1,6 +1,7 @@
 """Which batches of streaming queries have been committed to a folder: ``_streams/<query>/<batch>``.
 
-One file for each batch, of which the highest counts: writing an old one again changes nothing.
+Each batch has one file, and only the highest number counts, so writing an older batch again has no
+effect.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ STREAMS = "_streams"
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of a streaming query, by the query's id; it is committed once."""
+    """A batch of a streaming query, identified by the query's id; it is committed only once."""
 
     stream: str
     id: int
@@ -25,7 +26,7 @@ class Batch:
 
 def is_committed(folder: JobFolder, batch: Batch) -> bool:
     """Whether this batch, or a later one of the query, has been committed."""
-    # In this order: who removes a commit record has written the file for its batch before.
+    # In this order: the file for a batch is written before its commit record is removed.
     records = [state.record for state in read_jobs(folder.filesystem, folder.table).values()]
     done = [record.batch for record in records
             if record and record.batch is not None
@@ -34,7 +35,7 @@ def is_committed(folder: JobFolder, batch: Batch) -> bool:
 
 
 def note_batch(folder: JobFolder, record: CommitRecord) -> None:
-    """Keep the batch of a record, if it has one, so that the record can be removed."""
+    """Store the batch of a record, if it has one, so that the record can be removed."""
     if record.stream is None or record.batch is None:
         return
     write_empty(folder.filesystem, f"{_path(folder, record.stream)}/{record.batch}")

@@ -1,37 +1,41 @@
-"""The commit protocol: the files of a job become visible together, when the job commits, or never.
+"""The commit protocol: the files of a job become visible together when it commits, or never.
 
-Markers in ``_staging/<job>`` tell our readers what to see; ``storage/visibility.py`` says how. A
-job commits by writing one of them, ``committed``, which is the commit point: what fails before is
-taken back, what fails after is finished by the next job on the table.
+Markers in ``_staging/<job>`` tell our readers which files are visible; ``storage/visibility.py``
+describes how. A job commits by writing one of them, ``committed``. This is the commit point: a job
+that fails before it is rolled back, a job that fails after it is finished by the next job on the
+table.
 
-- Where a rename is cheap, tasks write below ``_staging/<job>``, and the commit moves the files to
-  their places, then writes ``committed``.
-- Elsewhere, as on S3, tasks write to the final places at once, each after a marker ``pending``.
+- Where a rename is cheap, tasks write below ``_staging/<job>``. The commit moves the files to
+  their final paths, then writes ``committed``.
+- Elsewhere, for example on S3, tasks write each file directly to its final path, after they have
+  written a marker ``pending`` for it.
 
     start      write started
-    attempt    write pending, look for started, write the file, look for started
-    commit     write committing, move files, look for started and given_up, write committed
+    attempt    write pending, check started, write the file, check started
+    commit     write committing, move files, check started and given_up, write committed
     finish     delete replaced files, write the batch, _SUCCESS and generation, then end
     roll back  delete files, write generation, then end
     end        remove started; list pending; delete the files of attempts that lost, then their
                markers; remove committed
 
-At any moment, whoever dies, and whoever else runs:
+These invariants hold at any moment, whichever process dies and whatever else runs concurrently:
 
-1. A file that is not published is hidden: by ``started``, then by its ``pending``, which goes after
-   the file. An attempt whose ``pending`` comes too late to be listed finds ``started`` gone and
-   writes nothing; one that has been listed, and has not written yet, keeps its ``pending``.
-2. ``committed`` goes last, when no replaced file and no ``pending`` of a published one is left.
-3. So if ``committed`` is missing and ``started`` is there, looked for in this order, the job has
-   not committed. If both are missing, another job has ended this one: its files tell how.
-4. Anybody may finish a job that has committed, also several at the same time.
-5. Nobody but the job itself takes it back, unless it was silent for STALE_AFTER, and nothing came
-   for GRACE after another job had written ``given_up``, which the job looks for before it commits.
+1. An unpublished file is hidden: by ``started``, then by its ``pending``, which is removed after
+   the file. An attempt whose ``pending`` was written too late to be listed finds ``started`` gone
+   and writes nothing; an attempt that was listed but has not written yet keeps its ``pending``.
+2. ``committed`` is removed last, when no replaced file and no ``pending`` of a published file is
+   left.
+3. So if ``committed`` is missing and ``started`` exists, checked in this order, the job has not
+   committed. If both are missing, another job has ended this one: its files show how.
+4. Any job may finish a job that has committed; several may do so concurrently.
+5. Only the job itself rolls it back, unless it was silent for STALE_AFTER, and then wrote nothing
+   for GRACE after another job had written ``given_up``. The job checks for ``given_up`` before it
+   commits.
 
-Other readers, such as Spark's own, see whole files only, and ``_SUCCESS`` is gone while a commit
-runs. A task may run several times, and its attempts write different files; only the one that Spark
-reports is published. An abort may come while tasks still write, or not at all, so nothing relies on
-it.
+Other readers, such as Spark's own, see only whole files, and ``_SUCCESS`` is missing while a commit
+runs. A task may run several times, and its attempts write different files; only the attempt that
+Spark reports is published. An abort may arrive while tasks are still writing, or never, so nothing
+relies on it.
 """
 
 from __future__ import annotations
@@ -70,18 +74,18 @@ from secure_bloom.storage.visibility import (
     visible_files,
 )
 
-STALE_AFTER = timedelta(hours=24)  # a job writes something in this time, or has ended
-GRACE = timedelta(hours=1)  # from a job's last look at its markers to its commit point, at most
+STALE_AFTER = timedelta(hours=24)  # a live job writes something within this time
+GRACE = timedelta(hours=1)  # at most, from a job's last check of its markers to its commit point
 
 _log = logging.getLogger("secure_bloom.spark")
 
 
 class CommitError(SecureBloomError):
-    """A job could not make its files visible."""
+    """Raised when a job could not make its files visible."""
 
 
 class Job(JobFolder):
-    """One write job into a folder. It goes to the tasks by pickling, with its id.
+    """One write job into a folder. It is pickled, with its id, and sent to the tasks.
 
     Parameters
     ----------
@@ -89,9 +93,9 @@ class Job(JobFolder):
     folder : str
         Where the files become visible.
     overwrite : bool
-        Whether the files that are visible at the commit are replaced.
+        Whether the commit replaces the files that are visible at that time.
     id : str, optional
-        Of a job that exists; default: a new one.
+        Id of an existing job; default: a new one.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: bool,
@@ -112,12 +116,12 @@ class Job(JobFolder):
                                   "move it away, or choose another folder", file=path)
 
     def visible_files(self) -> list[str]:
-        """The data files that readers see, sorted.
+        """Return the data files that readers see, sorted.
 
         Raises
         ------
         UnsupportedError
-            If the folder belongs to a table whose log would not know what the job does.
+            If the folder belongs to a table whose log would not record what the job does.
         """
         if not self.exists(self.folder):
             self._check_no_table([])
@@ -127,7 +131,7 @@ class Job(JobFolder):
     # --- before the commit -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Announce the job, on the driver and before any task; finish what dead jobs have left."""
+        """Announce the job, on the driver and before any task; finish what dead jobs left."""
         self.write_marker(STARTED)
         try:
             self.recover()
@@ -135,13 +139,13 @@ class Job(JobFolder):
             _log.warning("%s: what earlier jobs left could not be removed: %s", self.table, error)
 
     def new_file(self, partition: int, directory: str = "") -> str:
-        """A path to write a file to, that no other attempt has.
+        """Return a path to write a file to that no other attempt uses.
 
         Parameters
         ----------
         partition : int
         directory : str
-            Where below the folder: ``day=2024-01-01/city=x``.
+            Location below the folder: ``day=2024-01-01/city=x``.
 
         Raises
         ------
@@ -152,17 +156,17 @@ class Job(JobFolder):
         if self.in_place:
             self.write_marker(f"{PENDING}/{name}")
         make_folder(self.filesystem, posixpath.dirname(f"{self.work}/{name}"))
-        if not self.has(STARTED):  # asked after the marker was written
+        if not self.has(STARTED):  # checked after the marker was written
             raise self._too_late(name)
         return f"{self.work}/{name}"
 
     def staged(self, path: str, rows: int, filters: FilterTotals | None = None) -> StagedFile:
-        """What the commit needs to know about a file that is complete.
+        """Describe a complete file for the commit.
 
         Raises
         ------
         CommitError
-            If the job has ended meanwhile; the file is removed then.
+            If the job has ended in the meantime; the file is then removed.
         """
         name = relative_path(path, self.work)
         if not self.has(STARTED):
@@ -172,7 +176,7 @@ class Job(JobFolder):
         return StagedFile(name, rows, size, filters.encrypted, filters.plain, filters.bytes)
 
     def abort(self) -> None:
-        """Take back what the job has written so far, as far as possible, unless it has ended."""
+        """Roll back what the job has written so far, as far as possible, unless it has ended."""
         with contextlib.suppress(OSError):
             if not self.has(COMMITTED) and self.has(STARTED):  # in this order
                 self._roll_back()
@@ -180,26 +184,26 @@ class Job(JobFolder):
     # --- the commit ------------------------------------------------------------------------------
 
     def commit(self, files: list[StagedFile], batch: Batch | None = None) -> CommitSummary | None:
-        """Make these files visible, in place of those that were visible before on overwrite.
+        """Make these files visible; on overwrite they replace the files visible before.
 
         Parameters
         ----------
         files : list of StagedFile
         batch : Batch, optional
-            Of a streaming query. If it has been committed before, the files are dropped.
+            Batch of a streaming query. If it was already committed, the files are dropped.
 
         Returns
         -------
         CommitSummary or None
-            None if the batch had been committed before.
+            None if the batch was already committed.
 
         Raises
         ------
         CommitError, OSError
-            Nothing has changed then, and the files are gone, unless the error, or a note of it,
-            says that this is not known.
+            Then nothing has changed and the files are gone, unless the error or one of its notes
+            says that this is unknown.
         BaseException
-            Such as KeyboardInterrupt. A note says so if the job has committed.
+            For example KeyboardInterrupt. If the job has committed, a note says so.
         """
         tried, success = False, None
         try:
@@ -230,9 +234,9 @@ class Job(JobFolder):
         return self._complete(record)
 
     def finish(self, record: CommitRecord) -> None:
-        """Remove what the commit has made useless, its markers last."""
+        """Remove what the commit has made obsolete, its markers last."""
         self._delete_replaced(record)
-        if not self.has(COMMITTED):  # another job has finished this one meanwhile
+        if not self.has(COMMITTED):  # another job has finished this one in the meantime
             return
         note_batch(self, record)
         write_file(self.filesystem, posixpath.join(self.folder, SUCCESS),
@@ -241,7 +245,7 @@ class Job(JobFolder):
         self.end(set(record.files))
 
     def recover(self) -> None:
-        """Finish jobs that died after their commit point, and take back those that died before."""
+        """Finish jobs that died after their commit point, and roll back those that died before."""
         selector = pa_fs.FileSelector(posixpath.join(self.table, STAGING), allow_not_found=True)
         entries = self.filesystem.get_file_info(selector)
         jobs = read_jobs(self.filesystem, self.table)
@@ -305,7 +309,10 @@ class Job(JobFolder):
                             None if batch is None else batch.id, self.name)
 
     def _remove_success(self) -> bytes | None:
-        """While it is there, the folder is complete for readers that do not know our markers."""
+        """Remove ``_SUCCESS`` and return its content.
+
+        While it exists, the folder is complete for readers that do not know our markers.
+        """
         path = posixpath.join(self.folder, SUCCESS)
         try:
             with self.filesystem.open_input_stream(path) as stream:
@@ -333,9 +340,9 @@ class Job(JobFolder):
         write_file(self.filesystem, f"{self.staging}/{COMMITTED}", record.to_bytes())
 
     def _has_committed(self, record: CommitRecord) -> bool:
-        """After the attempt to write the record, of which perhaps only the answer was lost."""
+        """Check the outcome of writing the record: perhaps only the response was lost."""
         committed = self.has(COMMITTED)
-        if self.has(STARTED):  # in this order: who finishes a job removes committed last
+        if self.has(STARTED):  # in this order: finishing a job removes committed last
             return committed
         found = self.filesystem.get_file_info([self.path(name) for name in record.files])
         if not committed and any(info.type == pa_fs.FileType.NotFound for info in found):
@@ -380,7 +387,7 @@ class Job(JobFolder):
             self.delete_files(name for name, info in names.items() if record.replaces(name, info))
 
     def _roll_back(self, success: bytes | None = None) -> None:
-        """Remove the job, which has not committed. Files go before the markers that hide them."""
+        """Remove a job that has not committed. Files are deleted before the markers hiding them."""
         files = self.pending()
         if self.has(COMMITTING):
             files.update(self.own_files())
@@ -393,7 +400,7 @@ class Job(JobFolder):
         self.end(removed)
 
     def _remove_empty(self, entries: list[pa_fs.FileInfo]) -> None:
-        """Folders of attempts that came too late, and temporary files."""
+        """Remove folders of attempts that came too late, and temporary files."""
         for info in entries:
             if info.mtime is not None and datetime.now(UTC) - info.mtime <= STALE_AFTER:
                 continue
@@ -403,8 +410,8 @@ class Job(JobFolder):
                 self.delete_file(info.path)
 
     def _take_back(self, state: JobState) -> None:
-        """Roll back a job that is dead, in two steps: it may be about to commit at this moment."""
-        assert state.newest is not None  # that of its marker or file
+        """Roll back a dead job, in two steps, because it may be about to commit right now."""
+        assert state.newest is not None  # time of its newest marker or file
         silent = datetime.now(UTC) - state.newest
         if self.has(STARTED):
             if not state.given_up and silent > STALE_AFTER:

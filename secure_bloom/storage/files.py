@@ -1,12 +1,12 @@
-"""Where Parquet files come from and go to: local paths, pyarrow filesystems, open file objects.
+"""Sources and destinations of Parquet files: local paths, pyarrow filesystems, open file objects.
 
 A file that is being written is invisible, or at least incomplete, until :meth:`Output.commit`:
 
 - a local path: a hidden temporary file in the same folder, fsync, rename, fsync of the folder;
-  a pipe or device is written to as it is;
+  a pipe or device is written to directly;
 - S3 and Google Cloud Storage: the object itself, which appears when its upload is complete;
-- another filesystem: a hidden temporary name beside it, then the filesystem's move;
-- an open binary file: bytes are appended, the footer that makes them a Parquet file comes last.
+- another filesystem: a hidden temporary name in the same folder, then the filesystem's move;
+- an open binary file: bytes are appended; the footer, which makes them a Parquet file, comes last.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from secure_bloom.storage.versions import OpenFile, open_file, without_subtree
 
 
 class Readable(Protocol):
-    """A binary file that can seek."""
+    """A seekable binary file."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to ``size`` bytes."""
+        """Read up to ``size`` bytes."""
 
     def seek(self, offset: int, whence: int = 0, /) -> object:
-        """Go to a position."""
+        """Move to a position."""
 
 
 class Writable(Protocol):
     """A binary file to append to."""
 
     def write(self, data: bytes, /) -> object:
-        """Append bytes; returns how many, or None for all."""
+        """Append bytes; return the number written, or None for all."""
 
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -50,7 +50,7 @@ FileTarget: TypeAlias = FilePath | Writable
 
 def resolve(where: FilePath, filesystem: pa_fs.FileSystem | None = None) \
         -> tuple[pa_fs.FileSystem, str]:
-    """Filesystem and path of a path or URI; see :mod:`secure_bloom.storage.locations`."""
+    """Split a path or URI into filesystem and path; see :mod:`secure_bloom.storage.locations`."""
     path = os.fspath(where)
     if filesystem is None:
         if is_uri(path):
@@ -62,11 +62,11 @@ def resolve(where: FilePath, filesystem: pa_fs.FileSystem | None = None) \
 
 
 def is_path(where: object) -> TypeGuard[FilePath]:
-    """Whether this names a file rather than being one."""
+    """Whether this is the path of a file rather than a file object or buffer."""
     return isinstance(where, str | os.PathLike)
 
 
-#: filesystems where a file appears when it is closed, and never in part
+#: filesystems where a file appears only when it is closed, and never partially
 UPLOADS = ("s3", "gcs")
 _FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
 _READ_AHEAD = 64 * 1024  # enough for most footers
@@ -93,12 +93,12 @@ class Source(OpenFile):
         self.size = self.file.size()
         if self.version is not None and self.version.size not in (None, self.size):
             raise self.changed()
-        self._tail = memoryview(b"")  # the end of the file, as far as it was read ahead
+        self._tail = memoryview(b"")  # the part of the file's end that was read ahead
 
     def read_at(self, nbytes: int, offset: int) -> memoryview:
-        """Up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
+        """Read up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
 
-        In Arrow's memory, which is used again, see :meth:`ModuleCipher.decrypt_buffer`.
+        The bytes are in Arrow's memory, which is reused; see :meth:`ModuleCipher.decrypt_buffer`.
         """
         start = offset - (self.size - len(self._tail))
         if start >= 0:
@@ -108,7 +108,7 @@ class Source(OpenFile):
         return memoryview(buffer).cast("B")
 
     def read_tail(self, size: int) -> memoryview:
-        """The last ``size`` bytes, or all of a shorter file."""
+        """Read the last ``size`` bytes, or all of a shorter file."""
         size = min(size, self.size)
         if len(self._tail) < size:
             ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
@@ -118,30 +118,30 @@ class Source(OpenFile):
             if not self._is_far:
                 self.note_read()
                 return data
-            self._tail = data  # the answer to one request is of one version
+            self._tail = data  # the response to one request is from one version
         return self._tail[len(self._tail) - size:]
 
     @property
     def _is_far(self) -> bool:
-        """Whether a read is a request to a server, which takes longer than some bytes more do."""
+        """Whether a read is a request to a server, which costs more than reading extra bytes."""
         return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)
 
 
 class Output:
-    """Something to append bytes to, and to publish or to drop.
+    """A destination that bytes are appended to, and that is then published or dropped.
 
-    It belongs to the process that has opened it. In a fork of that process nothing can be written
-    or published, and nothing is dropped.
+    It belongs to the process that opened it. In a fork of that process nothing can be written or
+    published, and nothing is dropped.
 
     Parameters
     ----------
     stream : object with ``write``
     finish : callable, optional
-        What :meth:`commit` does first: what takes long.
+        Called first by :meth:`commit`: the slow part.
     publish : callable, optional
-        What it does then. Takes a function that is called just before the file becomes visible.
+        Called next. Takes a function that is called just before the file becomes visible.
     drop : callable, optional
-        What :meth:`abort` does.
+        Called by :meth:`abort`.
     """
 
     def __init__(self, stream: Any, *, finish: Callable[[], None] | None = None,
@@ -155,18 +155,18 @@ class Output:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process has opened it, rather than one of which this is a fork."""
+        """Whether this process opened the output, rather than a process that it was forked from."""
         return os.getpid() == self._process
 
     def check_own(self) -> None:
-        """Raise UnsupportedError in a fork of the process that has opened it."""
+        """Raise UnsupportedError in a fork of the process that opened the output."""
         if not self.is_own:
             raise UnsupportedError(f"process {self._process} has opened this file, and only that "
                                    "one can write and close it; this process is a fork of it: open "
                                    "a file of its own here")
 
     def write(self, data: Any) -> None:
-        """Append all of the data; raw files may take less at a time."""
+        """Append all of the data; raw files may accept only part of it per call."""
         self.check_own()
         data = memoryview(data).cast("B")
         while len(data):
@@ -174,7 +174,7 @@ class Output:
             data = data[len(data) if written is None else written:]
 
     def fileno(self) -> int:
-        """The descriptor of a local file."""
+        """Return the descriptor of a local file."""
         return self._stream.fileno()
 
     def commit(self, check: Callable[[], None] | None = None) -> None:
@@ -184,7 +184,7 @@ class Output:
         ----------
         check : callable, optional
             Called at the last moment; if it raises, the file does not become visible. In a local
-            folder, other commits with a check wait until this one is done.
+            folder, other commits with a check wait until this one has finished.
         """
         self.check_own()
         if self._finish is not None:
@@ -193,9 +193,9 @@ class Output:
             self._publish(check)
 
     def abort(self) -> None:
-        """Remove what was written, as far as it is ours to remove."""
+        """Remove what was written, as far as it belongs to this output."""
         if not self.is_own:
-            _keep_for_ever(self._stream)  # to close it might write, or complete an upload
+            _keep_for_ever(self._stream)  # closing it might write, or complete an upload
         elif self._drop is not None:
             self._drop()
 
@@ -213,7 +213,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
     where : str, path, or writable binary file
     filesystem : pyarrow.fs.FileSystem, optional
     mode : int
-        Of a local file that is not there yet, before the umask; one that is replaced keeps its own.
+        Mode of a new local file, before the umask; a replaced file keeps its own mode.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -229,7 +229,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
 
 
 def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
-    """Write a whole file; nobody sees a part of it."""
+    """Write a whole file; readers never see a part of it."""
     output = open_output(path, filesystem)
     try:
         output.write(data)
@@ -240,12 +240,13 @@ def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
 
 
 def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
-    """Write a whole file where there is none yet.
+    """Write a whole file at a path where no file exists yet.
 
     Raises
     ------
     FileExistsError
-        If there is one. Other filesystems than the local one may miss one of the same moment.
+        If the file exists. Filesystems other than the local one may miss a file that is created
+        at the same moment.
     """
     if filesystem.type_name != "local":
         check_absent(filesystem, path)
@@ -262,7 +263,7 @@ def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
 
 
 def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Raise FileExistsError where there is something at a path, even a link that leads nowhere."""
+    """Raise FileExistsError if anything exists at a path, even a dangling link."""
     if filesystem.get_file_info(path).type != pa_fs.FileType.NotFound \
             or (filesystem.type_name == "local" and os.path.islink(path)):
         raise FileExistsError(f"{path} exists")
@@ -280,8 +281,8 @@ def _open_upload(filesystem: pa_fs.FileSystem, path: str) -> Output:
     stream: BinaryIO = filesystem.open_output_stream(path)
 
     def drop() -> None:
-        # pyarrow cannot give an upload up: closing the stream, or deleting it, completes what was
-        # written so far. So it is kept for ever, with its last few megabytes.
+        # pyarrow cannot abort an upload: closing the stream, or deleting it, completes what was
+        # written so far. So the stream is kept forever, with its last few megabytes.
         if not stream.closed:
             _keep_for_ever(stream)
 
@@ -306,7 +307,7 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
         filesystem.move(temporary, path)
 
     def drop() -> None:
-        if moving:  # which some filesystems do by a copy: this may be all that is whole
+        if moving:  # some filesystems move by copying: this may be the only complete file
             return
         with contextlib.suppress(OSError):
             stream.close()
@@ -317,7 +318,7 @@ def _open_on(filesystem: pa_fs.FileSystem, path: str) -> Output:
 
 
 def make_folder(filesystem: pa_fs.FileSystem, path: str) -> None:
-    """Create a folder, with those above it, to last. Where files are objects there is none."""
+    """Create a folder and its parents durably. On object stores there are no folders to create."""
     if filesystem.type_name in UPLOADS:
         return
     new = []

@@ -1,4 +1,4 @@
-"""Where a job writes: its paths, its markers, and what it does to files."""
+"""The folder a job writes to: its paths, its markers, and its operations on files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from secure_bloom.storage.visibility import (
     table_of,
 )
 
-COMMITTING = "committing"  # files may stand in their places that have no marker of their own
+COMMITTING = "committing"  # files without a marker of their own may be at their final paths
 
 _RENAMING = ("local", "hdfs", "py::fsspec+file")  # filesystems on which a rename is cheap
 _AT_ONCE = 8
 
 
 class JobFolder:
-    """A folder, and the part of ``_staging`` that belongs to one job. Names are relative to the
-    table, which is the folder or above it.
+    """A folder, and the part of ``_staging`` that belongs to one job.
+
+    Names are relative to the table, which is the folder itself or a folder above it.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class JobFolder:
     folder : str
         Where the files of the job become visible.
     id : str, optional
-        Of a job that exists; default: a new one.
+        Id of an existing job; default: a new one.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, id: str | None = None):
@@ -58,22 +59,22 @@ class JobFolder:
 
     @property
     def work(self) -> str:
-        """Where tasks write."""
+        """The folder that tasks write to."""
         return self.table if self.in_place else self.staging
 
     @property
     def name(self) -> str:
-        """The folder as seen from the table: "" or ``day=1``."""
+        """The folder's path relative to the table: "" or ``day=1``."""
         return relative_path(self.folder, self.table)
 
     def path(self, name: str) -> str:
-        """Where readers find a file."""
+        """Return the path at which readers find a file."""
         return posixpath.join(self.table, name)
 
     # --- markers ---------------------------------------------------------------------------------
 
     def has(self, marker: str) -> bool:
-        """Whether a marker is there."""
+        """Whether a marker exists."""
         return self.exists(f"{self.staging}/{marker}")
 
     def write_marker(self, marker: str) -> None:
@@ -81,24 +82,24 @@ class JobFolder:
         write_empty(self.filesystem, f"{self.staging}/{marker}")
 
     def remove_marker(self, marker: str) -> None:
-        """Remove a marker, if it is there."""
+        """Remove a marker, if it exists."""
         self.delete_file(f"{self.staging}/{marker}")
 
     def pending(self) -> set[str]:
-        """Names of files that attempts may write."""
+        """Return the names of files that attempts may write."""
         return set(files_below(self.filesystem, f"{self.staging}/{PENDING}", allow_not_found=True))
 
     def end(self, settled: AbstractSet[str] = frozenset(), wait: bool = True) -> None:
-        """The last steps of a job that has committed, or has been taken back. May be repeated.
+        """Do the last steps of a job that has committed or was rolled back. May be repeated.
 
         Parameters
         ----------
         settled : set of str
-            Files that are published, or have been deleted.
+            Files that are published or have been deleted.
         wait : bool
-            Whether the others may still be written: their markers stay until they were.
+            Whether the other files may still be written: their markers stay until then.
         """
-        self.remove_marker(STARTED)  # first: no attempt begins any more, so this is all of them
+        self.remove_marker(STARTED)  # first: no attempt starts after this, so the list is complete
         pending = self.pending()
         others = pending - settled
         removed = self.delete_files(others)
@@ -106,61 +107,61 @@ class JobFolder:
         if waiting:
             self._delete(f"{self.staging}/{marker}" for marker in
                          (COMMITTING, *(f"{PENDING}/{name}" for name in pending - waiting)))
-        else:  # at once, which is cheap on an object store
+        else:  # in one call, which is cheap on an object store
             with contextlib.suppress(FileNotFoundError):
                 self.filesystem.delete_dir(f"{self.staging}/{PENDING}")
-        self.remove_marker(COMMITTED)  # last: a published file without it, but pending, is hidden
+        self.remove_marker(COMMITTED)  # last: without it a published file still pending is hidden
         if not waiting:
             self.delete_staging()
 
     def note_change(self) -> None:
-        """Let readers list again that are listing now."""
+        """Make readers that are listing the folder now list it again."""
         write_file(self.filesystem, posixpath.join(self.table, STAGING, GENERATION),
                    uuid.uuid4().hex.encode())
 
     # --- files -----------------------------------------------------------------------------------
 
     def own_files(self) -> list[str]:
-        """Names of the files of this job in their final places."""
+        """Return the names of this job's files at their final paths."""
         found = files_below(self.filesystem, self.folder, allow_not_found=True)
         names = (relative_path(info.path, self.table) for info in found.values())
         return [name for name in names
                 if job_of(name) == self.id and not name.startswith(f"{STAGING}/")]
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Whether a file or folder exists at a path."""
         return self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound
 
     def delete_file(self, path: str) -> bool:
-        """Whether it was there."""
+        """Delete a file; return whether it existed."""
         try:
             self.filesystem.delete_file(path)
-        except OSError as error:  # HDFS does not say what is wrong
+        except OSError as error:  # HDFS does not report the cause
             if not isinstance(error, FileNotFoundError) and self.exists(path):
                 raise
             return False
         return True
 
     def delete_files(self, names: Iterable[str]) -> set[str]:
-        """Delete files in their final places; those that were there."""
+        """Delete files at their final paths; return those that existed."""
         names = list(names)
         found = self._delete(map(self.path, names))
         return {name for name, was_there in zip(names, found, strict=True) if was_there}
 
     def delete_staging(self) -> None:
-        """Remove the folder of the job, which has ended."""
-        # A late attempt may write into it at this moment: what is left is removed by a later job.
+        """Remove the staging folder of the job, which has ended."""
+        # A late attempt may be writing into it: what is left is removed by a later job.
         with contextlib.suppress(OSError):
             self.filesystem.delete_dir(self.staging)
 
     def sync(self, folders: Iterable[str]) -> None:
-        """Make what was done to the entries of folders last."""
+        """Make changes to the entries of folders durable."""
         if self.filesystem.type_name == "local":
             for folder in folders:
                 sync_folder(folder)
 
     def _delete(self, paths: Iterable[str]) -> list[bool]:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # on an object store each one takes a while
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # each request to an object store is slow
             return list(pool.map(self.delete_file, paths))
 
 

@@ -1,4 +1,4 @@
-"""Local files that appear whole: temporary files, their names and locks, who may read them."""
+"""Atomic replacement of local files: temporary files, their names and locks, and permissions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
 _ACL = "system.posix_acl_access"
-_LONG_NAME = 100  # bytes: longer names are not repeated in those of temporary files
+_LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 class Replacement:
-    """A local file that is written under a temporary name and then takes its place.
+    """A local file that is written under a temporary name and then renamed.
 
-    A file that is replaced keeps its mode and, as far as the process may, its owner, its group and
-    its access control list. Until then nobody else may read the new one. Where the path is a
-    symbolic link, the file that it leads to is replaced.
+    When a file is replaced, its mode is preserved and, if the process is permitted to, its owner,
+    its group and its access control list. Until then, only the owner of the new file can read it.
+    If the path is a symbolic link, the target of the link is replaced.
 
     Parameters
     ----------
     path : str
     mode : int
-        Of a file that is not there yet, before the umask.
+        Mode of a new file, before the umask.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class Replacement:
         self.file = _open_temporary(self._path, 0o600 if os.path.exists(self._path) else mode)
 
     def finish(self) -> None:
-        """Make the content last."""
+        """Set the permissions and make the content durable."""
         keep_permissions(self._path, self.file.fileno())
         os.fsync(self.file.fileno())
 
     def publish(self, check: Callable[[], None] | None) -> None:
-        """Take the place; see :meth:`secure_bloom.storage.files.Output.commit`."""
+        """Rename the file to its path; see :meth:`secure_bloom.storage.files.Output.commit`."""
         folder = os.path.dirname(self._path) or "."
         if check is None:
             os.replace(self.file.name, self._path)
@@ -55,7 +55,7 @@ class Replacement:
             with _locked(folder):
                 check()
                 os.replace(self.file.name, self._path)
-        self.file.close()  # not before: without its lock it would be a leftover
+        self.file.close()  # not earlier: without its lock it would be removed as a leftover
         sync_folder(folder)
 
     def drop(self) -> None:
@@ -66,7 +66,7 @@ class Replacement:
 
 
 def is_special(path: str) -> bool:
-    """Whether a path is a pipe, a device or the like, which is written to as it is."""
+    """Whether a path is a pipe, a device or similar, which is written to directly."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -75,7 +75,7 @@ def is_special(path: str) -> bool:
 
 
 def path_to_replace(path: str) -> str:
-    """The path without symbolic links at its end, where a file can be."""
+    """Resolve symbolic links at the end of a path, and check that a file can be there."""
     target = os.path.realpath(path) if os.path.islink(path) else path
     if os.path.islink(target):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -87,28 +87,28 @@ def path_to_replace(path: str) -> str:
 # --- temporary files -----------------------------------------------------------------------------
 
 def temporary_name(path: str, kind: str = "tmp") -> str:
-    """A hidden name in the same folder that nothing else uses."""
+    """Return a unique hidden name in the same folder."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, f".{temporary_stem(name)}.{secrets.token_hex(8)}.{kind}")
 
 
 def temporary_stem(name: str) -> str:
-    """What the names of temporary files say about the file that they are to become.
+    """Return the part of a temporary file's name that identifies the file it will become.
 
-    Its name or, where that would make them too long for the file system, a hash of it.
+    This is the file's name or, if that would be too long for the file system, a hash of it.
     """
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONG_NAME else hashlib.sha256(encoded).hexdigest()[:32]
 
 
 def remove_leftovers(folder: str, names: Collection[str]) -> None:
-    """Remove the temporary files that processes which are gone have left in a local folder.
+    """Remove temporary files that dead processes have left in a local folder.
 
     Parameters
     ----------
     folder : str
     names : collection of str
-        The files that they were to become.
+        Names of the files that they would have become.
     """
     stems = set(map(temporary_stem, names))
     with os.scandir(folder) as entries:
@@ -120,17 +120,17 @@ def remove_leftovers(folder: str, names: Collection[str]) -> None:
 
 def _remove_leftover(path: str) -> None:
     with contextlib.suppress(OSError), open(path, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer is alive
         os.unlink(path)
 
 
 def _open_temporary(path: str, mode: int) -> BinaryIO:
-    """A new temporary file, locked as long as this process lives; see remove_leftovers."""
+    """Open a new temporary file, locked for the lifetime of this process; see remove_leftovers."""
     while True:
         file = _open_new(temporary_name(path), mode)
         try:
             fcntl.flock(file, fcntl.LOCK_SH)
-        except OSError:  # not on this filesystem; with another name it is no leftover
+        except OSError:  # no locks on this filesystem; the other name is not taken for a leftover
             file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)
@@ -141,14 +141,14 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
 
 
 def _open_new(name: str, mode: int) -> BinaryIO:
-    # Not buffered: a forked process would write the buffer a second time. And not only for writing:
-    # over NFS it could not be locked.
+    # Not buffered: a forked process would write the buffer a second time. Not write-only: such a
+    # file cannot be locked over NFS.
     return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
 
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Keep others that publish with a check waiting, if the filesystem has locks."""
+    """Make other publishers with a check wait, if the filesystem has locks."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -161,7 +161,7 @@ def _locked(folder: str) -> Iterator[None]:
 
 
 def sync_folder(folder: str) -> None:
-    """Make a rename in a local folder last."""
+    """Make a rename in a local folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -169,13 +169,13 @@ def sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-# --- who may read a file -------------------------------------------------------------------------
+# --- file permissions ----------------------------------------------------------------------------
 
 def keep_permissions(path: str, descriptor: int) -> None:
-    """Let an open file have mode, owner, group and access control list of the one at a path.
+    """Copy mode, owner, group and access control list from the file at a path to an open file.
 
-    Only root can give files away, and to any group. If the group cannot be kept, what it was
-    allowed is taken away.
+    Only root can change a file's owner, or set an arbitrary group. If the group cannot be
+    preserved, group permissions are removed.
     """
     try:
         old = os.stat(path)
@@ -191,14 +191,14 @@ def keep_permissions(path: str, descriptor: int) -> None:
         os.setxattr(descriptor, _ACL, acl)
     else:
         with contextlib.suppress(OSError, AttributeError):
-            os.removexattr(descriptor, _ACL)  # what the folder gives to new files
-    if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # some filesystems have one for all
+            os.removexattr(descriptor, _ACL)  # the default that the folder sets on new files
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # some filesystems have a fixed mode
         os.fchmod(descriptor, mode)
 
 
 def _acl(path: str) -> bytes | None:
-    """The access control list of a file, where it has one."""
+    """Return the access control list of a file, if it has one."""
     try:
         return os.getxattr(path, _ACL)
-    except (OSError, AttributeError):  # on macOS there are none
+    except (OSError, AttributeError):  # macOS has none
         return None

@@ -1,4 +1,4 @@
-"""URIs of files and folders: which filesystem a scheme stands for.
+"""URIs of files and folders, and the filesystem that each scheme means.
 
 A path is a URI if it begins with two or more letters or digits, a colon and a slash: ``s3://b/x``,
 ``file:/x``. ``C:/x``, ``a:b/c`` and ``./ab:/c`` are local paths.
@@ -25,10 +25,10 @@ def is_uri(path: str) -> bool:
 
 
 def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
-    """The filesystem of a URI, and the path there.
+    """Return the filesystem of a URI, and the path in it.
 
-    ``s3a`` and ``s3n``, Hadoop's names of S3, are opened like ``s3``; their paths are taken
-    literally, as Hadoop does, so nothing in them is percent-encoded.
+    ``s3a`` and ``s3n``, Hadoop's names for S3, are opened like ``s3``. As in Hadoop, their paths
+    are taken literally, so nothing in them is percent-encoded.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
 
 
 def _encoded(rest: str) -> str:
-    """``//bucket/key?options`` with a percent-encoded key."""
+    """Return ``//bucket/key?options`` with the key percent-encoded."""
     place, mark, options = rest.partition("?")
     bucket, slash, key = place.removeprefix("//").partition("/")
     return f"//{bucket}{slash}{quote(key)}{mark}{options}"

@@ -1,8 +1,8 @@
-"""Put a new file in the place of an old one that keeps most of its bytes.
+"""Replace a file by a new one that keeps most of its bytes.
 
-The bytes that stay are copied, by the kernel where it can, into a new file, which then takes the
-name of the old one in a single step. Whoever has the old one open reads it to the end. Where a
-local path is a symbolic link, the file that it leads to is replaced.
+The bytes to keep are copied into a new file, by the kernel where possible. The new file then
+atomically takes the name of the old one. A process that has the old file open can read it to the
+end. If a local path is a symbolic link, the target of the link is replaced.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
 
 class Kept(NamedTuple):
-    """Bytes of the old file, from ``start`` to before ``end``."""
+    """A range of bytes of the old file, from ``start`` to ``end`` (exclusive)."""
 
     start: int
     end: int
 
 
 class Zeros(NamedTuple):
-    """So many zero bytes."""
+    """A run of ``size`` zero bytes."""
 
     size: int
 
 
 class Rewrite:
-    """A file that is to be replaced. A context manager.
+    """A file to be replaced. A context manager.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ class Rewrite:
     Attributes
     ----------
     source : Source
-        The file as it is.
+        The current file.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
         self._filesystem = filesystem
         self._path = os.path.realpath(path) if self._is_local else path
-        self.source = Source(self._path, filesystem)  # knows which version it has opened
+        self.source = Source(self._path, filesystem)  # records the version it opened
 
     @property
     def _is_local(self) -> bool:
@@ -62,35 +62,35 @@ class Rewrite:
 
     @property
     def has_other_names(self) -> bool:
-        """Whether the file has hard links, which keep the old bytes."""
+        """Whether the file has other hard links, which keep the old bytes."""
         return self._is_local and os.stat(self._path).st_nlink > 1
 
     def replace_tail(self, start: int, tail: Iterable[bytes]) -> None:
-        """Keep the first ``start`` bytes and put the others in place of the rest.
+        """Keep the first ``start`` bytes and replace the rest by ``tail``.
 
         Raises
         ------
         ChangedMeanwhileError
-            If the file is not any more what it was.
+            If the file has changed since it was opened.
         """
         self.replace_by(itertools.chain([Kept(0, start)], tail))
 
     def replace_by(self, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
-        """Put a file of these parts in the place of the old one.
+        """Replace the file by one that consists of these parts.
 
         Parameters
         ----------
         parts : iterable of Kept, Zeros, bytes or memoryview
-            Each is written before the next one is asked for.
+            Each part is written before the next one is requested.
 
         Raises
         ------
         ChangedMeanwhileError
-            If the file is not any more what it was.
+            If the file has changed since it was opened.
         """
-        output = open_output(self._path, self._filesystem, mode=0o600)  # should the old one go
+        output = open_output(self._path, self._filesystem, mode=0o600)  # if the old one disappears
         try:
-            with self.source.one_version():  # what is read for the parts, too, fails if it is not
+            with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)
             output.commit(self._before_renaming)
@@ -114,7 +114,7 @@ class Rewrite:
 
     def _check_unchanged(self) -> None:
         if self.source.is_replaced() \
-                or is_replaced(self._filesystem, self._path):  # would be visible again
+                or is_replaced(self._filesystem, self._path):  # a new file would be visible again
             raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
                                         file=self._path)
 
@@ -129,7 +129,7 @@ class Rewrite:
             position += len(data)
 
     def _copy_by_kernel(self, output: Output, start: int, end: int) -> int:
-        """Where the copy ends; on some filesystems the bytes are shared and take no space."""
+        """Copy and return where the copy ends; some filesystems share the bytes, using no space."""
         position = start
         with contextlib.suppress(OSError):
             while position < end:  # each call copies up to 2 GB
@@ -150,9 +150,9 @@ class Rewrite:
 
 
 def _remove_checksum(path: str) -> None:
-    """Remove what Hadoop keeps beside a local file and compares its bytes with.
+    """Remove the checksum file that Hadoop stores next to a local file and verifies it against.
 
-    Before the renaming, so that a power cut leaves no file that Spark takes for damaged.
+    This happens before the rename, so that a power cut leaves no file that Spark considers corrupt.
     """
     folder, name = os.path.split(path)
     try:
@@ -165,11 +165,11 @@ def _remove_checksum(path: str) -> None:
 
 
 def remove_leftovers_of(paths: Iterable[str]) -> None:
-    """Remove what rewrites of these local files have left whose processes were killed."""
+    """Remove what killed processes have left of rewrites of these local files."""
     folders: dict[str, set[str]] = {}
     for path in paths:
         folder, name = os.path.split(os.path.realpath(path))
         folders.setdefault(folder, set()).add(name)
     for folder, names in folders.items():
-        with contextlib.suppress(OSError):  # it does no harm if they stay
+        with contextlib.suppress(OSError):  # leftovers are harmless
             remove_leftovers(folder, names)

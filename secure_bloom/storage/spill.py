@@ -1,8 +1,8 @@
-"""Bloom filters waiting for their file to be closed, in bounded memory.
+"""Bloom filters held in bounded memory until their file is closed.
 
-Filters stand behind the last page, so a writer holds them until the end. What exceeds a limit goes
-to a nameless temporary file, sealed with a key that exists in memory only: the filters of
-sensitive columns are never on a disk in plaintext.
+Filters are stored after the last page, so a writer holds them until the end. What exceeds a limit
+is spilled to an anonymous temporary file, encrypted with a key that exists only in memory: the
+filters of sensitive columns are never on disk in plaintext.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MEMORY_LIMIT = 4 * 1024 * 1024  #: bytes of bitsets that stay in memory
 
 
 class FilterStore:
-    """Keeps filters under the numbers that :meth:`put` returns.
+    """Store for filters, by the numbers that :meth:`put` returns.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ class FilterStore:
         self._spilled: tuple[BinaryIO, ModuleCipher] | None = None
 
     def put(self, filter_: SplitBlockBloomFilter) -> int:
-        """Keep a filter; returns its number."""
+        """Store a filter; return its number."""
         self._free -= filter_.num_bytes
         self._filters.append(filter_ if self._free >= 0 else self._spill(filter_))
         return len(self._filters) - 1
 
     def get(self, number: int) -> SplitBlockBloomFilter:
-        """The filter with this number."""
+        """Return the filter with this number."""
         filter_ = self._filters[number]
         if isinstance(filter_, SplitBlockBloomFilter):
             return filter_
@@ -49,7 +49,7 @@ class FilterStore:
             cipher.decrypt(file.read(size), b"%d" % number))
 
     def close(self) -> None:
-        """Forget all filters."""
+        """Discard all filters."""
         self._filters.clear()
         if self._spilled is not None:
             self._spilled[0].close()
@@ -62,7 +62,7 @@ class FilterStore:
         return offset, len(module)
 
     def _temporary(self) -> tuple[BinaryIO, ModuleCipher]:
-        """The temporary file, and the cipher that exists as long as it does."""
+        """Return the temporary file and its cipher, which share one lifetime."""
         if self._spilled is None:
             # Not buffered: a forked process would write the buffer a second time.
             file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()

@@ -1,4 +1,4 @@
-"""What a job has written: its files, and their sums, which ``_SUCCESS`` keeps."""
+"""What a job has written: its files and their totals, which are stored in ``_SUCCESS``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from secure_bloom.storage.visibility import SUCCESS
 
 @dataclass(frozen=True)
 class FilterTotals:
-    """How many filters were written, and how many bytes they take, headers included."""
+    """Number of filters written, and their size in bytes, including headers."""
 
     encrypted: int = 0
     plain: int = 0
@@ -41,7 +41,7 @@ class CommitSummary(Summarized):
     Attributes
     ----------
     job, time : str
-        Id, and time of the commit in ISO format, UTC.
+        Job id, and time of the commit in ISO format, UTC.
     files, rows, bytes : int
     encrypted_filters, plain_filters, filter_bytes : int
         Bloom filters in these files, and their size.
@@ -63,7 +63,7 @@ class CommitSummary(Summarized):
 
     @classmethod
     def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:
-        """The sums over the files of a job that commits now."""
+        """Total the files of a job that commits now."""
         def total(name: str) -> int:
             return sum(getattr(file, name) for file in files)
         return cls(job, datetime.now(UTC).isoformat(timespec="seconds"), len(files), total("rows"),
@@ -72,12 +72,12 @@ class CommitSummary(Summarized):
 
 
 def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
-    """The summary of the last commit to a folder, from its ``_SUCCESS``.
+    """Read the summary of the last commit to a folder from its ``_SUCCESS``.
 
     Raises
     ------
     FileNotFoundError
-        If there is none: nothing was committed, or a commit is running.
+        If it does not exist: nothing was committed, or a commit is running.
     FormatError
         If another program wrote it.
     """

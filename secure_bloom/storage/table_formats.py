@@ -1,7 +1,7 @@
 """Tables with a log of their own: Delta Lake, Iceberg, Hudi, streaming queries of Spark.
 
-The log says which files of the folder count, and how long each of them is. So reading all files
-brings back rows that the table has deleted, and a file must not change in place.
+The log records which files in the folder belong to the table, and the size of each. So reading all
+files returns rows that the table has deleted, and a file must not be changed in place.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from secure_bloom.storage.visibility import is_hidden, table_of
 _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
          "_spark_metadata": "Spark Structured Streaming"}
 _HUDI_PARTITION = ".hoodie_partition_metadata"  # a file in each partition of a Hudi table
-_ICEBERG = "metadata"  # a common name: that of an Iceberg table has files such as v1.metadata.json
+_ICEBERG = "metadata"  # a common name: in an Iceberg table it has files such as v1.metadata.json
 _ICEBERG_FILE = re.compile(r"v?[0-9]+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
-_ICEBERG_DATA = "data"  # the folder beside it
+_ICEBERG_DATA = "data"  # its sibling folder
 
 _MARKED = re.compile(
     rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
@@ -48,19 +48,19 @@ class Table(NamedTuple):
 
 def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str],
                    advice: str) -> None:
-    """Refuse to read a folder by its files where a log says which of them count.
+    """Refuse to read a folder by its files if a log determines which of them are in the table.
 
     Parameters
     ----------
     filesystem, folder, files
         As for :func:`find_table`.
     advice : str
-        What to do to read all files nevertheless.
+        How to read all files anyway.
 
     Raises
     ------
     UnsupportedError
-        With the kind of table, its folder, and what reads it.
+        With the kind of table, its folder, and the software that reads it.
     """
     table = find_table(filesystem, folder, files)
     if table is not None:
@@ -71,19 +71,19 @@ def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[st
 
 
 def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) -> Table | None:
-    """A table that a folder is, is a part of, or contains.
+    """Find a table that the folder is, is a part of, or contains.
 
-    What it contains shows in a listing, which the caller has made anyway. Of the folders above,
-    all are looked at if they are local. Elsewhere each would be a request, so only two are: that
-    above the partitions at the end of a path, such as ``t/day=1``, and that above Iceberg's
-    ``data``.
+    Tables inside the folder are found in its listing, which the caller has already made. All parent
+    folders are checked if they are local. Elsewhere each check would be a request, so only two are
+    checked: the folder above the partitions at the end of a path, such as ``t/day=1``, and the
+    folder above Iceberg's ``data``.
 
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
     folder : str
     files : iterable of str
-        All files below the folder, hidden ones as well, by their paths relative to it.
+        All files below the folder, including hidden ones, by their paths relative to it.
     """
     files = list(files)
     table = table_below(folder, files)
@@ -95,7 +95,7 @@ def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) 
 
 
 def _linked(folder: str, files: Iterable[str]) -> list[str]:
-    """The folders elsewhere to which local links in a folder lead."""
+    """Return the folders outside a local folder that symbolic links in it point to."""
     own = os.path.join(os.path.realpath(folder), "")
     folders = {posixpath.dirname(path) for path in files}
     real = {os.path.realpath(os.path.join(folder, name)) for name in folders if name}
@@ -103,13 +103,13 @@ def _linked(folder: str, files: Iterable[str]) -> list[str]:
 
 
 def table_below(folder: str, paths: Iterable[str]) -> Table | None:
-    """A table in a folder whose files are not hidden there.
+    """Find a table in a folder, other than in a hidden subfolder.
 
     Parameters
     ----------
     folder : str
     paths : iterable of str
-        What is below the folder, relative to it.
+        Paths below the folder, relative to it.
     """
     for path in paths:
         match = _MARKED.search(path)
@@ -128,7 +128,7 @@ def _kind(match: re.Match[str]) -> str:
 
 
 def first_table(filesystem: pa_fs.FileSystem, folders: Iterable[str]) -> Table | None:
-    """The first of some folders that is a table. Those that cannot be looked at are not."""
+    """Return the first folder that is a table. Inaccessible folders are skipped."""
     for folder in folders:
         try:
             kind = _kind_at(filesystem, folder)
@@ -140,7 +140,7 @@ def first_table(filesystem: pa_fs.FileSystem, folders: Iterable[str]) -> Table |
 
 
 def local_folders_above(paths: Iterable[str]) -> Iterator[str]:
-    """Local paths and the folders above each of them, also where links lead to; each once."""
+    """Yield local paths and their parent folders, with links resolved too; each folder once."""
     seen = set()
     for path in paths:
         for start in (path, os.path.realpath(path)):
@@ -152,7 +152,7 @@ def local_folders_above(paths: Iterable[str]) -> Iterator[str]:
 
 
 def folders_above(path: str) -> Iterator[str]:
-    """A path, and all folders above it."""
+    """Yield a path and all its parent folders."""
     while path:
         yield path
         above = posixpath.dirname(path.rstrip("/"))

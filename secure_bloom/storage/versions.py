@@ -1,12 +1,12 @@
-"""Which version of a file is open, and whether anything else has taken its place.
+"""The version of an open file, and whether the file has been replaced since.
 
-Footer, filters and pages of a file belong together, so all that is read of it has to be of one
-version. How versions are told apart depends on the filesystem:
+Footer, filters and pages of a file belong together, so everything that is read from it must come
+from one version. How versions are distinguished depends on the filesystem:
 
-- local: device, inode, size and time of the open descriptor. A file that takes the name of another
-  one leaves the open one as it is, so reading goes on; a file that is overwritten is noticed.
-- S3, Google Cloud Storage, Azure: ETag or generation, size and time, as they come with the opening.
-- fsspec: what it says of a file, without its caches.
+- local: device, inode, size and time of the open descriptor. Renaming another file over it leaves
+  the open file unchanged, so reading continues; overwriting the file in place is detected.
+- S3, Google Cloud Storage, Azure: ETag or generation, size and time, as returned when opening.
+- fsspec: the file information that it reports, bypassing its caches.
 - others: size and time.
 """
 
@@ -35,16 +35,16 @@ _TRIES = 10
 
 
 class FileVersion(NamedTuple):
-    """What tells a version of a file from others of the same name.
+    """Properties that distinguish a version of a file from others with the same name.
 
     Attributes
     ----------
     size : int or None
         In bytes.
     mtime_ns : int or None
-        When it was written, as far as the filesystem says.
+        Modification time, if the filesystem reports it.
     tag : object
-        Device and inode; an ETag or generation; None where there is neither.
+        Device and inode; an ETag or generation; None if there is neither.
     """
 
     size: int | None
@@ -52,10 +52,10 @@ class FileVersion(NamedTuple):
     tag: object = None
 
     def is_as_listed(self, size: int | None, mtime_ns: int | None, *, exactly: bool) -> bool:
-        """Whether a listing of the folder meant this version, as far as it can be told.
+        """Whether a listing of the folder refers to this version, as far as can be determined.
 
-        Stores may round the time in one of the two answers: without ``exactly``, times less than
-        a second apart are taken for the same.
+        Stores may round the time in one of the two responses: without ``exactly``, times less than
+        a second apart are considered equal.
         """
         if mtime_ns is None or self.mtime_ns is None:
             return size == self.size
@@ -64,17 +64,17 @@ class FileVersion(NamedTuple):
 
 
 class OpenFile:
-    """A file that is open for reading, and which version of it.
+    """A file that is open for reading, and its version.
 
     Attributes
     ----------
     file : pyarrow.NativeFile
     filesystem, path
-        Where the file is; None for buffers and files that the caller has opened.
+        Location of the file; None for buffers and files that the caller has opened.
     name : str
-        For messages.
+        Name of the file for messages.
     version : FileVersion or None
-        None where nothing is known about it: then nothing is checked.
+        None if nothing is known about the version: then nothing is checked.
     """
 
     def __init__(self, file: pa.NativeFile, name: str, filesystem: pa_fs.FileSystem | None = None,
@@ -84,11 +84,11 @@ class OpenFile:
         self._last_read = self._last_checked = object()
 
     def note_read(self) -> None:
-        """Say that something was read, so that the next check is not left out."""
+        """Record that something was read, so that the next check is not skipped."""
         self._last_read = object()  # a new one, so that threads need no lock
 
     def check(self) -> None:
-        """Check that everything that was read so far is of one version.
+        """Check that everything read so far comes from one version.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class OpenFile:
         self._last_checked = last_read
 
     def check_name(self) -> None:
-        """Check that this version is still the one under its name; for files that go with it.
+        """Check that this version still has its name; used for companion files of a version.
 
         Raises
         ------
@@ -117,13 +117,13 @@ class OpenFile:
 
     @contextlib.contextmanager
     def one_version(self) -> Iterator[None]:
-        """A block that ends well only if everything that was read in it is of one version.
+        """Run a block that succeeds only if everything read in it comes from one version.
 
         Raises
         ------
         ChangedMeanwhileError
-            Also in place of any other error that arises when the file has changed: decoding parts
-            of two versions fails in many ways.
+            Also replaces any other error raised after the file has changed: decoding parts of two
+            versions fails in many ways.
         """
         try:
             yield
@@ -131,14 +131,14 @@ class OpenFile:
             raise
         except Exception as error:
             if self.version is not None and not self.file.closed:
-                with contextlib.suppress(OSError):  # then the first error says more
+                with contextlib.suppress(OSError):  # the first error is then more informative
                     if self.is_replaced():
                         raise self.changed() from error
             raise
         self.check()
 
     def is_replaced(self) -> bool:
-        """Whether this version is no longer the one under its name."""
+        """Whether another version, or no file, has this file's name now."""
         assert self.path is not None  # it has a version
         try:
             return current_version(self.filesystem, self.path) != self.version
@@ -146,19 +146,19 @@ class OpenFile:
             return True
 
     def changed(self) -> ChangedMeanwhileError:
-        """The error that says so, to be raised."""
+        """Return the error to raise when the file was replaced or changed."""
         return ChangedMeanwhileError("the file was replaced or changed while it was read; try "
                                      "again", file=self.name)
 
 
 def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, FileVersion]:
-    """Open a file for reading, and tell its version.
+    """Open a file for reading; return it with its version.
 
     Raises
     ------
     FileNotFoundError
     IsADirectoryError
-        If it is a local folder.
+        If the path is a local folder.
     """
     filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
@@ -169,12 +169,12 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
     if filesystem.type_name in _STORES:
         file = filesystem.open_input_file(path)
         return file, _store_version(file)
-    version = current_version(filesystem, path)  # first: what comes later shows as a change
+    version = current_version(filesystem, path)  # first: a later version is detected as a change
     return filesystem.open_input_file(path), version
 
 
 def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
-    """The version that has this name now.
+    """Return the version that has this name now.
 
     Raises
     ------
@@ -197,12 +197,12 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
 
 def until_unchanged(read: Callable[[], _Result],
                     error: type[ChangedMeanwhileError] = ChangedMeanwhileError) -> _Result:
-    """Do something again while it raises exactly this error.
+    """Retry a call while it raises exactly this error.
 
     Raises
     ------
     ChangedMeanwhileError
-        The last one, after ten tries in about half a second.
+        The last error, after ten tries in about half a second.
     """
     for attempt in range(_TRIES - 1):
         try:
@@ -215,7 +215,7 @@ def until_unchanged(read: Callable[[], _Result],
 
 
 def _open_local(path: str) -> pa.OSFile:
-    """A file with a descriptor, unlike those that pyarrow's filesystem opens."""
+    """Open a file that has a descriptor, unlike those that pyarrow's filesystem opens."""
     try:
         return pa.OSFile(path)
     except FileNotFoundError:
@@ -231,7 +231,7 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
-    """The filesystem below any that show a folder of it as their root, and the path there."""
+    """Unwrap subtree filesystems; return the base filesystem and the path in it."""
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
         path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
@@ -243,12 +243,12 @@ def _descriptor_version(descriptor: int) -> FileVersion:
 
 
 def _stat_version(found: os.stat_result) -> FileVersion:
-    # Not the time of the last status change: it also changes when a file loses its name.
+    # Not the time of the last status change (ctime): it also changes when the file is unlinked.
     return FileVersion(found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
 
 
 def _wait_for_the_clock(version: FileVersion) -> None:
-    """Wait until any later change of a local file has to show in its time."""
+    """Wait until any later change of a local file is certain to change its mtime."""
     assert version.mtime_ns is not None  # local files have a time
     age = time.time_ns() - version.mtime_ns
     if 0 <= age < _CLOCK_STEP:

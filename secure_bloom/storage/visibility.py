@@ -1,19 +1,19 @@
 """A folder of data files, and which of them readers may see while jobs write into it.
 
-Jobs leave markers in ``_staging`` of the table. A table is the folder itself, or with Hive
-partitioning such as ``t/day=1`` the folder above, ``t``; so all who read or write t, or a part of
-it, look at the same place. Paths in markers are relative to the table.
+Jobs leave markers in ``_staging`` of the table. The table is the folder itself or, with Hive
+partitioning such as ``t/day=1``, the folder above, ``t``. So all readers and writers of ``t``, or
+of a part of it, use the same markers. Paths in markers are relative to the table.
 
     _staging/<job>/started         the job has not ended: all its files are hidden
     _staging/<job>/pending/<file>  an attempt may write <file>: it is hidden
-    _staging/<job>/committed       of the job's files, the listed ones are visible, and the files
-                                   that they replace are not, whatever the markers above say
-    _staging/generation            has other content after every job that added or removed files
+    _staging/<job>/committed       of the job's files, only the listed ones are visible, and the
+                                   files that they replace are not; this overrides the markers above
+    _staging/generation            its content changes with every job that added or removed files
 
-A commit is the writing of ``committed``, a single file, so it is a single step, however many files
-it publishes and replaces. Files belong to a job by their names. A job without any of the markers
-has been committed long ago, or this is a copy: its files are visible. Who writes the markers, and
-who removes them, is in ``spark/commit.py``.
+A commit writes ``committed``, a single file. It is therefore atomic, however many files it
+publishes and replaces. A file's name identifies the job it belongs to. A job without any of the
+markers was committed long ago, or the folder is a copy: its files are visible. The protocol by
+which the markers are written and removed is described in ``storage/commit.py``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STAGING = "_staging"
 SUCCESS = "_SUCCESS"
 STARTED, PENDING, COMMITTED, GIVEN_UP = "started", "pending", "committed", "given_up"
 GENERATION = "generation"
-KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: how the names of files with key material begin
+KEY_MATERIAL = "_KEY_MATERIAL_FOR_"  #: prefix of the names of key material files
 
 _FILE_NAME = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TRIES = 100
@@ -48,14 +48,14 @@ Check = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class CommitRecord:
-    """What a commit did. Paths are relative to the table.
+    """Record of what a commit did. Paths are relative to the table.
 
     Attributes
     ----------
     files : list of str
-        The files of this job that are visible.
+        The visible files of this job.
     replaced : dict of str to list
-        Files that are not visible any more, with their signatures.
+        Files that are no longer visible, with their signatures.
     summary : dict
         A CommitSummary.
     stream, batch
@@ -72,20 +72,20 @@ class CommitRecord:
     folder: str = ""
 
     def replaces(self, path: str, info: pa_fs.FileInfo) -> bool:
-        """Whether this is one of the replaced files, rather than a later one of the same name.
+        """Whether this is one of the replaced files, rather than a later file of the same name.
 
-        Names of ours are never used again. Of others, size and time decide.
+        Names that we create are never reused. For other files, size and time decide.
         """
         known = self.replaced.get(path)
         return known is not None and (job_of(path) is not None or known == signature(info))
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return the record as JSON."""
         return json.dumps({"version": 1, **asdict(self)}, indent=1).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CommitRecord:
-        """The inverse; raises FormatError unless every path stays below the folder."""
+        """Parse :meth:`to_bytes`; raise FormatError unless every path stays below the folder."""
         try:
             values = json.loads(data)
             if values.pop("version") != 1:
@@ -106,7 +106,7 @@ class CommitRecord:
 
 @dataclass
 class JobState:
-    """What ``_staging`` says about a job."""
+    """State of a job, as recorded in ``_staging``."""
 
     started: bool = False
     given_up: bool = False
@@ -115,25 +115,25 @@ class JobState:
     newest: datetime | None = None
 
     def hides(self, path: str) -> bool:
-        """Whether a file of this job is not to be seen."""
+        """Whether a file of this job is hidden from readers."""
         if self.record is not None:
             return path not in self.record.files
         return self.started or path in self.pending
 
 
 def new_name(partition: int, job: str) -> str:
-    """A name for a data file that no other attempt has."""
+    """Return a name for a data file that no other attempt uses."""
     return f"part-{partition:05d}-{job}-{uuid.uuid4().hex}.parquet"
 
 
 def job_of(path: str) -> str | None:
-    """The id of the job that wrote a file, by its name."""
+    """Return the id of the job that wrote a file, from the file's name."""
     match = _FILE_NAME.fullmatch(posixpath.basename(path))
     return match[1] if match else None
 
 
 def table_of(folder: str) -> str:
-    """The folder above all partition folders (``name=value``) at the end of a path."""
+    """Return the folder above all partition folders (``name=value``) at the end of a path."""
     folder = folder.rstrip("/")
     while "=" in posixpath.basename(folder)[1:]:
         folder = posixpath.dirname(folder)
@@ -141,17 +141,17 @@ def table_of(folder: str) -> str:
 
 
 def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = None) -> list[str]:
-    """The visible files below a folder, sorted."""
+    """Return the visible files below a folder, sorted."""
     return [info.path for info in visible_files(filesystem, folder, check).values()]
 
 
 def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
-    """The visible files below a folder, or the file itself.
+    """Return the visible files below a folder, or the file itself.
 
     Raises
     ------
     FileNotFoundError
-        If there is nothing at the path.
+        If nothing exists at the path.
     """
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.NotFound:
@@ -161,30 +161,30 @@ def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
 
 def visible_files(filesystem: pa_fs.FileSystem, folder: str,
                   check: Check | None = None) -> dict[str, pa_fs.FileInfo]:
-    """The visible files below a folder, by their paths relative to it, sorted.
+    """Return the visible files below a folder, by their paths relative to it, sorted.
 
-    All are of one moment between two commits.
+    The result is a consistent snapshot, taken between two commits.
 
     Parameters
     ----------
     filesystem : pyarrow.fs.FileSystem
     folder : str
     check : callable, optional
-        Is given the relative paths of all files below the folder, also of hidden ones, and may
-        raise. So what else lies there is known without another listing.
+        Called with the relative paths of all files below the folder, including hidden ones; may
+        raise. This saves the caller another listing.
 
     Raises
     ------
     FileNotFoundError
-        If there is no folder.
+        If the folder does not exist.
     SecureBloomError
         If jobs write into a table that is only a part of this folder.
     """
     folder = folder.rstrip("/") or "/"
     table = table_of(folder)
     for _ in range(_TRIES):
-        # In this order: what a job does before the first step shows in the listing, what it does
-        # after the last one does not, and what it does between changes one of the others.
+        # In this order: what a job does before the first step is seen in the listing, what it does
+        # after the last step is not, and what it does in between changes one of the other results.
         generation = _generation(filesystem, table)
         before = _staged(filesystem, table)
         found = files_below(filesystem, folder, allow_not_found=True)
@@ -194,7 +194,7 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
             if check is not None:
                 check(found)
             with contextlib.suppress(FileNotFoundError):  # a record has just been removed
-                # The pending files of both: one that was listed may be gone, with its marker.
+                # Pending files of both: a listed file may since be gone, with its marker.
                 jobs = _jobs(filesystem, before | after)
                 return _visible(found, jobs, relative_path(folder, table))
         time.sleep(0.01)
@@ -240,7 +240,7 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
 
 
 def is_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
-    """Whether a job has committed that replaces this file, and has not deleted it yet."""
+    """Whether a committed job replaces this file and has not deleted it yet."""
     table = table_of(posixpath.dirname(path))
     relative = relative_path(path, table)
     return any(state.record is not None and relative in state.record.replaced
@@ -248,16 +248,16 @@ def is_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
 
 
 def signature(info: pa_fs.FileInfo) -> list[Any]:
-    """What tells a file from a later one of the same name.
+    """Return what distinguishes a file from a later one of the same name.
 
-    Only infos of listings may be compared, and of their times only whole seconds: stores give
-    more or less of a time in other answers.
+    Only infos from listings may be compared, and only whole seconds of their times: stores return
+    times with different precision in other responses.
     """
     return [info.size, None if info.mtime_ns is None else info.mtime_ns // 10**9]
 
 
 def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
-    """The jobs of which ``_staging`` holds anything, by id.
+    """Return the jobs that have anything in ``_staging``, by id.
 
     Raises
     ------
@@ -305,20 +305,20 @@ def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
             error.file = path
             raise
 
-    with ThreadPoolExecutor(8) as pool:  # on an object store each one takes a while
+    with ThreadPoolExecutor(8) as pool:  # each request to an object store is slow
         return dict(zip(paths, pool.map(read, paths.values()), strict=True))
 
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
                 allow_not_found: bool = False) -> dict[str, pa_fs.FileInfo]:
-    """All files below a folder, by their paths relative to it."""
+    """Return all files below a folder, by their paths relative to it."""
     selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
     return {relative_path(info.path, folder): info for info in filesystem.get_file_info(selector)
             if info.type == pa_fs.FileType.File}
 
 
 def relative_path(path: str, folder: str) -> str:
-    """The path of a file as seen from the folder."""
+    """Return the path of a file relative to the folder."""
     return path.removeprefix(folder.rstrip("/")).lstrip("/")
 
 
@@ -327,7 +327,7 @@ def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInf
 
 
 def _generation(filesystem: pa_fs.FileSystem, table: str) -> bytes | None:
-    # The content: times may be whole seconds, in which much can happen.
+    # The content, not the mtime: times may be whole seconds, in which much can happen.
     try:
         with filesystem.open_input_stream(posixpath.join(table, STAGING, GENERATION)) as stream:
             return stream.read()
@@ -336,11 +336,11 @@ def _generation(filesystem: pa_fs.FileSystem, table: str) -> bytes | None:
 
 
 def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
-    """Those that change what is visible, but not of single files."""
+    """Return the markers that change what is visible, except those of single files."""
     return {path for path in staged if path.endswith((f"/{STARTED}", f"/{COMMITTED}"))}
 
 
 def is_hidden(relative: str) -> bool:
-    """Whether the name of a file, or of a folder above it, hides it from Spark's readers, too."""
+    """Whether the name of a file, or of a folder above it, hides it, from Spark's readers too."""
     return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
                for part in relative.split("/"))
