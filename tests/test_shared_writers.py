@@ -49,13 +49,13 @@ def test_row_groups_of_several_threads_come_one_after_the_other(tmp_path, monkey
     both, meetings = threading.Barrier(2), []
     write_row_group = ParquetWriter._write_row_group
 
-    def meet(self, table):
+    def meet(self, writer, table):
         try:
             both.wait(0.5)  # until another thread is here too, which must not be
             meetings.append(table)
         except threading.BrokenBarrierError:
             pass
-        write_row_group(self, table)
+        write_row_group(self, writer, table)
 
     monkeypatch.setattr(ParquetWriter, "_write_row_group", meet)
     one, other = tables(2)
@@ -96,10 +96,10 @@ def test_close_waits_for_the_thread_that_writes(tmp_path, monkeypatch):
     events, writes, finishes = [], threading.Event(), threading.Event()
     write_row_group, finish = ParquetWriter._write_row_group, ParquetWriter._finish
 
-    def slow(self, table):
+    def slow(self, writer, table):
         writes.set()
         finishes.wait(0.5)  # until the file is finished, which must not be
-        write_row_group(self, table)
+        write_row_group(self, writer, table)
         events.append("written")
 
     def watched(self, *held):
@@ -228,10 +228,10 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path, monke
     writes, goes_on = threading.Event(), threading.Event()
     write_row_group = ParquetWriter._write_row_group
 
-    def slow(self, table):
+    def slow(self, writer, table):
         writes.set()
         goes_on.wait(WAIT)
-        write_row_group(self, table)
+        write_row_group(self, writer, table)
 
     monkeypatch.setattr(ParquetWriter, "_write_row_group", slow)
     writer = ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=True)

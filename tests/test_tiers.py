@@ -34,8 +34,8 @@ def test_each_tier_has_its_command(command, tier):
     assert f"--tier {tier} " in recipe
 
 
-def test_ci_runs_every_test():
-    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test-all"
+def test_ci_runs_the_tests_that_decide_a_merge():
+    assert "make test\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_the_check_tries_fewer_examples(monkeypatch):

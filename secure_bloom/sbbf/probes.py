@@ -25,7 +25,7 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom.errors import ColumnError
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, column_type_of, plain_type, storage_array
-from secure_bloom.sbbf.column_type import WIDTHS, ColumnType
+from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.hashing import hash_values
 from secure_bloom.sbbf.scalars import plain_value
@@ -94,7 +94,7 @@ def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
     if type(value) is int and pa.types.is_integer(arrow_type):
         signed, bits = pa.types.is_signed_integer(arrow_type), arrow_type.bit_width
         low, high = (-2**(bits - 1) if signed else 0), 2**min(bits - signed, 63)
-        return value.to_bytes(WIDTHS[physical_type], "little", signed=signed) \
+        return value.to_bytes(column_type.width or 0, "little", signed=signed) \
             if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # neither zero nor NaN
