@@ -444,6 +444,7 @@ def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
     """The row groups of the old version are never read of the new one."""
     monkeypatch.setattr(dataset, "_OPEN_FILES", 1)
     monkeypatch.setattr(dataset, "_AHEAD", 0)
+    monkeypatch.setattr(dataset, "_threads", lambda _: 1)  # so the first file stays open
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     numbered(tmp_path, 2)
     to_table, look, looks = folder_files.to_table, folder_files.FolderFile._look, []
