@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 _HOME = {
-    "BloomFilterInfo": "secure_bloom.reader",
+    "BloomFilterInfo": "secure_bloom.parquet.bloom_filter",
     "BloomFilterOptions": "secure_bloom.sbbf.options",
     "EncryptionConfiguration": "secure_bloom.encryption",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.maintain.attach import attach as attach
     from secure_bloom.maintain.seal import seal as seal
     from secure_bloom.maintain.strip import strip as strip
-    from secure_bloom.reader import BloomFilterInfo as BloomFilterInfo
+    from secure_bloom.parquet.bloom_filter import BloomFilterInfo as BloomFilterInfo
     from secure_bloom.reader import ParquetFile as ParquetFile
     from secure_bloom.sbbf.filter import SplitBlockBloomFilter as SplitBlockBloomFilter
     from secure_bloom.sbbf.options import BloomFilterOptions as BloomFilterOptions

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,16 +42,16 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
-from secure_bloom.parquet.bloom_filter import Disjoint, read_filter, read_header
-from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter, read_info
 from secure_bloom.parquet.footer import (
     TAIL_SIZE,
     Footer,
     read_footer,
 )
 from secure_bloom.parquet.schema import LeafColumn, find_column
-from secure_bloom.pruning import predicates, statistics
+from secure_bloom.pruning import predicates
 from secure_bloom.pruning.predicates import Filters
+from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.probes import as_arrays, is_scalar
 from secure_bloom.storage.files import FileSource, Source
@@ -77,46 +76,6 @@ def _of_one_version(method: Callable[Concatenate[ParquetFile, _Arguments], _Resu
         with self._source.one_version():
             return method(self, *args, **kwargs)
     return checked
-
-
-class PruningResult(NamedTuple):
-    """Row groups remaining after statistics, and after Bloom filters."""
-
-    after_statistics: list[int]
-    after_filters: list[int]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class BloomFilterInfo(Summarized):
-    """A Bloom filter of a file.
-
-    Attributes
-    ----------
-    row_group : int
-        Row-group number, from 0.
-    column : str
-        Dotted path of the leaf column.
-    offset : int
-        Where the filter begins in the file.
-    length : int or None
-        Bytes of header and bitset as stored; None if the footer does not specify it.
-    num_bytes : int or None
-        Bytes of the bitset; None if the header cannot be read without the column's key.
-    encrypted : bool
-        Whether the filter is encrypted, which is the case exactly when the column is.
-    """
-
-    row_group: int
-    column: str
-    offset: int
-    length: int | None
-    num_bytes: int | None
-    encrypted: bool
-
-    def _headline(self) -> str:
-        size = "size not known" if self.num_bytes is None else count(self.num_bytes, "byte")
-        return (f"row group {self.row_group}, column {shown(self.column, 40)}: {size} at "
-                f"{self.offset}, {'encrypted' if self.encrypted else 'plaintext'}")
 
 
 class ParquetFile(Summarized):
@@ -223,8 +182,9 @@ class ParquetFile(Summarized):
 
         The :attr:`columns_without_key` are omitted: whether they have filters cannot be known.
         """
-        return [info for chunk in self._footer.column_chunks()
-                if (info := self._info(chunk)) is not None]
+        with error_location(file=self.name):
+            return [info for chunk in self._footer.column_chunks()
+                    if (info := read_info(self._source, chunk, self._footer.start)) is not None]
 
     @property
     def columns_without_key(self) -> list[str]:
@@ -323,25 +283,8 @@ class ParquetFile(Summarized):
                          row_groups: Iterable[int] | None = None) -> PruningResult:
         """Prune the row groups with a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
-        named = {predicate.column for alternative in alternatives for predicate in alternative}
-        leaves = {leaf.path: leaf for leaf in self.columns if leaf.path in named}
-
-        def may_hold(predicate: predicates.Predicate, group: int) -> bool:
-            leaf = leaves.get(predicate.column)
-            if leaf is None:
-                return True
-            with error_location(file=self.name):
-                found = self._footer.row_groups[group][leaf.ordinal].statistics
-            return statistics.may_hold(predicate, found, leaf)
-
-        def ask(column: str, values: list[Any]) -> np.ndarray:
-            return self._might_contain(column, values, after_statistics)
-
-        after_statistics = [group for group in groups
-                            if any(all(may_hold(predicate, group) for predicate in alternative)
-                                   for alternative in alternatives)]
-        by_filters = predicates.surviving(alternatives, self.num_row_groups, ask)
-        return PruningResult(after_statistics, sorted(set(after_statistics) & set(by_filters)))
+        with error_location(file=self.name):
+            return prune_row_groups(self._footer, alternatives, groups, self._might_contain)
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not read.
@@ -554,21 +497,6 @@ class ParquetFile(Summarized):
         chunk = self._footer.row_groups[row_group][column.ordinal]
         with error_location(file=self._source.name):
             return read_filter(self._source, chunk, self._footer.start, disjoint)
-
-    def _info(self, chunk: ColumnChunk) -> BloomFilterInfo | None:
-        with error_location(file=self._source.name):
-            try:
-                where = chunk.bloom_filter
-            except NO_KEY:
-                return None
-            if where is None:
-                return None
-            try:
-                num_bytes = read_header(self._source, chunk, self._footer.start)
-            except (*NO_KEY, UnsupportedError):
-                num_bytes = None
-            return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
-                                   chunk.encryption is not None)
 
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "

@@ -18,8 +18,8 @@ from secure_bloom.keys.operations.inventory import Inventory, MasterKeyUse
 from secure_bloom.keys.operations.rotation import RotationResult
 from secure_bloom.maintain.change import FileChange
 from secure_bloom.maintain.folders import MaintainResult
+from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.schema import LeafColumn, find_column, leaf_columns
-from secure_bloom.reader import BloomFilterInfo
 from secure_bloom.storage.summary import CommitSummary
 from secure_bloom.verify.findings import FilterCheck, Finding, VerifyResult
 from tests.counting import CountingHandler

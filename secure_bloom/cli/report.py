@@ -29,9 +29,9 @@ from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.operations.inventory import Inventory
 from secure_bloom.keys.operations.rotation import RotationResult
 from secure_bloom.maintain.folders import MaintainResult
-from secure_bloom.parquet.bloom_filter import Disjoint, read_filter
+from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import BloomFilterInfo, ParquetFile
+from secure_bloom.reader import ParquetFile
 from secure_bloom.verify.findings import FilterCheck, VerifyResult
 
 if TYPE_CHECKING:

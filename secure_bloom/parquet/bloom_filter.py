@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
+from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import (
+    NO_KEY,
     AuthenticationError,
     FormatError,
     UnsupportedError,
@@ -28,6 +30,39 @@ from secure_bloom.sbbf.sizing import MAX_BYTES
 
 _MAX_HEADER_MODULE = MAX_HEADER_SIZE + OVERHEAD
 _MAX_LENGTH = _MAX_HEADER_MODULE + MAX_BYTES + OVERHEAD
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BloomFilterInfo(Summarized):
+    """A Bloom filter of a file.
+
+    Attributes
+    ----------
+    row_group : int
+        Row-group number, from 0.
+    column : str
+        Dotted path of the leaf column.
+    offset : int
+        Where the filter begins in the file.
+    length : int or None
+        Bytes of header and bitset as stored; None if the footer does not specify it.
+    num_bytes : int or None
+        Bytes of the bitset; None if the header cannot be read without the column's key.
+    encrypted : bool
+        Whether the filter is encrypted, which is the case exactly when the column is.
+    """
+
+    row_group: int
+    column: str
+    offset: int
+    length: int | None
+    num_bytes: int | None
+    encrypted: bool
+
+    def _headline(self) -> str:
+        size = "size not known" if self.num_bytes is None else count(self.num_bytes, "byte")
+        return (f"row group {self.row_group}, column {shown(self.column, 40)}: {size} at "
+                f"{self.offset}, {'encrypted' if self.encrypted else 'plaintext'}")
 
 
 def encode_filter(filter_: SplitBlockBloomFilter, chunk: ColumnChunk) -> list[bytes | memoryview]:
@@ -89,6 +124,27 @@ def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
         where = chunk.bloom_filter
         return None if where is None else _take_header(
             _FilterBytes(source, *where, end), chunk)
+
+
+def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo | None:
+    """Return what is known about the filter of a column chunk without reading its bitset.
+
+    None if it has none, or the metadata of the column chunk cannot be read without its key.
+    Arguments and errors as for :func:`read_filter`.
+    """
+    with error_location(**chunk.place):
+        try:
+            where = chunk.bloom_filter
+        except NO_KEY:
+            return None
+        if where is None:
+            return None
+        try:
+            num_bytes = read_header(source, chunk, end)
+        except (*NO_KEY, UnsupportedError):
+            num_bytes = None
+        return BloomFilterInfo(chunk.row_group, chunk.column.path, *where, num_bytes,
+                               chunk.encryption is not None)
 
 
 class Disjoint:

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import listed
@@ -153,32 +152,3 @@ def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataT
             for value in predicate.value if is_list else [predicate.value]:
                 if value is not None:
                     operand(value, arrow_type)
-
-
-def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
-              might_contain: Callable[[str, list[Any]], np.ndarray]) -> list[int]:
-    """Return the row groups in which a filter may hold.
-
-    ``might_contain(column, values)`` returns a bool array [row groups, values]; it is called once
-    per column, so that each Bloom filter is read once.
-    """
-    candidates: dict[str, list[Any]] = {}
-    for predicate in (p for alternative in alternatives for p in alternative):
-        if predicate.candidates:
-            candidates.setdefault(predicate.column, []).extend(predicate.candidates)
-    answers = {column: might_contain(column, values) for column, values in candidates.items()}
-    asked = dict.fromkeys(candidates, 0)
-    keep = np.zeros(num_row_groups, dtype=bool)
-    for alternative in alternatives:
-        holds = np.ones(num_row_groups, dtype=bool)
-        for predicate in alternative:
-            if predicate.candidates is not None:
-                column, count = predicate.column, len(predicate.candidates)
-                begin = asked.get(column, 0)
-                if count:
-                    asked[column] = begin + count
-                    holds &= answers[column][:, begin:begin + count].any(axis=1)
-                else:
-                    holds[:] = False  # "in" nothing
-        keep |= holds
-    return [int(row_group) for row_group in np.flatnonzero(keep)]

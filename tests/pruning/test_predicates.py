@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize, surviving
+from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize
+from secure_bloom.pruning.row_groups import surviving
 from tests.support import examples
 
 # --- form ----------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from pyspark.sql.types import DataType, StructType
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.reader import ParquetFile, PruningResult
+from secure_bloom.pruning.row_groups import PruningResult
+from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
