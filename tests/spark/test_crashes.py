@@ -55,7 +55,7 @@ class Writer(writer.SecureParquetWriter):
 
 class Source(source.SecureParquet):
     def writer(self, schema, overwrite):
-        return Writer(self.options, schema, overwrite)
+        return Writer(self._given, schema, overwrite)
 
 spark.dataSource.register(Source)
 frame = spark.range(20_000, 40_000, 1, 2).withColumn("id", slowly("id"))

@@ -88,7 +88,7 @@ class Writer(writer.SecureParquetWriter):
 
 class Source(source.SecureParquet):
     def writer(self, schema, overwrite):
-        return Writer(self.options, schema, overwrite)
+        return Writer(self._given, schema, overwrite)
 
 spark.dataSource.register(Source)
 frame = spark.range(0, 60_000, 1, 2).selectExpr("id", "concat('secret-', id) as ssn")

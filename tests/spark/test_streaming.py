@@ -154,7 +154,7 @@ class Writer(streaming.SecureParquetStreamWriter):
 
 class Source(source.SecureParquet):
     def streamWriter(self, schema, overwrite):
-        return Writer(self.options, schema, overwrite)
+        return Writer(self._given, schema, overwrite)
 
 spark.dataSource.register(Source)
 frame = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", "1").parquet(folder)
