@@ -181,11 +181,6 @@ def filter_columns(leaves: list[LeafColumn], paths: Iterable[str]) -> list[LeafC
     return [_able(clear[path] if path in clear else find_column(leaves, path)) for path in paths]
 
 
-def filter_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
-    """Return the leaf column with this dotted path if it can have a filter."""
-    return _able(find_column(leaves, path))
-
-
 def _able(column: LeafColumn) -> LeafColumn:
     if not column.type.can_have_filter:
         raise ColumnError(f"a column of type {column.type} cannot have a Bloom filter",

@@ -6,7 +6,7 @@ import pytest
 from secure_bloom.errors import ColumnError, FormatError
 from secure_bloom.parquet.schema import (
     SCHEMA_ELEMENT_LAYOUT,
-    filter_column,
+    filter_columns,
     find_column,
     leaf_columns,
 )
@@ -99,7 +99,7 @@ LEAVES = leaf_columns([
 def test_columns_are_found_by_their_path():
     assert find_column(LEAVES, "a") is LEAVES[0]
     assert find_column(LEAVES, "g.x") is LEAVES[1]
-    assert filter_column(LEAVES, "a") is LEAVES[0]
+    assert filter_columns(LEAVES, ["a"]) == [LEAVES[0]]
 
 
 @pytest.mark.parametrize(("path", "message"), [
@@ -119,7 +119,7 @@ def test_long_schemas_are_not_listed_in_full():
 
 def test_a_boolean_cannot_have_a_filter():
     with pytest.raises(ColumnError, match="BOOLEAN cannot have a Bloom filter"):
-        filter_column(LEAVES, "g.x")
+        filter_columns(LEAVES, ["g.x"])
 
 
 # --- types ---------------------------------------------------------------------------------------

@@ -138,8 +138,6 @@ def test_values_are_those_that_were_written(tree):
             assert struct.get_binary(field_id) == value
         elif kind == TType.BOOL:
             assert struct.get_bool(field_id) is value
-        elif kind == TType.LIST and value and value[0][0] == TType.STRING:
-            assert struct.get_binary_list(field_id) == [element for _, element in value]
 
 
 # --- changing a structure ------------------------------------------------------------------------
@@ -182,7 +180,7 @@ def test_integers(kind, value):
 def test_absent_fields_are_none():
     struct = Struct()
     assert [struct.get(1), struct.get_int(1), struct.get_bool(1), struct.get_binary(1),
-            struct.get_string(1), struct.get_binary_list(1)] == [None] * 6
+            struct.get_string(1)] == [None] * 5
 
 
 def test_text_that_is_no_utf8_is_shown():
@@ -197,8 +195,8 @@ def test_a_field_of_another_type_is_refused():
     struct, _ = decode(written({1: (TType.STRING, b"x"), 2: (TType.I32, 5),
                                 3: (TType.LIST, [(TType.I32, 1)]), 4: (TType.STRUCT, {})}), {4: {}})
     for read in (lambda: struct.get_int(1), lambda: struct.get_binary(2),
-                 lambda: struct.get_binary_list(2), lambda: struct.get_binary_list(3),
-                 lambda: struct.get_int(4), lambda: struct.get_binary(4)):
+                 lambda: struct.get_binary(3), lambda: struct.get_int(4),
+                 lambda: struct.get_binary(4)):
         with pytest.raises(FormatError):
             read()
     assert struct.get_bool(2) is None

@@ -35,7 +35,6 @@ from secure_bloom.parquet.thrift.protocol import (
     LIST,
     STRUCT,
     TRUE,
-    binary_bounds,
     decode_binary,
     decode_int,
     encode_int,
@@ -108,20 +107,6 @@ class Struct:
         """Return a BINARY field as UTF-8 text; invalid UTF-8 bytes are escaped."""
         raw = self.get_binary(field_id)
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
-
-    def get_binary_list(self, field_id: int) -> list[bytes] | None:
-        """Return a field that is a list of BINARY."""
-        raw = self._raw(field_id, (LIST,))
-        if raw is None:
-            return None
-        size, element, position = read_list_header(raw, 0)
-        if element != BINARY and size:
-            raise FormatError(f"Thrift field {field_id}: expected a list of binary values")
-        values = []
-        for _ in range(size):
-            start, position = binary_bounds(raw, position)
-            values.append(bytes(raw[start:position]))
-        return values
 
     def set_int(self, field_id: int, type_: int, value: int) -> None:
         """Set an I16, I32 or I64 field."""
