@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -12,6 +13,9 @@ from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
 from secure_bloom.spark.write.writer import SecureParquetWriter
+
+if TYPE_CHECKING:
+    from secure_bloom.spark.write.streaming import SecureParquetStreamWriter
 
 
 class SecureParquet(DataSource):
@@ -53,7 +57,7 @@ class SecureParquet(DataSource):
         return SecureParquetWriter(self._with_keys(self._given), schema, overwrite)
 
     @plain_errors()
-    def streamWriter(self, schema: StructType, overwrite: bool):
-        """Return a :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
+        """Return a :class:`.SecureParquetStreamWriter`."""
         from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -96,7 +97,7 @@ def may_hold(predicate: Predicate, value: pa.Scalar) -> bool:
     return _holds(_COMPARE[op], own, asked)
 
 
-def _holds(compare, own, asked) -> bool:
+def _holds(compare: Callable[[Any, Any], bool], own: object, asked: object) -> bool:
     # For other types nothing can be ruled out: floats have NaN, timestamps have time zones.
     if type(own) is not type(asked) or type(own) not in (int, str, datetime.date, Decimal, bool):
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -37,8 +38,8 @@ _SPARK_VERSION = b"org.apache.spark.version"
 
 # A timestamp is a point in time; the time zone in which the writing session displays it does not
 # matter. Older PySpark lacks this parameter and always uses UTC.
-_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-
+_to_arrow = partial(to_arrow_schema, timezone="UTC") \
+    if "timezone" in signature(to_arrow_schema).parameters else to_arrow_schema
 
 _PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType)
 
@@ -53,12 +54,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     for column in schema:
         try:
-            to_arrow_schema(StructType([column]), **_IN_UTC)
+            _to_arrow(StructType([column]))
         except (PySparkException, pa.ArrowException, ValueError) as error:
             raise UnsupportedError(
                 f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
                 "column", column=column.name) from error
-    return to_arrow_schema(schema, **_IN_UTC)
+    return _to_arrow(schema)
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
