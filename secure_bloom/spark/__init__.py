@@ -93,7 +93,7 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
         ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or
         ``False``.
     keyring, kms : str, optional
-        As the options of these names: a keyring that all machines have, or the URI of a KMS.
+        The path of a keyring that all machines have, or the URI of a KMS.
         Default: as set in the environment of this process.
     replace : bool
         Rebuild existing filters. Otherwise they are kept unchanged.

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 class SecureParquet(DataSource):
-    """Encrypted Parquet files, in which a Bloom filter is encrypted exactly when its column is."""
+    """Encrypted Parquet files, in which a Bloom filter is encrypted exactly when its column is.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        The options of the read or write, as Spark passes them; docs/spark.md lists them.
+    """
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards

@@ -40,9 +40,11 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     encryption : EncryptionConfiguration
         The class of secure_bloom or of pyarrow.
     bloom_filters : iterable of str, or mapping, optional
-        As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
-        all columns.
+        The leaf columns that get a filter, by dotted path; a mapping also sets the options of
+        each: ``True``, BloomFilterOptions, a dict of its fields, or ``False``. ``max_bytes`` is one
+        bound for all columns.
     kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
+        It wraps keys with the master keys that ``encryption`` names.
 
     Returns
     -------

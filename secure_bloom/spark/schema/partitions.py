@@ -46,7 +46,7 @@ def infer_type(values: Iterable[str | None]) -> DataType:
     if not texts:
         return StringType()
     if all(map(_INTEGER.fullmatch, texts)):
-        widest = max((abs(int(text) + (int(text) < 0)) for text in texts), default=0)
+        widest = max(abs(int(text) + (int(text) < 0)) for text in texts)
         if widest < 2**63:
             return IntegerType() if widest < 2**31 else LongType()
         return DecimalType(len(str(widest)), 0) if widest < 10**38 else DoubleType()

@@ -83,7 +83,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task to files that stay hidden until the job commits."""
         partitioner = Partitioner(self._options.partition_by)
-        with self._task_files(task_context().partitionId()) as files:
+        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, self._options,
+                       self._open_file) as files:
             for batch in iterator:
                 for folder, part in partitioner.split(self._cast(batch)):
                     files.add(folder, part)
@@ -126,17 +127,16 @@ class SecureParquetWriter(DataSourceArrowWriter):
         batch = without_hidden_nulls(batch)
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
-    def _task_files(self, partition: int) -> TaskFiles:
-        return TaskFiles(self.job, partition, self._file_schema, self._options,
-                         lambda path: self._open(path, self.job.filesystem))
-
     def _write_empty_file(self) -> StagedFile:
         # Partition columns are known only from paths: the null partition adds no value.
         folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
                           for name in self._options.partition_by)
         path = self.job.new_file(0, folder)
-        self._open(path, self.job.filesystem).close()
+        self._open_file(path).close()
         return self.job.staged(path, 0)
+
+    def _open_file(self, path: str) -> ParquetWriter:
+        return self._open(path, self.job.filesystem)
 
     def _open(self, where: FileTarget,
               filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
