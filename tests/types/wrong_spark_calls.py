@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 import secure_bloom.spark
-from secure_bloom import EncryptionConfiguration
+from secure_bloom import EncryptionConfiguration, UniformKey
 from secure_bloom.spark import native
 from secure_bloom.spark.source import SecureParquet
 
@@ -26,7 +26,7 @@ secure_bloom.spark.last_commit(3)  # error: arg-type
 print(secure_bloom.spark.last_commit("people").row)  # error: attr-defined
 native.enable(spark, plaintext="no")  # error: arg-type
 native.write_options(encryption=encryption)  # error: call-arg
-native.write_options(encryption="pii", kms="keyring.json")  # error: arg-type
+native.write_options(encryption=UniformKey(b""), kms="keyring.json")  # error: arg-type
 native.read_options(3, kms="keyring.json")  # error: arg-type
-native.verify("people", encryption, kms="keyring.json")  # error: misc
+native.verify("people", kms="keyring.json")  # error: call-arg
 SecureParquet("people")  # error: arg-type

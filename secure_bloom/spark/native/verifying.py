@@ -34,7 +34,7 @@ from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption, EncryptionConfiguration
+    from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.keys.cache import CachedKms
     from secure_bloom.keys.kms import KeyUnwrapper
     from secure_bloom.storage.files import FilePath
@@ -63,8 +63,8 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
-           kms: KeyUnwrapper | str | os.PathLike[str],
+def verify(path: FilePath, *, encryption: EncryptionConfiguration,
+           bloom_filters: BloomFilters = None, kms: KeyUnwrapper | str | os.PathLike[str],
            filesystem: pa_fs.FileSystem | None = None) -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
