@@ -27,10 +27,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.row_filters import ColumnPredicate
-from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.read.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
@@ -39,15 +37,6 @@ _COMPARISONS = {EqualTo: "==", EqualNullSafe: "<=>", LessThan: "<", LessThanOrEq
 
 # PySpark passes decimals through 28-digit arithmetic; a longer one arrives rounded.
 _DECIMAL_DIGITS = 28
-
-
-class SecureParquetPushdown(SecureParquet):
-    """``secure_parquet`` with filter pushdown."""
-
-    @plain_errors()
-    def reader(self, schema: StructType) -> PruningReader:
-        """Return a :class:`PruningReader`."""
-        return PruningReader(self.folder(), schema, self.is_inferred)
 
 
 class PruningReader(SecureParquetReader):
@@ -59,6 +48,12 @@ class PruningReader(SecureParquetReader):
             self._predicates += [predicate for one in filters
                                  for predicate in column_predicates(one)]
         return filters
+
+
+class SecureParquetPushdown(SecureParquet):
+    """``secure_parquet`` with filter pushdown."""
+
+    reader_class = PruningReader
 
 
 def column_predicates(pushed: Filter) -> list[ColumnPredicate]:

@@ -28,6 +28,7 @@ class SecureParquet(DataSource):
     """
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
+    reader_class = SecureParquetReader
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
     def __init__(self, options: MutableMapping[str, str]):
@@ -38,10 +39,6 @@ class SecureParquet(DataSource):
     def name(cls) -> str:
         """Return the name that users pass to ``format(...)``."""
         return FORMAT
-
-    def folder(self) -> Folder:
-        """Return the folder to read."""
-        return Folder(self._with_keys(self._given))
 
     def _with_keys(self, options: Options) -> Options:
         return options.with_default_kms(self.environment)
@@ -55,7 +52,8 @@ class SecureParquet(DataSource):
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """Return a :class:`SecureParquetReader`."""
-        return SecureParquetReader(self.folder(), schema, self.is_inferred)
+        folder = Folder(self._with_keys(self._given))
+        return self.reader_class(folder, schema, self.is_inferred)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
