@@ -76,7 +76,7 @@ def parse_read_options(options: Options) -> ReadOptions:
 def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:
     try:
         required = None if text is None else parse_required(text)
-        return required is not False and encryption_requirement(required, ignore_case=True)
+        return False if required is False else encryption_requirement(required, ignore_case=True)
     except ValueError as error:
         raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
 
