@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import Protocol, cast
+from typing import Protocol, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import listed
@@ -193,6 +193,16 @@ class FolderChecks:
         """Raise ColumnError if none of the files has a column that must be encrypted."""
         if self._own is not None:
             self._own.check_names(self._found)
+
+
+@overload
+def encryption_requirement(required: bool | Iterable[str] | Mapping[str, str | None] | None, *,
+                           ignore_case: bool = False) -> EncryptionRequirement | None: ...
+
+
+@overload
+def encryption_requirement(required: RequireEncryption, *,
+                           ignore_case: bool = False) -> Requirement | None: ...
 
 
 def encryption_requirement(required: RequireEncryption, *,

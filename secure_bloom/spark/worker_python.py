@@ -15,9 +15,13 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import secure_bloom
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOCAL = re.compile(r"local(\[.*\])?")
 _SECONDS = 60  # an interpreter answers in less than one
@@ -36,7 +40,7 @@ _log = logging.getLogger("secure_bloom.spark")
 
 
 @contextlib.contextmanager
-def fitting_python(spark) -> Iterator[None]:
+def fitting_python(spark: SparkSession) -> Iterator[None]:
     """Run functions that are passed to Spark in this context in a Python with this secure_bloom.
 
     Only in local mode: elsewhere the workers' Python is not on this machine, and nothing is done.
@@ -55,7 +59,7 @@ def fitting_python(spark) -> Iterator[None]:
         yield
         return
     context = spark.sparkContext
-    if not _LOCAL.fullmatch(context.master):
+    if not _LOCAL.fullmatch(context.master or ""):
         yield
         return
     own = context.pythonExec
@@ -102,5 +106,5 @@ def _fault(python: str) -> str | None:
     return None
 
 
-def _version(info) -> str:
+def _version(info: Sequence[object]) -> str:
     return f"{info[0]}.{info[1]}"

@@ -44,8 +44,9 @@ def read_options(path: str | Iterable[str], *,
     Parameters
     ----------
     path : str or iterable of str
-        As for ``spark.read.parquet``; the files may come from any writer.
+        The files or folders that ``spark.read.parquet`` is to read, from any writer.
     kms : KmsClient, path of a keyring, or URI of a KMS
+        It is used by the driver only.
 
     Returns
     -------
@@ -60,6 +61,8 @@ def read_options(path: str | Iterable[str], *,
         If the key of a footer cannot be obtained.
     AuthenticationError, FormatError
         If a file fails authentication with its keys, or is not a valid Parquet file.
+    FileNotFoundError
+        If there are no files.
     """
     application = Application.active()
     keys = _Keys(kms)

@@ -34,7 +34,7 @@ from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption, EncryptionConfiguration
+    from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.keys.cache import CachedKms
     from secure_bloom.keys.kms import KeyUnwrapper
     from secure_bloom.storage.files import FilePath
@@ -63,8 +63,8 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
-           kms: KeyUnwrapper | str | os.PathLike[str],
+def verify(path: FilePath, *, encryption: EncryptionConfiguration,
+           bloom_filters: BloomFilters = None, kms: KeyUnwrapper | str | os.PathLike[str],
            filesystem: pa_fs.FileSystem | None = None) -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
@@ -80,8 +80,10 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
         The folder, or a file. Every file in it that Spark shows must be as requested, including
         older files, and files of unfinished jobs of ``secure_parquet``, which only Spark's own
         reader shows.
-    encryption, bloom_filters
-        As for :func:`write_options`.
+    encryption : EncryptionConfiguration
+        What must be encrypted, and with which master keys.
+    bloom_filters : iterable of str, or mapping, optional
+        The leaf columns that must have a filter, in the form that :func:`write_options` accepts.
     kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
         It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them.
     filesystem : pyarrow.fs.FileSystem, optional

@@ -21,14 +21,13 @@ from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption
     from secure_bloom.keys.wrapping import WritingKms
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
+def write_options(*, encryption: EncryptionConfiguration, bloom_filters: BloomFilters = None,
                   kms: WritingKms) -> dict[str, str]:
     """Return options for Spark's own Parquet writer. They are valid in this application only.
 
@@ -40,9 +39,11 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     encryption : EncryptionConfiguration
         The class of secure_bloom or of pyarrow.
     bloom_filters : iterable of str, or mapping, optional
-        As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
-        all columns.
+        The leaf columns that get a filter, by dotted path; a mapping also sets the options of
+        each: ``True``, BloomFilterOptions, a dict of its fields, or ``False``. ``max_bytes`` is one
+        bound for all columns.
     kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
+        It wraps keys with the master keys that ``encryption`` names.
 
     Returns
     -------

@@ -88,7 +88,7 @@ class Columns:
         _check_one(name, found, option, "write it as it is")
         return found[0]
 
-    def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
+    def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], Any]]:
         """Yield the leaves and the entry's value for every field with this metadata entry."""
         for path, entries in self._metadata.items():
             if entry in entries:

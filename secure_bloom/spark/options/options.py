@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -95,8 +95,10 @@ _Default = TypeVar("_Default")
 class OptionError(SecureBloomError, ValueError):
     """An option is unknown, contradicts another option, or has an invalid value."""
 
-    def __init__(self, message: str, *, option: str | None = None, **where):
-        super().__init__(f"option {option}: {message}" if option else message, **where)
+    def __init__(self, message: str, *, option: str | None = None, file: str | None = None,
+                 row_group: int | None = None, column: str | None = None):
+        super().__init__(f"option {option}: {message}" if option else message, file=file,
+                         row_group=row_group, column=column)
 
 
 class Options(Mapping[str, str]):
@@ -240,9 +242,9 @@ class Options(Mapping[str, str]):
             raise OptionError("a column is named twice", option=name)
         return found
 
-    def json_object(self, name: str, form: str) -> dict:
+    def json_object(self, name: str, form: str) -> dict[str, Any]:
         """Parse a JSON object without duplicate names; ``form`` is an example of it."""
-        def unique(pairs):
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if len({key for key, _ in pairs}) < len(pairs):
                 raise ValueError("a name is given twice")
             return dict(pairs)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.keys import KeyEncryptionKeys
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
@@ -65,15 +66,19 @@ class WriteOptions:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
         if self.encryption is None or not self.encryption.double_wrapping:
             return None
-        return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
+        return KeyEncryptionKeys.for_encryption(self.encryption, self._kms_client())
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Return keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
             arguments |= {"encryption": self.encryption,
-                          "kms": kms_client(self.kms) if keks is None else keks}
+                          "kms": self._kms_client() if keks is None else keks}
         return arguments
+
+    def _kms_client(self) -> CachedKms:
+        assert self.kms is not None  # options that encrypt name a KMS
+        return kms_client(self.kms)
 
 
 def parse_write_options(options: Options, schema: pa.Schema,

@@ -101,8 +101,10 @@ class SecureParquetReader(DataSourceReader):
         report = TaskReport()
         with plain_errors():
             try:
-                for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
-                    for batch in self._read_range(part, partition.places, report):
+                # Spark's own partition, which it reads if there is no task, has no ranges.
+                task = partition if isinstance(partition, ReadTask) else ReadTask([], {})
+                for part in task.ranges:
+                    for batch in self._read_range(part, task.places, report):
                         report.rows_read += batch.num_rows
                         yield batch
             finally:
@@ -176,12 +178,15 @@ class SecureParquetReader(DataSourceReader):
                groups: list[int]) -> PruningResult:
         found = []
         for predicate in self._predicates:
-            column = predicate.path[0]
+            column, *fields = predicate.path
             if column not in names:
                 continue  # in the path
-            if names[column] is None and not predicate.allows_null:
-                return PruningResult([], [])  # the file lacks the column: all rows are null
-            leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
+            name = names[column]
+            if name is None:
+                if not predicate.allows_null:
+                    return PruningResult([], [])  # the file lacks the column: all rows are null
+                continue
+            leaf = find_leaf(file.columns, (name, *fields))
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
@@ -189,10 +194,10 @@ class SecureParquetReader(DataSourceReader):
             else PruningResult(groups, groups)
 
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
-        type_ = self._types
+        type_: DataType = self._types
         for name in path:
-            found = find_name(name, type_.names) if isinstance(type_, StructType) else None
-            if found is None:
+            if not isinstance(type_, StructType) \
+                    or (found := find_name(name, type_.names)) is None:
                 return None
             type_ = type_[found].dataType
         return type_

@@ -8,7 +8,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.schema.sensitivity import unite
 
-_INTEGERS = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())
+_INTEGERS: tuple[T.DataType, ...] = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())
 _DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 
 
