@@ -99,8 +99,8 @@ def open_keys(keys: Any) -> Any:
         raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
                          "not an empty text")
     if isinstance(keys, str) and has_scheme(keys):
-        return _client(absolute_uri(keys))
-    return _client(keyring_uri(os.fsdecode(name)))
+        return client_of(absolute_uri(keys))
+    return client_of(keyring_uri(os.fsdecode(name)))
 
 
 def keys_or_kms(keys: Any, kms: Any) -> Any:
@@ -119,7 +119,8 @@ def shared_keys(keys: Any) -> Any:
 _clients: dict[str, tuple[float, Any]] = {}  # URI -> (time of opening, client)
 
 
-def _client(uri: str) -> Any:
+def client_of(uri: str) -> Any:
+    """Return the client of this process for a KMS URI, which it reopens after ten minutes."""
     since, client = _clients.get(uri, (0.0, None))
     if client is None or time.monotonic() - since > LIFETIME:
         client = open_kms(uri)

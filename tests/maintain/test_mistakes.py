@@ -50,7 +50,7 @@ def test_a_column_that_no_file_has(lake, operation, columns, dry_run):
         OPERATIONS[operation](lake, *columns, dry_run=dry_run)
     assert str(caught.value) \
         == "column snn: no file of the 12 has such a column; did you mean 'ssn'?"
-    assert caught.value.column == "snn" and not hasattr(caught.value, "result")
+    assert caught.value.column == "snn" and caught.value.result is None
     assert contents(lake) == before
 
 
