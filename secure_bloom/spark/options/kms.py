@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from secure_bloom.keys.cache import CachedKms, cached
-from secure_bloom.keys.environment import EnvironmentKms, client_of, environment_kms
+from secure_bloom.keys.environment import EnvironmentKms, cached_client, environment_kms
 from secure_bloom.keys.uri import absolute_uri, keyring_uri
 from secure_bloom.spark.options.options import (
     KEYRING,
@@ -53,6 +53,6 @@ def kms_client(uri: str) -> CachedKms:
     if uri.startswith(_ENVIRONMENT):
         return cached(EnvironmentKms.of(*json.loads(uri.removeprefix(_ENVIRONMENT))))
     try:
-        return cached(client_of(uri))
+        return cached_client(uri)
     except ValueError as error:
         raise OptionError(str(error), option=KMS) from None
