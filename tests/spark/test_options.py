@@ -471,5 +471,5 @@ def test_a_client_without_weak_references_keeps_its_cache(monkeypatch):
 
 @pytest.mark.parametrize("text", ["nokms:", "keys.json", "awskms:?regoin=x"])
 def test_a_uri_that_names_no_kms_is_a_wrong_option(text):
-    with pytest.raises(OptionError, match="^option kms: "):
+    with pytest.raises(OptionError, match=r"^option kms: "):
         kms_client(text)

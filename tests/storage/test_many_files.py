@@ -18,6 +18,7 @@ from secure_bloom.errors import (
     OperationInterrupted,
     UnknownColumnError,
 )
+from secure_bloom.storage import many_files
 from secure_bloom.storage.many_files import ManyFiles, in_threads, result_on_error
 
 PATHS = [f"{number:03}" for number in range(100)]
@@ -95,10 +96,12 @@ def test_what_has_not_begun_when_it_stops_never_begins():
 
     def work(path, advance):
         started.append(path)
-        raise KmsUnavailableError("no answer")
+        if path == "007":
+            raise KmsUnavailableError("no answer")
+        return path
 
-    assert ended(KmsUnavailableError, work).result == Result()
-    assert started == PATHS[:1]
+    assert ended(KmsUnavailableError, work).result == Result(PATHS[:7])
+    assert started == PATHS[:8]
 
 
 def test_a_file_that_has_begun_is_completed_when_it_stops():
@@ -188,6 +191,27 @@ def test_only_a_few_tasks_wait_at_a_time():
     for done, number in enumerate(in_threads(lambda number: number, items(), 3), 1):
         assert taken <= done + 12 and number < 10_000
     assert taken == done == 10_000
+
+
+def test_queued_tasks_are_cancelled_when_the_caller_stops(monkeypatch):
+    started, stopped = [], threading.Event()
+
+    class Pool(many_files.ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            stopped.set()
+            super().shutdown()
+
+    def work(number: int) -> int:
+        started.append(number)
+        assert number == 0 or stopped.wait(60)
+        return number
+
+    monkeypatch.setattr(many_files, "ThreadPoolExecutor", Pool)
+    results = in_threads(work, range(100), 1)
+    assert next(results) == 0
+    results.close()
+    assert started in ([0], [0, 1])
 
 
 def test_the_first_error_ends_it():
