@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
-from secure_bloom.keys.cache import LIFETIME, cached
+from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.kms import KmsClient
 from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri, open_kms
 
@@ -99,8 +99,8 @@ def open_keys(keys: Any) -> Any:
         raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
                          "not an empty text")
     if isinstance(keys, str) and has_scheme(keys):
-        return _client(absolute_uri(keys))
-    return _client(keyring_uri(os.fsdecode(name)))
+        return cached_client(absolute_uri(keys)).kms
+    return cached_client(keyring_uri(os.fsdecode(name))).kms
 
 
 def keys_or_kms(keys: Any, kms: Any) -> Any:
@@ -116,13 +116,14 @@ def shared_keys(keys: Any) -> Any:
     return cached(keys) if hasattr(keys, "unwrap_key") else keys
 
 
-_clients: dict[str, tuple[float, Any]] = {}  # URI -> (time of opening, client)
+_clients: dict[str, tuple[float, CachedKms]] = {}  # URI -> (time of opening, client)
 
 
-def _client(uri: str) -> Any:
+def cached_client(uri: str) -> CachedKms:
+    """Return the client of this process for a KMS URI, which it reopens after ten minutes."""
     since, client = _clients.get(uri, (0.0, None))
     if client is None or time.monotonic() - since > LIFETIME:
-        client = open_kms(uri)
+        client = cached(open_kms(uri))
         _clients[uri] = time.monotonic(), client
     return client
 

@@ -31,7 +31,6 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
     TAIL_SIZE,
@@ -40,6 +39,7 @@ from secure_bloom.parquet.footer import (
 )
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.many_files import in_threads
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 

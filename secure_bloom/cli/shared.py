@@ -18,6 +18,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyringError,
     MissingExtraError,
+    OperationInterrupted,
     SecureBloomError,
 )
 
@@ -151,13 +152,13 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
     """Run an operation on files, show its result, and exit.
 
     ``operation(advance)`` returns a result with ``failed`` files, which ``show`` prints. If an
-    error ends the operation, the partial result attached to it, if any, is printed first.
+    error or an interruption ends the operation, its partial result, if any, is printed first.
     """
     try:
         with progress(label) as advance:
             result = operation(advance)
-    except BaseException as error:
-        if hasattr(error, "result"):
+    except (SecureBloomError, OperationInterrupted) as error:
+        if error.result is not None:
             show(error.result)
         raise
     show(result)

@@ -147,8 +147,6 @@ class Rewrite:
         self.source.file.close()
 
 
-
-
 def _remove_checksum(path: str) -> None:
     """Remove the checksum file that Hadoop stores next to a local file and verifies it against.
 
@@ -164,8 +162,10 @@ def _remove_checksum(path: str) -> None:
         sync_folder(folder)
 
 
-def remove_leftovers_of(paths: Iterable[str]) -> None:
-    """Remove what killed processes have left of rewrites of these local files."""
+def remove_leftovers_of(filesystem: pa_fs.FileSystem, paths: Iterable[str]) -> None:
+    """Remove what killed processes have left of rewrites of these files, if they are local."""
+    if filesystem.type_name != "local":
+        return
     folders: dict[str, set[str]] = {}
     for path in paths:
         folder, name = os.path.split(os.path.realpath(path))

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from secure_bloom import attach, strip
 from secure_bloom.cli import main
-from secure_bloom.errors import ColumnError, UnknownColumnError
+from secure_bloom.errors import ColumnError, KmsUnavailableError, UnknownColumnError
+from secure_bloom.maintain import folders
 
 OPERATIONS = {
     "attach": lambda path, *columns, **options: attach(path, dict.fromkeys(columns, True),
@@ -50,7 +51,7 @@ def test_a_column_that_no_file_has(lake, operation, columns, dry_run):
         OPERATIONS[operation](lake, *columns, dry_run=dry_run)
     assert str(caught.value) \
         == "column snn: no file of the 12 has such a column; did you mean 'ssn'?"
-    assert caught.value.column == "snn" and not hasattr(caught.value, "result")
+    assert caught.value.column == "snn" and caught.value.result is None
     assert contents(lake) == before
 
 
@@ -105,18 +106,21 @@ def test_a_folder_with_one_file_says_what_the_file_has(tmp_path):
         strip(tmp_path, columns=["city"])
 
 
-def test_an_operation_that_is_stopped_is_told_what_was_done(lake, monkeypatch):
-    """As before: a mistake does not take the place of an error that ends everything."""
-    from secure_bloom.errors import KmsUnavailableError
-    from secure_bloom.maintain import folders
+@pytest.mark.parametrize("error", [KmsUnavailableError, KeyboardInterrupt])
+def test_an_operation_that_is_stopped_is_told_what_was_done(lake, monkeypatch, error):
+    """A mistake does not take the place of what ends everything."""
+    def stopping(plan, file):
+        if file.name == str(lake / "03.parquet"):
+            raise error("it is down")
 
-    def unavailable(plan, file):
-        raise KmsUnavailableError("it is down")
-
-    monkeypatch.setattr(folders, "check_keys", unavailable)
-    with pytest.raises(KmsUnavailableError) as caught:
+    (lake / "01.parquet").write_bytes(b"no Parquet")
+    pq.write_table(pa.table({"city": ["x"]}), lake / "02.parquet")
+    monkeypatch.setattr(folders, "check_keys", stopping)
+    with pytest.raises(error) as caught:
         attach(lake, {"ssn": True}, files_at_once=1)
-    assert caught.value.result.changed == []
+    result = caught.value.result
+    assert [change.file for change in result.changed] == [str(lake / "00.parquet")]
+    assert list(result.failed) == [str(lake / "01.parquet"), str(lake / "02.parquet")]
 
 
 # --- on the command line -------------------------------------------------------------------------

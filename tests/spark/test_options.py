@@ -7,6 +7,9 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetWriter
+from secure_bloom.keys import Keyring, environment, uri
+from secure_bloom.keys.environment import open_keys
+from secure_bloom.spark.options.kms import kms_client
 from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
@@ -440,3 +443,33 @@ def test_options_do_not_change():
     assert options["keyring"] == "k" and len(options) == 4
     with pytest.raises(TypeError):
         options["keyring"] = "other"
+
+
+def test_the_client_of_a_uri_is_the_one_that_python_uses(tmp_path, monkeypatch):
+    keyring = Keyring.create(tmp_path / "keys.json")
+    client = kms_client(f"keyring:{keyring.path}")
+    assert client.kms is open_keys(keyring.path)
+    monkeypatch.setattr(environment, "LIFETIME", -1)
+    assert kms_client(f"keyring:{keyring.path}") is not client
+
+
+def test_a_client_without_weak_references_keeps_its_cache(monkeypatch):
+    class Slotted:
+        __slots__ = ("calls",)
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            self.calls += 1
+            return b"k" * 16
+
+    slotted = Slotted()
+    slotted.calls = 0
+    monkeypatch.setitem(uri._OPENERS, "slotted", lambda path, query: slotted)
+    for _ in range(3):
+        assert kms_client("slotted:").unwrap_key("wrapped", "pii") == b"k" * 16
+    assert slotted.calls == 1
+
+
+@pytest.mark.parametrize("text", ["nokms:", "keys.json", "awskms:?regoin=x"])
+def test_a_uri_that_names_no_kms_is_a_wrong_option(text):
+    with pytest.raises(OptionError, match=r"^option kms: "):
+        kms_client(text)

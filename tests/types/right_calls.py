@@ -22,7 +22,8 @@ from secure_bloom import (
     UniformKey,
     VerifyResult,
 )
-from secure_bloom.errors import KeyRetrievalError, SecureBloomError
+from secure_bloom.display import ChangeResult
+from secure_bloom.errors import KeyRetrievalError, OperationInterrupted, SecureBloomError
 from secure_bloom.keys import NO_KEYS, InMemoryKms, KeyEncryptionKeys, KmsClient
 
 KEY = b"0123456789abcdef"
@@ -105,4 +106,7 @@ def errors(uri: str) -> str | None:
         return error.column
     except SecureBloomError as error:
         assert_type(error.row_group, int | None)
+        assert_type(error.result, ChangeResult | None)
+    except OperationInterrupted as error:
+        assert_type(error.result.failed, dict[str, str])
     return None
