@@ -26,7 +26,7 @@ test: setup tools check-tools lint  ## run the tests that decide a merge
 test-all: setup tools check-tools lint  ## run every test
 	$(BIN)/pytest --tier all $(PYTEST_ARGS)
 
-test-sweep: setup tools check-tools  ## run the tests that `make test` leaves out
+test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
 	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
 
 bench: setup check-tools  ## measure the speed; brings docs/performance.md up to date

@@ -220,6 +220,7 @@ class _Same(pa_fs.FileSystemHandler):
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 def test_each_file_of_a_lake_takes_little_memory(tmp_path):
     """What files have in common is kept once: here 60 columns."""
     path = tmp_path / "a.parquet"

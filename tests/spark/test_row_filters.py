@@ -92,6 +92,7 @@ def test_tasks_read_every_row_that_matches(data):
     assert skipped > 20 * ROWS
 
 
+@pytest.mark.sweep
 def test_random_filters_of_load(spark, data):
     rows, folder = data
     draw, nan = random.Random(SEED), math.nan

@@ -61,7 +61,7 @@ def program(path, text) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@pytest.mark.sweep
 def test_a_bare_python_of_the_workers_does_not_matter(tmp_path, bare):
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM, bare, str(tmp_path / "t"), QUICK_JVM],

@@ -309,8 +309,10 @@ def number_of_operations(store, monkeypatch, overwrite):
 
 @pytest.mark.slow
 # On S3 each combination takes half a minute, and the others take the same code paths.
-@sweep_where(lambda store, overwrite, after, error:
-             store == "s3" and not (overwrite and not after and error is Died))
+@sweep_where(lambda store, overwrite, after, error: store == "s3" and overwrite and not after
+             and error is Died)
+@sweep_where(lambda store, overwrite, after, error: store == "s3"
+             and not (overwrite and not after and error is Died), "soak")
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [OSError, Died])
@@ -395,7 +397,7 @@ def test_a_batch_is_committed_once(store):
 
 
 @pytest.mark.slow
-@sweep_where(lambda store, after: store == "s3")  # slow, and takes the same code paths
+@sweep_where(lambda store, after: store == "s3", "soak")  # slow, and takes the same code paths
 @pytest.mark.parametrize("after", [False, True])
 def test_a_batch_whose_commit_died_is_committed_once_when_it_comes_again(store, monkeypatch, after):
     for at in range(1, 100):

@@ -64,8 +64,13 @@ def sweep(store, monkeypatch, act, *, after=False, fails=False, overwrite=True, 
 
 
 def few_on_s3(wanted=lambda **_: False):
-    """On S3 these take long and go the same ways, so only those that are wanted decide a merge."""
-    return sweep_where(lambda store, **parameters: store == "s3" and not wanted(**parameters))
+    """On S3 these take long and go the same ways, so only those that are wanted run in CI."""
+    def mark(function):
+        for name, is_wanted in (("sweep", True), ("soak", False)):
+            function = sweep_where(lambda store, is_wanted=is_wanted, **parameters: store == "s3"
+                                   and bool(wanted(**parameters)) == is_wanted, name)(function)
+        return function
+    return mark
 
 
 # --- a second job --------------------------------------------------------------------------------

@@ -88,10 +88,12 @@ def test_the_builder_gives_the_same_again(build):
 
 
 @pytest.mark.parametrize("build", [ours, plain, bad_files], ids=lambda build: build.__name__)
+@pytest.mark.sweep
 def test_the_builder_gives_the_same_files_again(build):
     compare_with_committed(build())
 
 
+@pytest.mark.sweep
 def test_parquet_java_gives_the_same_files_again(parquet_java):  # asked for, to skip without Java
     with ParquetJava(seeded=True) as java:
         compare_with_committed(by_java(java))
