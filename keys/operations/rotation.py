@@ -192,7 +192,7 @@ class _Rotation:
         if has_failed or {self._old, self._new} & self._found:
             return
         found = f"the files use: {', '.join(sorted(self._found))}" if self._found \
-            else "no file is encrypted with master keys"
+            else "no file is encrypted under a master key"
         raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
     def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
@@ -320,8 +320,8 @@ class _Rotation:
         try:
             wrapped = self._kms.wrap_key(key, self._new)
             if not isinstance(wrapped, str) or not self._opens(wrapped, key):
-                raise KeyUnwrapError(f"what the KMS wraps with master key {self._new!r} does not "
-                                     "open with it; so nothing is wrapped with it")
+                raise KeyUnwrapError("the KMS cannot unwrap a key that it just wrapped with "
+                                     f"master key {self._new!r}; nothing was rewrapped")
         except Exception as error:
             raise _Stop from error
         return wrapped

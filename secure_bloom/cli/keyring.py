@@ -77,7 +77,7 @@ def keyring_remove(file: str, name: str, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError("data is lost without its key, and there is no terminal to ask "
-                                   "for confirmation: give --yes")
+                                   "for confirmation: specify --yes")
         click.confirm(f"Data that is encrypted with {name!r} is lost unless there is a copy of "
                       "the key. Remove it?", abort=True, err=True)
     opened.remove(name)
@@ -95,7 +95,7 @@ def keyring_rename(file: str, old: str, new: str) -> None:
     key and use 'secure-bloom keys rotate' instead.
     """
     open_keyring(file).rename(old, new)
-    echo(f"renamed {old} to {new}; files that were written under the old name open only under that "
+    echo(f"renamed {old} to {new}; files written under the old name can be opened only under that "
          "name", err=True)
 
 
@@ -146,7 +146,7 @@ def keyring_export(file: str, name: str, form: str, target: str) -> None:
     try:
         create_private(target, text)
     except FileExistsError:
-        raise click.UsageError(f"{target} exists; give the path of a new file") from None
+        raise click.UsageError(f"{target} exists; specify the path of a new file") from None
     echo(f"wrote the key named {name} to {target}", err=True)
 
 
@@ -191,7 +191,7 @@ def _decoded(data: bytes, form: str) -> bytes:
     except binascii.Error:
         raise click.UsageError(f"the input is not a key in {form}") from None
     if len(data) not in KEY_SIZES:
-        raise click.UsageError(f"the input has {len(data)} bytes as {form}; a master key has 16, "
+        raise click.UsageError(f"as {form}, the input has {len(data)} bytes; a master key has 16, "
                                "24 or 32 (128, 192 or 256 bits)")
     return data
 

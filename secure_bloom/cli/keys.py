@@ -75,7 +75,7 @@ def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClien
     from secure_bloom.cli.report import render_rotation
     from secure_bloom.keys import rotate_master_keys
     if kms is None:
-        raise click.UsageError("the master keys are missing: give --keyring or --kms, or set "
+        raise click.UsageError("the master keys are missing: specify --keyring or --kms, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
     def show(result: RotationResult) -> None:

@@ -107,8 +107,8 @@ def _parsed(texts: tuple[str, ...], index: BloomFilterIndex) -> Any:
     from secure_bloom.errors import ColumnError
     from secure_bloom.sbbf.probes import parse_value
     if index.column_type is None:
-        raise ColumnError("which type the column has is not known, as the index lies in no data "
-                          "set: give --type", file=index.path)
+        raise ColumnError("the column type is unknown, because the index is not part of a data "
+                          "set: specify --type", file=index.path)
     import pyarrow as pa
     scalars = [parse_value(text, index.column_type) for text in texts]
     return pa.array(scalars, index.column_type.arrow_type)
@@ -121,7 +121,7 @@ def _arrow_type(name: str) -> pa.DataType:
     try:
         return pa.type_for_alias(name)
     except ValueError:
-        raise click.BadParameter(f"{name} is no name of an Arrow type",
+        raise click.BadParameter(f"{name} is not a valid Arrow type name",
                                  param_hint="--type") from None
 
 

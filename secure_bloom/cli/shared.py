@@ -86,7 +86,7 @@ def kms_options(command: Command) -> Command:
 
 def _client(keyring: str | None, uri: str | None) -> KmsClient | None:
     if keyring is not None and uri is not None:
-        raise click.UsageError("give either --keyring or --kms")
+        raise click.UsageError("specify either --keyring or --kms, not both")
     if uri is not None:
         from secure_bloom.keys import open_kms
         return open_kms(uri)
@@ -172,11 +172,11 @@ def names(text: str | None) -> list[str]:
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """Prompt for the passphrase of a keyring on the terminal."""
     if new and not sys.stdin.isatty():
-        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, "
-                           "Keyring.create and set_passphrase take one", file=keyring)
+        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, pass it "
+                           "to Keyring.create or set_passphrase", file=keyring)
     if not sys.stdin.isatty():
-        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
-                           "--kms, where there is one, takes it from a file: "
+        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; "
+                           "commands that have option --kms can read it from a file: "
                            "'keyring:FILE?passphrase-file=FILE'", file=keyring)
     return click.prompt(f"{'New passphrase' if new else 'Passphrase'} of {keyring}",
                         hide_input=True, confirmation_prompt=new, err=True)
@@ -186,7 +186,8 @@ def line_from_stdin() -> str:
     """Read a value to look up from standard input."""
     line = sys.stdin.readline()
     if not line:
-        raise click.UsageError("no value: give --value, or a line on standard input")
+        raise click.UsageError("no value: specify --value, or write the value to standard "
+                               "input")
     return line.rstrip("\r\n")
 
 

@@ -39,10 +39,10 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
     from secure_bloom.cli import validation_report
     unknown = set(layers) - validator.LAYERS.keys()
     if unknown:
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "
+        raise click.BadParameter(f"unknown layers: {', '.join(sorted(unknown))}; available: "
                                  f"{', '.join(validator.LAYERS)}", param_hint="--layer")
     if against is not None and not against.strip():
-        raise click.BadParameter("it is empty; leave it away to validate secure_bloom",
+        raise click.BadParameter("it is empty; omit it to validate secure_bloom",
                                  param_hint="--against")
     cases = validator.load_cases(folder or _vectors_folder(), layers)
     with (validator.ExternalProgram(against) if against else validator.SecureBloom()) as program, \
@@ -62,5 +62,5 @@ def _vectors_folder() -> Path:
     for place in places:
         if (place / "files").is_dir():
             return place
-    raise click.UsageError("there are no test vectors here: give DIR, the folder vectors/ of the "
-                           "secure_bloom sources")
+    raise click.UsageError("there are no test vectors here: specify DIR, the folder vectors/ of "
+                           "the secure_bloom sources")

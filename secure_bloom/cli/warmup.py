@@ -17,7 +17,7 @@ def warmup() -> None:
     footer_kernels.warm_up()
     count, folder = compiled()
     if folder is None:
-        shared.echo(f"{count} kernels compiled, but there is no folder to keep them in: set "
-                    "NUMBA_CACHE_DIR to one that can be written to", err=True)
+        shared.echo(f"{count} kernels compiled, but there is no folder to store them: set "
+                    "NUMBA_CACHE_DIR to a writable folder", err=True)
     else:
         shared.echo(f"{count} kernels in {folder}")

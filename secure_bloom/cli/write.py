@@ -97,7 +97,7 @@ def write(source: str, target: str, kms: KmsClient | None, require_encryption: R
                 delimiter=delimiter, allow_plaintext=plaintext, compression=compression,
                 advance=advance, require_encryption=require_encryption)
     except FileExistsError as error:
-        raise click.UsageError(f"{error}; give another OUT, or --overwrite to replace it") \
+        raise click.UsageError(f"{error}; specify another OUT, or --overwrite to replace it") \
             from None
     with ParquetFile(target, kms if encryption else None) as parquet_file:
         result = report.inspect_file(parquet_file)
@@ -116,12 +116,12 @@ def _encryption(footer_key: str | None, column_keys: dict[str, list[str]], plain
         return None
     if footer_key is None:
         raise click.UsageError(
-            "OUT would not be encrypted. To encrypt it, give --keyring FILE --footer-key NAME, and "
-            "--column-key NAME:col,col for sensitive columns; to write it without encryption, "
-            "give --plaintext")
+            "OUT would not be encrypted. To encrypt it, specify --keyring FILE --footer-key NAME, "
+            "and --column-key NAME:col,col for sensitive columns; to write it without encryption, "
+            "specify --plaintext")
     if kms is None:
-        raise click.UsageError("encryption needs master keys: give --keyring FILE or --kms URI, or "
-                               "set SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
+        raise click.UsageError("encryption needs master keys: specify --keyring FILE or --kms "
+                               "URI, or set SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
     from secure_bloom import EncryptionConfiguration
     if column_keys:
         return EncryptionConfiguration(footer_key, column_keys, plaintext_footer=plaintext_footer)

@@ -99,7 +99,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
         while stack and stack[-1].children == 0:
             stack.pop()
         if not stack or len(stack) > _MAX_SCHEMA_DEPTH:
-            raise FormatError("the schema elements form no tree")
+            raise FormatError("the schema elements do not form a tree")
         stack[-1].children -= 1
         parts = (*stack[-1].parts, element.get_string(4) or "")
         is_repeated = stack[-1].is_repeated or element.get_int(3) == _REPEATED
@@ -116,7 +116,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
             room -= sys.getsizeof(path)
             leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
     if any(group.children for group in stack):
-        raise FormatError("the schema ends before all children have come")
+        raise FormatError("the schema ends before all declared children")
     return leaves
 
 
@@ -203,7 +203,7 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
     if named:
         below = [column.path for column in named]
-        raise ColumnError(f"this is a group, not a leaf column; its leaves: {_listed(below)}",
+        raise ColumnError(f"this is a group, not a leaf column; its leaf columns: {_listed(below)}",
                           column=path)
     known = [column.path for column in leaves[:_COMPARED]]
     similar = similar_name(path, known)

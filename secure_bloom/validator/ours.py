@@ -186,7 +186,7 @@ def _build(physical_type: str, num_bytes: int, values: Any, type_length: int = 0
 def _num_blocks(num_bytes: int) -> int:
     blocks, rest = divmod(num_bytes, BYTES_PER_BLOCK)
     if rest:
-        raise ValueError("no whole blocks")
+        raise ValueError("not a whole number of blocks")
     return blocks
 
 

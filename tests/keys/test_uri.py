@@ -81,7 +81,7 @@ def test_pkcs11(uri, expected):
     ("SECRET", "schemes"), ("/a/SECRET:x", "schemes"), (":SECRET", "schemes"),
     ("kmip:SECRET", "'kmip'; there are: awskms, keyring, pkcs11, vault"),
     ("keyring:", "keyring:PATH"), ("keyring:a?SECRET=1", "unknown parameter"),
-    ("awskms:eu-west-1", "parameters only"), ("awskms:?SECRET=SECRET", "region, timeout"),
+    ("awskms:eu-west-1", "only parameters"), ("awskms:?SECRET=SECRET", "region, timeout"),
     ("awskms:?region", "region"), ("awskms:?region=", "region"),
     ("awskms:?region=SECRET&region=SECRET", "one value"), ("awskms:?timeout=SECRET", "malformed"),
     ("awskms:?attempts=1.SECRET", "malformed"), ("awskms:?region=%ff", "malformed"),

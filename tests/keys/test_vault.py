@@ -240,13 +240,13 @@ def test_answers_of_something_else(transit, body):
     transit.always = answer(200, body)
     for call in (lambda: client(transit).wrap_key(KEY, "footer"),
                  lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer")):
-        refused(KmsUnavailableError, call, "none of Transit")
+        refused(KmsUnavailableError, call, "not a valid Transit response")
 
 
 def test_a_plaintext_that_is_no_base64(transit):
     transit.always = answer(200, {"data": {"plaintext": "SECRET!"}})
     refused(KmsUnavailableError, lambda: client(transit).unwrap_key("vault:v1:AAAA", "footer"),
-            "none of Transit")
+            "not a valid Transit response")
 
 
 def test_access_revoked_midway(transit):

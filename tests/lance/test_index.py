@@ -191,10 +191,10 @@ def test_without_a_type_only_nulls_are_answered(tmp_path, place):
     asked = BloomFilterIndex(place)
     assert asked.column is None and asked.column_type is None
     assert asked.is_null() == asked.zones == [Zone(0, 0, 2, True)]
-    with pytest.raises(ColumnError, match="give value_type"):
+    with pytest.raises(ColumnError, match="pass value_type"):
         asked.equals(1)
     assert BloomFilterIndex(place, pa.int64()).equals(1) == asked.zones
-    with pytest.raises(ColumnError, match="no BLOOMFILTER index"):
+    with pytest.raises(ColumnError, match="not a BLOOMFILTER index"):
         BloomFilterIndex(place, pa.bool_())
 
 

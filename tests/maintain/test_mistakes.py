@@ -63,7 +63,7 @@ def test_a_column_that_cannot_have_a_filter_in_any_file(lake):
 
 def test_files_that_cannot_be_read_do_not_hide_it(lake):
     (lake / "broken.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(ColumnError, match="no file of the 12 that can be read") as caught:
+    with pytest.raises(ColumnError, match="none of the 12 readable files") as caught:
         attach(lake, {"snn": True})
     assert list(caught.value.result.failed) == [str(lake / "broken.parquet")]
 
@@ -169,7 +169,7 @@ def test_verify_of_several_files(lake):
     assert run("verify", *files, "--column", "snn", "--json", code=2).stdout == ""
     (lake / "broken.parquet").write_bytes(b"no Parquet")
     done = run("verify", *files, lake / "broken.parquet", "--column", "snn", code=2)
-    assert "no file of the 12 that can be read" in done.stderr
+    assert "none of the 12 readable files" in done.stderr
 
 
 def test_verify_goes_on_with_files_that_have_the_column(lake):
@@ -187,4 +187,4 @@ def test_an_audit_says_once_that_a_name_of_the_policy_matches_nothing(lake, tmp_
     policy = tmp_path / "policy.toml"
     policy.write_text('sensitive = ["snn"]')
     out = run("audit", lake, "--policy", policy, code=0).stdout
-    assert out.count("'snn' is sensitive by the policy and matches no column") == 1
+    assert out.count("'snn' is sensitive according to the policy, but matches no column") == 1

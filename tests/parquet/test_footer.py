@@ -441,7 +441,7 @@ def test_a_column_of_another_type_than_the_schema_says():
     metadata = plain_metadata()
     metadata.get(4)[0].get(1)[0].get(3).set_int(1, I32, 6)
     chunk = Footer(thrift.encode(metadata), b"PAR1").row_groups[0][0]
-    with pytest.raises(FormatError, match="schema says"):
+    with pytest.raises(FormatError, match="differs from the schema"):
         _ = chunk.bloom_filter
 
 

@@ -301,7 +301,7 @@ def test_entries_of_external_key_material_cannot_be_exchanged(tmp_path):
 def test_missing_external_key_material(tmp_path):
     path = written(tmp_path / "a.parquet", internal=False)
     side_file(path).unlink()
-    with pytest.raises(KeyNotFoundError, match="must stand beside it"):
+    with pytest.raises(KeyNotFoundError, match="it must be stored in"):
         ParquetFile(path, Kms(MASTER_KEYS))
 
 

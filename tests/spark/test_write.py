@@ -339,7 +339,7 @@ def test_bad_keys(spark, tmp_path, keyring, encrypted):
     refused(frame, out, "there is no column 'salary'", **encrypted | {columns: "pii: salary"})
     refused(frame, out, "the keyring cannot be read", **encrypted | {"keyring": "/nowhere/k.json"})
     keyring.path.chmod(0o644)
-    refused(frame, out, "others may use it", **encrypted)
+    refused(frame, out, "other users can access it", **encrypted)
 
 
 def test_types_that_spark_cannot_pass(spark, tmp_path):

@@ -156,7 +156,7 @@ def test_dead_jobs_are_removed_by_the_next_one_and_running_ones_are_not(store, m
     running.commit([late])
     assert store.values() == store.all_values() == [2, 3]
     assert store.staged() == []
-    with pytest.raises(CommitError, match="another job has removed"):
+    with pytest.raises(CommitError, match="another job removed"):
         dead.commit([])
 
 
@@ -231,7 +231,7 @@ def test_no_summary(local):
         last_commit(local.folder)
     for content in (b"", b"[]", b"{}"):
         write_file(local.filesystem, f"{local.folder}/_SUCCESS", content)
-        with pytest.raises(FormatError, match="not the summary"):
+        with pytest.raises(FormatError, match="not a secure_parquet commit summary"):
             last_commit(local.folder)
 
 

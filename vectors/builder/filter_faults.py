@@ -240,7 +240,7 @@ def _headers() -> Iterator[Fault]:
             good.sealed(SSN, "bitset", (good.bitset(SSN) + bytes(1))[:size]))))
 
     for size in (NUM_BYTES - 31, NUM_BYTES + 1):
-        yield Fault(f"bitset-of-{size}-bytes", f"{size} bytes are no whole blocks",
+        yield Fault(f"bitset-of-{size}-bytes", f"{size} bytes are not a whole number of blocks",
                     "columns stored plain", of_size(size), outcome="unsupported")
 
 

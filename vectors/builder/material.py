@@ -67,7 +67,7 @@ def key_material() -> Layer:
         fault="the KMS has another key of that name")
     add("external", {"keyMaterialType": "PKMT1", "internalStorage": False,
                      "keyReference": "columnKey0"}, "external",
-        fault="the material is in a file beside the Parquet file")
+        fault="the material is in a file next to the Parquet file")
     return layer
 
 
@@ -92,7 +92,7 @@ def _faults(good: dict) -> dict:
         "double_as_text": (changed(doubleWrapping="true"), "malformed",
                            "doubleWrapping is a string"),
         "kek_id_no_base64": (changed(keyEncryptionKeyID="%%%"), "malformed",
-                             "keyEncryptionKeyID is no base64"),
+                             "keyEncryptionKeyID is not valid base64"),
         "unknown_master_key": (changed(masterKeyID="kc3"), "key_not_found",
                                "the KMS has no key kc3"),
         "wrong_master_key": (changed(masterKeyID="kc2"), "unwrap_failed",
@@ -117,7 +117,7 @@ def _faults(good: dict) -> dict:
                                  "unwrap_failed", f"{name} has 27 bytes")
         faults[f"{name}_empty"] = (changed(**{name: ""}), "unwrap_failed", f"{name} is empty")
         faults[f"{name}_no_base64"] = (changed(**{name: "%%%"}), "unwrap_failed",
-                                       f"{name} is no base64")
+                                       f"{name} is not valid base64")
     short = _wrap(_KEK, b"0123456789", _KEK_ID, "short")
     faults["data_key_of_10_bytes"] = (changed(wrappedDEK=short), "unwrap_failed",
                                       "the data key has 10 bytes; AES has 16, 24 or 32")
