@@ -328,7 +328,7 @@ def test_a_group_means_all_leaves_below_it():
 @pytest.mark.parametrize("name", ["snn", "SSN", "home.", "home.streets", "ss", "*"])
 def test_a_misspelt_column_is_not_passed_over(name):
     error = refused(written(), ["ssn", name], ColumnError, column=name)
-    assert "there are: ssn, city" in str(error)
+    assert "existing columns: ssn, city" in str(error)
 
 
 def test_two_columns_of_one_name_must_both_be_encrypted():

@@ -208,8 +208,8 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
     known = [column.path for column in leaves[:_COMPARED]]
     similar = similar_name(path, known)
     advice = f" (did you mean {similar!r}?)" if similar is not None else ""
-    error = UnknownColumnError(f"there is no such column{advice}; there are: {_listed(known)}",
-                               column=path)
+    error = UnknownColumnError(f"there is no such column{advice}; existing columns: "
+                               f"{_listed(known)}", column=path)
     error.similar = similar
     raise error
 

@@ -82,7 +82,8 @@ def test_without_keys(tmp_path):
     good(tmp_path / "b.parquet", SIGNED)
     result = audit(tmp_path)
     assert result.ok and result.missing_keys
-    assert result.files[0].columns == [] and "bytes were not searched" in result.files[0].not_checked[1]
+    assert result.files[0].columns == []
+    assert "bytes were not searched" in result.files[0].not_checked[1]
     assert states(result, 1)["ssn"] == "protected" and states(result, 1)["city"] == "open"
     assert any("signature" in what for what in result.files[1].not_checked)
     assert any("ssn" in what for what in result.files[1].not_checked)

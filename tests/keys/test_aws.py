@@ -229,7 +229,7 @@ def test_down_and_up_again(proxy, fault):
 def test_down_for_good(moto, keys):
     with Loopback(None) as server:
         url = server.url
-    refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no answer",
+    refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no response",
             "EndpointConnectionError", secrets=[SECRET])
 
 

@@ -131,8 +131,8 @@ def test_wrong_ciphertext(transit):
     changed = wrapped[:12] + ("A" if wrapped[12] != "A" else "B") + wrapped[13:]
     for bad in (changed, wrapped[:30], wrapped.replace("v1", "v7"), "vault:v1:", "vault:v1:!",
                 "AAAA", "", b"\xff", wrapped[9:]):
-        refused(KeyUnwrapError, lambda bad=bad: kms.unwrap_key(bad, "footer"), "does not open",
-                secrets=[TOKEN])
+        refused(KeyUnwrapError, lambda bad=bad: kms.unwrap_key(bad, "footer"),
+                "cannot be unwrapped", secrets=[TOKEN])
 
 
 def test_unknown_keys(transit):
@@ -196,7 +196,7 @@ def test_down_for_good(transit):
     with Transit() as other:
         pass
     with paused(1):
-        refused(KmsUnavailableError, lambda: client(other).wrap_key(KEY, "footer"), "no answer",
+        refused(KmsUnavailableError, lambda: client(other).wrap_key(KEY, "footer"), "no response",
                 "NewConnectionError", secrets=[TOKEN])
 
 
@@ -222,7 +222,7 @@ def test_slow_for_good(transit):
 
 
 @pytest.mark.parametrize(("status", "kind", "word"), [
-    (400, KeyUnwrapError, "does not open"), (403, KeyAccessError, "update"),
+    (400, KeyUnwrapError, "cannot be unwrapped"), (403, KeyAccessError, "update"),
     (404, KeyNotFoundError, "mounted"), (405, KeyRetrievalError, "405"),
     (307, KeyRetrievalError, "active node"), (501, KmsUnavailableError, "501"),
     (204, KeyRetrievalError, "204")])

@@ -121,4 +121,4 @@ def test_a_value_that_is_none_of_the_type_is_not_repeated(dataset):
     file = index_by_pylance(dataset, "seen")
     result = run("probe", file, "--value", "078-05-1120")
     assert result.exit_code == 2
-    assert "the value is no timestamp" in result.stderr and "078" not in result.stderr
+    assert "the value is not a valid timestamp" in result.stderr and "078" not in result.stderr

@@ -465,5 +465,5 @@ def test_the_ordinal_of_a_row_group_counts_in_its_aad():
     footer = Footer(thrift.encode(metadata), b"PAR1")
     aads = [footer.row_groups[i][2].aad(ModuleType.BLOOM_FILTER_HEADER) for i in (0, 1)]
     assert aads == [b"unique\x08\x05\0\x02\0", b"unique\x08\x01\0\x02\0"]
-    with pytest.raises(FormatError, match="does not fit"):
+    with pytest.raises(FormatError, match="is out of range"):
         footer.row_groups[2][2].aad(ModuleType.BLOOM_FILTER_HEADER)

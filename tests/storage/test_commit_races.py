@@ -483,7 +483,7 @@ def test_a_folder_above_a_table_is_refused_while_a_job_runs_there(store):
     part.write(1)
     assert store.values() == [1]
     job = part.job()
-    with pytest.raises(SecureBloomError, match="other: this is a table of its own"):
+    with pytest.raises(SecureBloomError, match="other: this is a separate table"):
         store.values()
     job.abort()
     assert store.values() == [1]

@@ -891,6 +891,7 @@ def test_changes_of_an_older_version_are_never_published(place, operation, monke
             == wanted, number
         for reason in outcome.failed.values():
             failed += 1
-            assert "changed in the meantime" in reason or "or changed while" in reason, (number, reason)
+            assert "changed in the meantime" in reason or "or changed while" in reason, \
+                (number, reason)
         number += 1
     assert failed
