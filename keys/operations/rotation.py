@@ -73,7 +73,7 @@ class RotationResult(Summarized):
                 f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        return ("file", "why it could not be rotated"), self.failed.items()
+        return ("file", "error"), self.failed.items()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result in the structure of its JSON form."""

@@ -122,7 +122,7 @@ def requirement_option(command: Command) -> Command:
 
     return click.option(
         "--require-encryption", metavar="WHAT",
-        help='Refuse files in which something is not encrypted: "true" (anything), "ssn, address" '
+        help='Reject files that are not encrypted as required: "true" (everything), "ssn, address" '
              '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(
                  with_requirement)
 
@@ -137,13 +137,14 @@ def _required(text: str) -> RequireEncryption:
 
 def json_option(command: Command) -> Command:
     """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+    return click.option("--json", "as_json", is_flag=True,
+                        help="Print the result as one JSON object.")(command)
 
 
 def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
     return click.option("--jobs", type=click.IntRange(min=1), metavar="N",
-                        help="Files at once. Default: one for each core.")(command)
+                        help="Files to process in parallel. Default: one per core.")(command)
 
 
 def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],

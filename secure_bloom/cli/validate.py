@@ -16,22 +16,23 @@ from secure_bloom.cli.shared import (
 )
 
 
-@click.command(short_help="Run test vectors for implementations.")
+@click.command(short_help="Run the test vectors for implementations.")
 @click.argument("folder", required=False, metavar="[DIR]",
                 type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--layer", "layers", multiple=True, metavar="L",
-              help="Only the cases of this layer; may be repeated.")
+              help="Run only the cases of this layer; may be repeated.")
 @click.option("--against", metavar="CMD", help="Validate another implementation: a program that "
-              "answers the cases over its standard input and output.")
+                                               "answers the cases on its standard input and "
+                                               "output.")
 @click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE",
               help="Also write the results as JUnit XML.")
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], against: str | None,
              junit: str | None, as_json: bool) -> None:
-    """Run the test vectors of DIR, and say where an answer is not the expected one.
+    """Run the test vectors of DIR, and report where a result is not the expected one.
 
-    Without DIR: the folder vectors/ here, or of the sources that secure_bloom runs from.
+    Without DIR: the folder vectors/ here, or in the sources that secure_bloom runs from.
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
     """

@@ -7,9 +7,9 @@ import click
 from secure_bloom.cli import shared
 
 
-@click.command(short_help="Compile the kernels for bulk work.")
+@click.command(short_help="Compile the kernels for bulk operations.")
 def warmup() -> None:
-    """Compile the kernels for bulk work, so that later processes only load them."""
+    """Compile the kernels for bulk operations, so that later processes only load them."""
     from secure_bloom.kernels import bulk
     from secure_bloom.kernels.compiling import compiled
     from secure_bloom.parquet import footer_kernels

@@ -190,7 +190,7 @@ class _FilterBytes:
                               f"which ends at {end}")
         if length is not None and not 0 < length <= end - offset:
             raise FormatError(f"the Bloom filter length {length} at offset {offset} extends "
-                              f"beyond the data, which ends at {end}")
+                              f"outside the data, which ends at {end}")
         if length is not None and length > _MAX_LENGTH:
             raise FormatError(f"the Bloom filter length {length} is larger than any filter")
         self._source = source

@@ -196,7 +196,7 @@ def _once(pairs: list[Any]) -> dict[str, Any]:
     """Build a JSON object, rejecting duplicate names."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("an object has a duplicate name")
+        raise ValueError("a name occurs twice in an object")
     return result
 
 

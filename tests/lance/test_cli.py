@@ -33,7 +33,7 @@ def test_build_inspect_probe(dataset, tmp_path):
     assert (result.exit_code, result.stdout) == (0, f"{file}: 3 zones of ssn\n")
     result = run("inspect", file)
     assert result.exit_code == 0
-    assert "column not known, unknown type" in result.stdout
+    assert "column unknown, type unknown" in result.stdout
     assert "3 zones, 1 of them with nulls; filters of 32 bytes" in result.stdout
     assert "fragment 0: rows 0 to 2\n  fragment 1: rows 0 to 1" in result.stdout
     result = run("probe", file, "--type", "string", "--value", "056")
@@ -100,7 +100,7 @@ def test_types_on_the_command_line(dataset, tmp_path):
     (["inspect", "{tmp}/none"], 3, "No such file"),
     (["inspect", "{tmp}/text"], 3, "not a Lance file"),
     (["probe", "{tmp}/copy.lance", "--value", "012"], 2, "specify --type"),
-    (["probe", "{index}", "--type", "int64", "--value", "5"], 2, "the data set says"),
+    (["probe", "{index}", "--type", "int64", "--value", "5"], 2, "the data set has type"),
     (["probe", "{index}"], 2, "no value"),
     (["build", "{tmp}", "{tmp}/x", "--column", "ssn"], 3, "pylance cannot read"),
     (["build", "{dataset}", "{tmp}/x", "--column", "no"], 2, "no such column"),

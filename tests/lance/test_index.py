@@ -181,7 +181,7 @@ def test_the_data_set_says_which_column_it_is(tmp_path):
 def test_another_type_than_that_of_the_data_set_is_refused(tmp_path):
     path = index_by_pylance(write_dataset(tmp_path / "d", {"a": np.arange(20)}), "a")
     assert BloomFilterIndex(path, pa.int64()).column == "a"
-    with pytest.raises(ColumnError, match="column a: the data set says int64, value_type is int32"):
+    with pytest.raises(ColumnError, match="a: the data set has type int64, but value_type is int32"):
         BloomFilterIndex(path, pa.int32())
 
 

@@ -66,7 +66,7 @@ def _overwritten() -> Iterator[Fault]:
                            ("plain", "malformed")):
         yield Fault("filter-zeros", "zeros stand where the filter was", modes, zeros,
                     outcome=outcome)
-        yield Fault("filter-text", "text stands where the filter was", modes, words,
+        yield Fault("filter-text", "text is stored where the filter was", modes, words,
                     outcome=outcome)
 
 
@@ -192,9 +192,9 @@ def _moved() -> Iterator[Fault]:
 def _rearranged() -> Iterator[Fault]:
     for name, text, order in (
             ("parts-swapped", "bitset and header are swapped", ("bitset", "header")),
-            ("header-twice", "the header module stands where the bitset should be",
+            ("header-twice", "the header module is stored where the bitset should be",
              ("header", "header")),
-            ("bitset-twice", "the bitset module stands where the header should be",
+            ("bitset-twice", "the bitset module is stored where the header should be",
              ("bitset", "bitset"))):
         yield Fault(name, text, "columns signed single uniform", lambda good, order=order:
                     good.with_filter(SSN, b"".join(good.part(SSN, part) for part in order)))
@@ -213,7 +213,7 @@ def _headers() -> Iterator[Fault]:
             ("claims-0", "the header claims 0 bytes", header(0)),
             ("claims-negative", "the header claims -64 bytes", header(-64)),
             ("claims-2-gib", "the header claims 2 GiB - 1", header(2**31 - 1)),
-            ("cut", "the header is cut off after half of its bytes", HEADER[:8]),
+            ("cut", "the header is truncated after half of its bytes", HEADER[:8]),
             ("without-end", "the header lacks its last byte", HEADER[:-1])):
         yield Fault(f"header-{name}", text,
                     "stored" if name in ("cut", "without-end") else modes, says(plaintext),

@@ -171,7 +171,7 @@ def sizing() -> Layer:
     for wanted in (0.0, 1.0, -0.5, 1.5):
         layer.add(f"blocks_at_{wanted}", "blocks",
                   {"ndv": 10, "fpp": wanted, "power_of_two": True}, "invalid_fpp",
-                  fault="the probability does not lie between 0 and 1")
+                  fault="the probability is not between 0 and 1")
     layer.add("blocks_for_minus_one", "blocks", {"ndv": -1, "fpp": 0.01, "power_of_two": True},
               "invalid_ndv", fault="fewer values than none")
     return layer

@@ -102,7 +102,7 @@ def _key_metadata() -> Iterator[Fault]:
              edited(masterKeyID="kx")),
             ("unknown-type", "is of an unknown type", "key_unavailable",
              edited(keyMaterialType="PKMT9")),
-            ("external", "says that the key is in a file beside, which is not there",
+            ("external", "says that the key is in an external file, which is missing",
              "key_unavailable",
              edited(internalStorage=False, keyReference="key-7"))):
         def of_footer(good: Base, change=change) -> bytes:

@@ -126,6 +126,6 @@ def _unsupported() -> dict:
         bad[f"{name}_without_member"] = (_num_bytes(64) + b"".join(unions) + b"\0",
                                          f"no member of the union {name} is set")
     for num_bytes in (1, 31, 33, 1000):
-        bad[f"of_{num_bytes}_bytes"] = (header(num_bytes), f"{num_bytes} bytes are not a whole "
-                                                           "number of blocks")
+        bad[f"of_{num_bytes}_bytes"] = (
+            header(num_bytes), f"{num_bytes} bytes are not a whole number of blocks")
     return bad

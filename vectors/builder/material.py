@@ -82,8 +82,8 @@ def _faults(good: dict) -> dict:
     faults = {
         "empty": (b"", "malformed", "there is nothing"),
         "key_id": (b"kc1", "malformed", "a bare key name, not key material"),
-        "cut": (text[:-1], "malformed", "the JSON is cut off"),
-        "not_utf8": (text.replace(b"kc1", b"k\xff1"), "malformed", "the JSON is no UTF-8"),
+        "cut": (text[:-1], "malformed", "the JSON is truncated"),
+        "not_utf8": (text.replace(b"kc1", b"k\xff1"), "malformed", "the JSON is not valid UTF-8"),
         "list": (b"[1]", "malformed", "a JSON list"),
         "deep": (b"[" * 5000, "malformed", "lists in lists without end"),
         "other_type": (changed(keyMaterialType="PKMT2"), "malformed", "another type of material"),
@@ -100,9 +100,9 @@ def _faults(good: dict) -> dict:
         "other_kek_id": (changed(keyEncryptionKeyID=_base64(bytes(16))), "unwrap_failed",
                          "the data key was wrapped under another KEK id"),
         "dek_for_kek": (changed(wrappedKEK=good["wrappedDEK"]), "unwrap_failed",
-                        "the wrapped data key stands where the KEK belongs"),
+                        "the wrapped data key is stored where the KEK belongs"),
         "kek_for_dek": (changed(wrappedDEK=good["wrappedKEK"]), "unwrap_failed",
-                        "the wrapped KEK stands where the data key belongs"),
+                        "the wrapped KEK is stored where the data key belongs"),
         "double_said_single": (changed(doubleWrapping=False), "unwrap_failed",
                                "the material says single wrapping, but a KEK stands between"),
     }

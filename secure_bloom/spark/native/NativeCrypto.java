@@ -54,8 +54,8 @@ public final class NativeCrypto
         throw new ParquetCryptoRuntimeException("no encryption options reached Spark's "
             + "writer, and nothing was written. Spark drops the options of insertInto, "
             + "of saveAsTable with an existing table, and before 4.2 of streams: set those of "
-            + "native.write_options for the session, with spark.conf.set. To write without encryption, set option " + PLAINTEXT
-            + " to true");
+            + "native.write_options for the session, with spark.conf.set. To write without "
+            + "encryption, set option " + PLAINTEXT + " to true");
       }
       return null;
     }
@@ -121,8 +121,8 @@ public final class NativeCrypto
       List leaves = leaves(schema, (String) asked.getKey());
       if (leaves.isEmpty()) {
         throw new ParquetCryptoRuntimeException("column " + asked.getKey() + " should be "
-            + "encrypted, but is not in the file: there is no such column, or it is in partitionBy, which "
-            + "writes its values into folder names");
+            + "encrypted, but is not in the file: there is no such column, or it is in "
+            + "partitionBy, which writes its values into folder names");
       }
       Integer number = Integer.valueOf(((JsonNode) asked.getValue()).asInt());
       for (Iterator j = leaves.iterator(); j.hasNext();) {

@@ -49,7 +49,8 @@ public final class Sealed {
       opened = parse(decrypt(conf, option, sealed));
       if (opened.get("version").asInt() != VERSION) {
         throw new ParquetCryptoRuntimeException("option " + option + " was created by another "
-            + "version of secure_bloom than that of this Spark application: restart the application");
+            + "version of secure_bloom than that of this Spark application: restart the "
+            + "application");
       }
       if (OPENED.size() >= MAX_OPENED) {
         OPENED.remove(OPENED.keySet().iterator().next());
