@@ -111,7 +111,7 @@ def test_plaintext_filters_of_encrypted_columns(tmp_path, way, keys):
     estimate = int(finding.evidence[0].split("about ")[1].split(" distinct")[0])
     assert 36 <= estimate <= 44  # it has 40
     assert "of 200 guessed values" in finding.evidence[1]
-    found = int(finding.evidence[1].split("guessed, ")[1].split(" are")[0])
+    found = int(finding.evidence[1].split("guessed values, ")[1].split(" are")[0])
     assert 100 <= found <= 110  # a hundred are in it
     assert not any(number in str(result.to_dict()) for number in NUMBERS[:100])
     assert states(result)["ssn"] == "leaking"

@@ -49,7 +49,7 @@ def test_a_column_that_no_file_has(lake, operation, columns, dry_run):
     with pytest.raises(UnknownColumnError) as caught:
         OPERATIONS[operation](lake, *columns, dry_run=dry_run)
     assert str(caught.value) \
-        == "column snn: no file of the 12 has such a column; did you mean 'ssn'?"
+        == "column snn: none of the 12 files has such a column; did you mean 'ssn'?"
     assert caught.value.column == "snn" and not hasattr(caught.value, "result")
     assert contents(lake) == before
 
@@ -130,7 +130,8 @@ def test_it_is_one_line_and_wrong_usage(lake, arguments):
     before = contents(lake)
     done = run(command, lake, *options, code=2)
     assert done.stdout == "" and done.stderr.splitlines() == [
-        "secure-bloom: error: column snn: no file of the 12 has such a column; did you mean 'ssn'?"]
+        "secure-bloom: error: column snn: none of the 12 files has such a column; "
+        "did you mean 'ssn'?"]
     assert contents(lake) == before
 
 
@@ -165,7 +166,8 @@ def test_verify_of_several_files(lake):
     files = sorted(lake.iterdir())
     done = run("verify", *files, "--column", "snn", code=2)
     assert done.stdout == "" and done.stderr.splitlines() == [
-        "secure-bloom: error: column snn: no file of the 12 has such a column; did you mean 'ssn'?"]
+        "secure-bloom: error: column snn: none of the 12 files has such a column; "
+        "did you mean 'ssn'?"]
     assert run("verify", *files, "--column", "snn", "--json", code=2).stdout == ""
     (lake / "broken.parquet").write_bytes(b"no Parquet")
     done = run("verify", *files, lake / "broken.parquet", "--column", "snn", code=2)

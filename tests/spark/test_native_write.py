@@ -325,7 +325,7 @@ def test_filters_of_all_columns_cannot_be_asked_for(native_spark, kms):
     {"a": True, "b": BloomFilterOptions(ndv=10**7)},
     {"a": BloomFilterOptions(max_bytes=4096), "b": True}])
 def test_bounds_that_contradict_each_other(native_spark, kms, filters):
-    with pytest.raises(UnsupportedError, match="one bound"):
+    with pytest.raises(UnsupportedError, match="one size limit"):
         native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
 
 
