@@ -126,7 +126,6 @@ class PredicateError(ColumnError, TypeError):
 
 class UnknownColumnError(ColumnError):
     """A file does not have this column.
-        A column in the file that may be meant.
 
     Attributes
     ----------

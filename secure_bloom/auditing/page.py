@@ -109,7 +109,7 @@ def _cards(result: AuditResult) -> str:
     cards = (f"<div class=\"card\"><b class=\"{state}\">{counts[state]:,}</b>{sign} {word}"
              f"<br><small>{meaning}</small></div>"
              for state, (sign, word, meaning) in _STATES.items())
-    return "<h2>Columns of files</h2><div class=\"cards\">" + "".join(cards) + "</div>"
+    return "<h2>Columns by state</h2><div class=\"cards\">" + "".join(cards) + "</div>"
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _finding(group: list[AuditFinding]) -> str:
     return (f"<div class=\"finding {first.severity}\" data-kind=\"{first.kind}\">"
             f"<b>{first.severity.capitalize()}: {escape(KINDS[first.kind][1])}</b>{column}"
             + "".join(f"<p>{escape(message)}</p>" for message in messages)
-            + (f"<p>Shown by the file itself:</p><ul>{proofs}</ul>" if proofs else "")
+            + (f"<p>Evidence from the file:</p><ul>{proofs}</ul>" if proofs else "")
             + f"<p><b>What to do:</b> {escape(_sentence(first.remedy))}</p>"
             f"<p><small>{', '.join(names)}</small></p></div>")
 

@@ -359,6 +359,6 @@ def _audit_finding(group: list[AuditFinding]) -> str:
     groups = f" (row groups {', '.join(map(str, finding.row_groups[:8]))}" \
              f"{', ...' if len(finding.row_groups) > 8 else ''})" \
         if finding.row_groups and len(group) == 1 else ""
-    evidence = "".join(f"\n    shown by the file itself: {one}" for one in finding.evidence)
+    evidence = "".join(f"\n    evidence from the file: {one}" for one in finding.evidence)
     return (f"{finding.severity} ({finding.kind}): {where}{groups}\n  {finding.message}{evidence}"
             f"\n  what to do: {finding.remedy}")

@@ -112,7 +112,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
             room -= _LEAF_SIZE + 8 * len(parts)
             if room < sum(map(len, parts)) or room < sys.getsizeof(path := ".".join(parts)):
                 raise FormatError("the paths of the columns are too long: "
-                                  f"{len(leaves):,} of them take {_ROOM:,} bytes and more")
+                                  f"{len(leaves):,} of them take {_ROOM:,} bytes or more")
             room -= sys.getsizeof(path)
             leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
     if any(group.children for group in stack):
@@ -139,7 +139,7 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
                 found.setdefault(parts, []).append(column)
     if len(found) > 1:
         raise ColumnError(
-            f"{len(found)} columns or groups have this path and cannot be told apart: "
+            f"{len(found)} columns or groups have this path and cannot be distinguished: "
             f"{' and '.join(_in_words(parts, own[0].parts) for parts, own in found.items())}; "
             "rename one of them", column=path)
     return [column for own in found.values() for column in own]

@@ -93,10 +93,10 @@ def _predicate(part: Any) -> Predicate:
     if op not in OPERATORS:
         raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
     if op in ("is null", "is not null") and value is not None:
-        raise ValueError(f"the operator {op!r} takes None as its value")
+        raise ValueError(f"the operator {op!r} requires None as its value")
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
-            raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
+            raise TypeError(f"the operator {op!r} requires a list, tuple or set of values")
         return Predicate(column, op, [plain_value(element) for element in value])
     return Predicate(column, op, plain_value(value))
 
@@ -122,7 +122,7 @@ def find_field(schema: pa.Schema, path: str) -> Field:
                           f"there is no such column; existing columns: {listed(schema.names)}",
                           column=path)
     if pa.types.is_nested(found[0].type):
-        raise ColumnError("rows cannot be compared by a column of lists or structs; use prune and "
+        raise ColumnError("rows cannot be filtered by a column of lists or structs; use prune and "
                           "might_contain to find where values in lists may be", column=path)
     return found[0]
 

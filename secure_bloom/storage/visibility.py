@@ -99,7 +99,7 @@ class CommitRecord:
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
                 raise ValueError("its stream is not a valid query id")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FormatError(f"this commit record cannot be understood ({error}); a newer "
+            raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None
         return record
 

@@ -280,7 +280,7 @@ def _check_complete(cases: list[Case], folder: Path) -> None:
     named = {case.path for case in cases if case.layer == "files"}
     unread += [path for path in (folder / "files").glob("*.parquet") if path not in named]
     if unread:
-        raise FormatError("no test vector says what this file is for", file=str(min(unread)))
+        raise FormatError("no test vector refers to this file", file=str(min(unread)))
 
 
 def _check_names(cases: list[Case], folder: Path) -> None:

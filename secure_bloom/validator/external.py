@@ -186,7 +186,7 @@ class _LineProcess:
         except OSError:  # a broken pipe: the program died before reading the line
             reply = ""
         except queue.Empty:
-            raise BadReply(f"no answer within {timeout:g} seconds") from None
+            raise BadReply(f"no response within {timeout:g} seconds") from None
         if not reply:
             raise BadReply(f"the program ended (exit code {self._process.wait()}) {self._tail()}")
         return reply.rstrip("\r\n")

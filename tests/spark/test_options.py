@@ -161,7 +161,7 @@ REFUSED = [
     ({"plaintext": "true", f"{ENABLED}#nope": "true"}, "there is no column 'nope'"),
     ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "type BOOLEAN.* cannot have"),
     ({"plaintext": "true", f"{ENABLED}#address": "true"},
-     "group of columns; name one of its leaves: address.City, address.zip"),
+     "group of columns; specify one of its leaf columns: address.City, address.zip"),
     ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "leaves: tags.list.element"),
     ({"plaintext": "true", f"{FPP}#ssn": "0.1"}, f"set {ENABLED}#SSN to true"),
     ({"plaintext": "true", f"{ENABLED}#id": "false", f"{NDV}#id": "5"}, "contradicts"),

@@ -258,9 +258,9 @@ def test_a_record_that_cannot_be_understood_is_an_error_and_moves_nothing(local,
     job = local.job()
     write_file(local.filesystem, f"{job.staging}/committed", record)
     before = local.names()
-    with pytest.raises(FormatError, match="cannot be understood"):
+    with pytest.raises(FormatError, match="cannot be parsed"):
         local.values()
-    with pytest.raises(FormatError, match="cannot be understood"):
+    with pytest.raises(FormatError, match="cannot be parsed"):
         Job(local.filesystem, local.folder, False).recover()
     assert local.names() == before
 

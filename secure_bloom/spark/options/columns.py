@@ -64,7 +64,7 @@ class Columns:
         if not found:
             raise OptionError(f"there is no column {name!r}; existing columns: "
                               f"{listed(leaf.path for leaf in self.leaves)}", option=option)
-        _check_one(name, found, option, "write it as it is" if keeps_case else
+        _check_one(name, found, option, "write it exactly as in the schema" if keeps_case else
                    "use option bloom_filters, whose value preserves case")
         try:
             return named_columns(self.leaves, found[0])
@@ -75,7 +75,7 @@ class Columns:
         """Return the one leaf column with this dotted path."""
         leaves = self.find(name, option, keeps_case=keeps_case)
         if len(leaves) > 1 or leaves[0].path.lower() != name.lower():
-            raise OptionError("this is a group of columns; name one of its leaves: "
+            raise OptionError("this is a group of columns; specify one of its leaf columns: "
                               + ", ".join(leaf.path for leaf in leaves), option=option)
         return leaves[0]
 
@@ -85,7 +85,7 @@ class Columns:
         if not found:
             raise OptionError(f"there is no top-level column {name!r}; existing columns: "
                               f"{listed(self.schema.names)}", option=option)
-        _check_one(name, found, option, "write it as it is")
+        _check_one(name, found, option, "write it exactly as in the schema")
         return found[0]
 
     def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
