@@ -109,7 +109,7 @@ def reason(implementation: str, case: str) -> str:
     for pattern, why in _REASONS.get(implementation, ()):
         if re.fullmatch(pattern, case):
             return why
-    raise LookupError(f"{implementation} differs in {case}, and nobody has said why")
+    raise LookupError(f"{implementation} differs in {case}, and no reason is recorded")
 
 
 def unused(found: Mapping[str, set[str]]) -> list[str]:

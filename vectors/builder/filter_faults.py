@@ -42,7 +42,7 @@ def _flipped_bits() -> Iterator[Fault]:
 
 def _module_lengths() -> Iterator[Fault]:
     for part in MODULE_TYPES:
-        for length, text in ((0, "is 0"), (27, "is less than nonce and tag take"),
+        for length, text in ((0, "is 0"), (27, "is less than that of nonce and tag"),
                              (None, "reaches past the filter"), (2**31 - 1, "is 2 GiB - 1"),
                              (2**32 - 1, "is 4 GiB - 1, -1 as a signed number")):
             def lie(good: Base, part=part, length=length) -> bytes:
@@ -64,7 +64,7 @@ def _overwritten() -> Iterator[Fault]:
 
     for modes, outcome in (("columns supplied", "authentication_failed"),
                            ("plain", "malformed")):
-        yield Fault("filter-zeros", "zeros stand where the filter was", modes, zeros,
+        yield Fault("filter-zeros", "zeros are stored where the filter was", modes, zeros,
                     outcome=outcome)
         yield Fault("filter-text", "text is stored where the filter was", modes, words,
                     outcome=outcome)

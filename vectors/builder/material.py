@@ -104,7 +104,7 @@ def _faults(good: dict) -> dict:
         "kek_for_dek": (changed(wrappedDEK=good["wrappedKEK"]), "unwrap_failed",
                         "the wrapped KEK is stored where the data key belongs"),
         "double_said_single": (changed(doubleWrapping=False), "unwrap_failed",
-                               "the material says single wrapping, but a KEK stands between"),
+                               "the material says single wrapping, but there is a KEK in between"),
     }
     for name in ("masterKeyID", "wrappedDEK", "doubleWrapping", "keyEncryptionKeyID", "wrappedKEK"):
         faults[f"no_{name}"] = (changed(**{name: _DROP}), "malformed", f"{name} is missing")
