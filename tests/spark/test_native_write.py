@@ -336,7 +336,7 @@ def fails(words: str, write) -> None:
 
 
 @pytest.mark.parametrize(("encryption", "filters", "words"), [
-    (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none is to be enc"),
+    (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none should be enc"),
     (EncryptionConfiguration("footer", {"pii": ["SSN"]}), {}, "column SSN should be encrypted"),
     (EncryptionConfiguration("footer", {"pii": ["day"]}), {}, "partitionBy"),
     (EncryptionConfiguration("footer", {"pii": ["who"], "footer": ["who.name"]}), {},
