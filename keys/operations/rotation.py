@@ -321,7 +321,7 @@ class _Rotation:
             wrapped = self._kms.wrap_key(key, self._new)
             if not isinstance(wrapped, str) or not self._opens(wrapped, key):
                 raise KeyUnwrapError("the KMS cannot unwrap a key that it just wrapped with "
-                                     f"master key {self._new!r}; nothing was rewrapped")
+                                     f"master key {self._new!r}, so the rotation stopped")
         except Exception as error:
             raise _Stop from error
         return wrapped

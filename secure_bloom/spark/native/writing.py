@@ -146,7 +146,7 @@ def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
             larger = next(other for other, (low, _) in bounds.items() if low == result)
             raise UnsupportedError(
                 f"Spark's writer has one size limit for the filters of all columns; the limit of "
-                f"this one is {high} bytes, but column {larger} needs {result}: set the same "
+                f"this column is {high} bytes, but column {larger} needs {result}: set the same "
                 "max_bytes for both, or an ndv", column=path)
     return result
 
