@@ -57,7 +57,8 @@ class CachedKms(KmsClient):
     def _instance(self, name: str) -> str:
         value = getattr(self.kms, name, DEFAULT_INSTANCE)
         if not isinstance(value, str):
-            raise TypeError(f"{name} of the KMS client must be text, not {type(value).__name__}")
+            raise TypeError(f"{name} of the KMS client must be a string, not "
+                            f"{type(value).__name__}")
         return value
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
@@ -72,7 +73,7 @@ class CachedKms(KmsClient):
         with suppress(UnicodeDecodeError):
             wrapped = wrapped.decode("ascii") if isinstance(wrapped, bytes) else wrapped
         if not isinstance(wrapped, str) or not wrapped:
-            raise KeyRetrievalError("the KMS returned no wrapped key, which is text, for master "
+            raise KeyRetrievalError("the KMS did not return a wrapped key (a string) for master "
                                     f"key {master_key_identifier!r}")
         return wrapped
 
@@ -104,7 +105,7 @@ class CachedKms(KmsClient):
     def _unwrap(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         key = self.kms.unwrap_key(wrapped_key, master_key_identifier)
         if not isinstance(key, bytes | bytearray | memoryview) or len(key) not in KEY_SIZES:
-            raise KeyUnwrapError("the KMS returned something that is no AES key for master key "
+            raise KeyUnwrapError("the KMS did not return a valid AES key for master key "
                                  f"{master_key_identifier!r}")
         return bytes(key)
 

@@ -97,7 +97,7 @@ def open_keys(keys: Any) -> Any:
     name = os.fspath(keys)
     if not name:
         raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
-                         "not an empty text")
+                         "not an empty string")
     if isinstance(keys, str) and has_scheme(keys):
         return cached_client(absolute_uri(keys)).kms
     return cached_client(keyring_uri(os.fsdecode(name))).kms
@@ -106,7 +106,7 @@ def open_keys(keys: Any) -> Any:
 def keys_or_kms(keys: Any, kms: Any) -> Any:
     """Resolve ``keys`` or its alias ``kms``; at most one of them may be given."""
     if keys is not None and kms is not None:
-        raise TypeError("give keys or kms, not both: they mean the same")
+        raise TypeError("pass keys or kms, not both: they mean the same thing")
     return open_keys(kms if keys is None else keys)
 
 
@@ -180,8 +180,8 @@ class EnvironmentKms(KmsClient):
     def _opened(self) -> KmsClient:
         from secure_bloom.keys.keyring import Keyring
         if self.keyring is not None and self.uri is not None:
-            raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or name the "
-                               "keys where they are used")
+            raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or pass "
+                               "keys explicitly")
         name = KEYRING if self.uri is None else KMS
         try:
             if self.uri is not None:

@@ -59,7 +59,7 @@ class RotationResult(ChangeResult):
         return self._counts(len(self.rotated), "to rotate", "rotated")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        return ("file", "why it could not be rotated"), self.failed.items()
+        return ("file", "error"), self.failed.items()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result in the structure of its JSON form."""
@@ -185,7 +185,7 @@ class _Rotation:
         if {self._old, self._new} & self.found:
             return
         found = f"the files use: {', '.join(sorted(self.found))}" if self.found \
-            else "no file is encrypted with master keys"
+            else "no file is encrypted under a master key"
         raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
     def rotate(self, path: str) -> bool:
@@ -276,8 +276,8 @@ class _Rotation:
         try:
             wrapped = self._kms.wrap_key(key, self._new)
             if not isinstance(wrapped, str) or not self._opens(wrapped, key):
-                raise KeyUnwrapError(f"what the KMS wraps with master key {self._new!r} does not "
-                                     "open with it; so nothing is wrapped with it")
+                raise KeyUnwrapError("the KMS cannot unwrap a key that it just wrapped with "
+                                     f"master key {self._new!r}, so the rotation stopped")
         except Exception as error:
             raise _Stop(error) from None
         return wrapped

@@ -73,15 +73,15 @@ def _check_pyarrow(encryption: pe.EncryptionConfiguration, columns: list[LeafCol
         return
     for column in columns:
         if confuses_pyarrow(column.path):
-            raise UnsupportedError("pyarrow's EncryptionConfiguration may take another column for "
-                                   "this one, because of the punctuation or the spaces in its "
+            raise UnsupportedError("pyarrow's EncryptionConfiguration may encrypt another column "
+                                   "instead, because of the punctuation or the spaces in its "
                                    "name; use secure_bloom's", column=column.path)
 
 
 def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
     found = named_columns(columns, path)
     if not found:
-        raise ColumnError("it has a key, but does not exist; there are: "
+        raise ColumnError("it has a key, but does not exist; existing columns: "
                           f"{listed(column.path for column in columns)}", column=path)
     return found
 
@@ -118,5 +118,5 @@ def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
     ordinals = {column.ordinal for column in asked}
     for chunk in chunks:
         if chunk.encryption is None and chunk.column.ordinal in ordinals:
-            raise UnsupportedError("pyarrow has left this column unencrypted, so the file was "
+            raise UnsupportedError("pyarrow did not encrypt this column, so the file was "
                                    "discarded", **chunk.place)

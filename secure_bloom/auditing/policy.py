@@ -48,10 +48,11 @@ class Policy:
             try:
                 found = tomllib.load(file)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise FormatError(f"this policy is no TOML: {error}", file=name) from None
+                raise FormatError(f"the policy is not valid TOML: {error}", file=name) from None
         unknown = sorted(set(found) - {"sensitive", "encrypted_footer"})
         if unknown:
-            raise FormatError(f"a policy has sensitive and encrypted_footer, not {unknown[0]}",
+            raise FormatError(f"a policy may contain only sensitive and encrypted_footer, not "
+                              f"{unknown[0]}",
                               file=name)
         sensitive = found.get("sensitive")
         if not isinstance(sensitive, list) or not sensitive \

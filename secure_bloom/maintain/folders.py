@@ -27,7 +27,7 @@ from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
-_OTHER_NAMES = "the file has other names (hard links), under which the old bytes stay"
+_OTHER_NAMES = "the file has other names (hard links), which keep the old bytes"
 
 
 @dataclass(repr=False)
@@ -56,7 +56,7 @@ class MaintainResult(ChangeResult):
         changed = ((change.file, names(change.columns), change.built, change.removed)
                    for change in self.changed)
         failed = ((file, message, 0, 0) for file, message in self.failed.items())
-        return ("file", "columns, or why not", "built", "removed"), chain(failed, changed)
+        return ("file", "columns, or error", "built", "removed"), chain(failed, changed)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as a dictionary for JSON."""
@@ -139,7 +139,8 @@ def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planne
     with Rewrite(filesystem, path) as rewrite, \
             ParquetFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
-            raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now")
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it "
+                                        "is")
         with file.one_version():
             plan, notes = planner(file)
             if not plan:

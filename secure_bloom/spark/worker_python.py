@@ -83,7 +83,7 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
     else:
         warnings.warn(f"the Python of Spark's workers, {python}, {fault}: install secure_bloom "
                       f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
-                      f"{_version(sys.version_info)} that has it, before the session is made",
+                      f"{_version(sys.version_info)} that has it, before the session is created",
                       stacklevel=5)
         return python
     return _fitting[python]
@@ -97,12 +97,12 @@ def _fault(python: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return "cannot be run"
     if result.returncode:
-        return "does not have secure_bloom, or what that needs"
+        return "does not have secure_bloom, or its dependencies"
     version, release = json.loads(result.stdout.splitlines()[-1])
     if tuple(version) != sys.version_info[:2]:
-        return f"is Python {_version(version)}, and that of the driver {_version(sys.version_info)}"
+        return f"is Python {_version(version)}, but the driver uses {_version(sys.version_info)}"
     if release != secure_bloom.__version__:
-        return f"has secure_bloom {release}, and that of the driver {secure_bloom.__version__}"
+        return f"has secure_bloom {release}, but the driver has {secure_bloom.__version__}"
     return None
 
 

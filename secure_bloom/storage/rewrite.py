@@ -115,7 +115,7 @@ class Rewrite:
     def _check_unchanged(self) -> None:
         if self.source.is_replaced() \
                 or is_replaced(self._filesystem, self._path):  # a new file would be visible again
-            raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
                                         file=self._path)
 
     def _copy(self, output: Output, start: int, end: int) -> None:
@@ -123,7 +123,8 @@ class Rewrite:
         while position < end:
             data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
-                raise ChangedMeanwhileError("the file became shorter; it stays as it is now",
+                raise ChangedMeanwhileError("the file was truncated in the meantime; it is left "
+                                            "as it is",
                                             file=self._path)
             output.write(data)
             position += len(data)

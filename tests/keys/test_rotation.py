@@ -245,7 +245,7 @@ def test_a_rotation_of_files_that_have_neither_key_is_an_error(tmp_path, dry_run
 def test_a_rotation_of_plaintext_files_is_an_error(tmp_path):
     pq.write_table(TABLE, tmp_path / "plain.parquet")
     for path in (tmp_path, tmp_path / "plain.parquet"):
-        with pytest.raises(KeyNotFoundError, match="no file is encrypted with master keys"):
+        with pytest.raises(KeyNotFoundError, match="no file is encrypted under a master key"):
             rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
 
 
@@ -463,7 +463,7 @@ def test_a_file_that_changes_while_its_copy_is_synced_stays(tmp_path, monkeypatc
     content = others.read_bytes()
     during_fsync(monkeypatch, path.unlink if how == "deleted" else lambda: others.rename(path))
     result = rotate_master_keys(data, InMemoryKms(KEYS), old="old", new="new")
-    assert "changed meanwhile" in result.failed[str(data / "a.parquet")]
+    assert "changed in the meantime" in result.failed[str(data / "a.parquet")]
     assert not path.exists() if how == "deleted" else path.read_bytes() == content
     assert not list(data.glob(".*"))
 
@@ -512,7 +512,7 @@ def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
     content = others.read_bytes()
     result = rotate_master_keys(path, kms, old="old", new="new")
-    assert "changed meanwhile" in result.failed[str(path)]
+    assert "changed in the meantime" in result.failed[str(path)]
     assert path.read_bytes() == content and [p.name for p in tmp_path.iterdir()
                                              if p.is_file()] == ["a.parquet"]
 

@@ -121,7 +121,7 @@ except Exception as error:
 
 @sweep_where(lambda driver, worker, shown: None in (driver, worker))
 @pytest.mark.parametrize(("driver", "worker", "shown"), [
-    (None, "good", "name the KMS in option keyring or kms"), ("good", "bad", "rows 100"),
+    (None, "good", "specify the KMS in option keyring or kms"), ("good", "bad", "rows 100"),
     ("good", None, "rows 100")])
 def test_the_environment_of_the_workers_does_not_matter(spark, tmp_path, keyring, driver, worker,
                                                         shown):

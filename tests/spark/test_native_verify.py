@@ -130,8 +130,8 @@ def test_an_encrypted_footer_where_a_plaintext_one_was_asked_for(folder, kms):
 def test_columns_that_are_missing(folder, kms):
     asked = EncryptionConfiguration("footer", {"pii": ["ssn", "email"]})
     texts = found(folder, kms, encryption=asked, filters={"phone": True})
-    assert any("column email: it is to be encrypted, but is not in" in text for text in texts)
-    assert any("column phone: it is to have a Bloom filter, but is not in" in text
+    assert any("column email: it should be encrypted, but is not in" in text for text in texts)
+    assert any("column phone: it should have a Bloom filter, but is not in" in text
                for text in texts)
 
 

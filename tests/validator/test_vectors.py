@@ -464,7 +464,7 @@ def test_a_line_too_many_does_not_answer_the_next_case():
 def test_a_field_that_occurs_twice_fails():
     case = next(case for case in CASES if case.name == "header_32_bytes")
     code = "def answer(fields): return 'decoded\\tnum_bytes=1\\tnum_bytes=32\\theader_size=15'"
-    with program(code) as other, pytest.raises(BadReply, match="twice"):
+    with program(code) as other, pytest.raises(BadReply, match="duplicate"):
         other.answer(case)
 
 

@@ -44,8 +44,8 @@ def extend(spark: SparkSession) -> None:
             _load(spark.sparkContext, loader)
         loader.loadClass(_WRITES).newInstance().install(spark._jsparkSession)
     except Exception as error:  # whatever py4j or the platform raises
-        _log.warning("tables in catalogs are not told their options, and sensitive columns are not "
-                     "watched in Spark's own writers: %s", error)
+        _log.warning("catalog tables do not receive their options, and sensitive columns are not "
+                     "checked in Spark's own writers: %s", error)
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:

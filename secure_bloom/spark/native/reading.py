@@ -132,5 +132,5 @@ def _error(hidden: str, error: str, kind: str) -> Exception:
     if kind == "io":
         return OSError(f"{hidden}: {error}")
     if kind == "keys":
-        error += ". A KMS does not open it, if it was written with explicit keys"
+        error += ". A KMS cannot unwrap its keys if it was written with explicit keys"
     return _ERRORS[kind](error, file=hidden)

@@ -158,15 +158,15 @@ class _FileCheck:
         self._read_external = read_external
         if not file.footer.is_encrypted:
             self.report("nothing in this file is encrypted: the options did not reach Spark's "
-                        "writer, or another write made it. Remove it, and write it again")
+                        "writer, or another write created the file. Remove it, and write it again")
             return
         self._check_footer(file)
         paths = [column.path for column in file.columns]
         for path in self._keys:
             if not any(_is_below(own, path) for own in paths):
-                self.report("it is to be encrypted, but is not in this file", column=path)
+                self.report("it should be encrypted, but is not in this file", column=path)
         for path in self._filters.keys() - set(paths):
-            self.report("it is to have a Bloom filter, but is not in this file", column=path)
+            self.report("it should have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
         for chunk in file.footer.column_chunks():
             self._check_column(chunk)
@@ -176,7 +176,7 @@ class _FileCheck:
         asked, footer = self._encryption, file.footer
         if footer.has_encrypted_footer == asked.plaintext_footer:
             self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
-                        is False else "encrypted, not plaintext") + " as asked")
+                        is False else "encrypted, not plaintext") + " as requested")
         name = footer.algorithm.name if footer.algorithm is not None else "none"
         if name != asked.encryption_algorithm:
             self.report(f"its algorithm is {name}, "
@@ -188,7 +188,7 @@ class _FileCheck:
         try:
             found = find_material(key_metadata or b"", self._read_external).master_key_id
         except KeyRetrievalError as error:
-            self.report(f"{what} has no key of a KMS: {error.message}", **place)
+            self.report(f"{what} does not have a key from a KMS: {error.message}", **place)
             return
         if found != asked:
             self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
@@ -236,7 +236,7 @@ class _FileCheck:
             self.plain_filters += kind == PLAIN
         else:
             self.report(f"the filter is {kind}, its column {'' if chunk.encryption else 'not '}"
-                        "encrypted: withdraw the file, and write it again", **chunk.place)
+                        "encrypted: withdraw the file, and rewrite it", **chunk.place)
 
     def _check_needless(self, chunk: ColumnChunk) -> None:
         if chunk.is_dictionary_encoded:

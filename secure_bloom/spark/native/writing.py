@@ -79,10 +79,10 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
                         f"{type(encryption).__name__}")
     if not encryption.double_wrapping:
         raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
-                               "no Python runs: leave it on, or use the format secure_parquet")
+                               "Python does not run: keep it on, or use the format secure_parquet")
     if not encryption.internal_key_material:
-        raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
-                               "files with key material; leave it on")
+        raise UnsupportedError("internal_key_material=False: Spark's committers do not handle key "
+                               "material files; keep it on")
     return encryption
 
 
@@ -146,9 +146,9 @@ def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
         if high < result:
             larger = next(other for other, (low, _) in bounds.items() if low == result)
             raise UnsupportedError(
-                f"Spark's writer has one bound for the filters of all columns; this one may have "
-                f"{high} bytes, but column {larger} needs {result}: give both the same max_bytes, "
-                "or an ndv", column=path)
+                f"Spark's writer has one size limit for the filters of all columns; the limit of "
+                f"this column is {high} bytes, but column {larger} needs {result}: set the same "
+                "max_bytes for both, or an ndv", column=path)
     return result
 
 

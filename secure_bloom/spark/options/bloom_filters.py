@@ -40,8 +40,8 @@ def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFi
         "a number of bytes, 32 to 134217728 (128 MiB)", None))
     named, listed = _named(options, columns, default), _listed(options, columns, default)
     for path in named.keys() & listed.keys():
-        raise OptionError(f"column {path} is also named in {ENABLED}#column or its kind: say it "
-                          "in one place", option=BLOOM_FILTERS)
+        raise OptionError(f"column {path} is also named in {ENABLED}#column or a similar option: "
+                          "specify it in one place", option=BLOOM_FILTERS)
     filters: dict[str, BloomFilterOptions | None] = {}
     if options.boolean(ENABLED):
         filters = dict.fromkeys(filterable_paths(columns.leaves), default)
@@ -113,8 +113,8 @@ def _listed(options: Options, columns: Columns,
         try:
             filters[leaf.path] = filter_options(value, **asdict(default))
         except (TypeError, ValueError) as error:
-            raise OptionError(f"column {leaf.path} must have true, false, or an object of fpp, ndv "
-                              f"and max_bytes: {error}", option=BLOOM_FILTERS) from None
+            raise OptionError(f"column {leaf.path} must be set to true, false, or an object of "
+                              f"fpp, ndv and max_bytes: {error}", option=BLOOM_FILTERS) from None
     return filters
 
 

@@ -37,8 +37,9 @@ def kms_uri(options: Options) -> str | None:
 def _local(path: str) -> str:
     path = without_file_scheme(path)
     if is_uri(path):
-        raise OptionError(f"{path} is not a local path; a keyring is a file that the driver, and "
-                          "the workers that read, have under the same local path", option=KEYRING)
+        raise OptionError(f"{path} is not a local path; a keyring is a file, which must have the "
+                          "same local path on the driver and on the workers that read",
+                          option=KEYRING)
     return path
 
 

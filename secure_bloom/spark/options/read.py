@@ -94,7 +94,8 @@ def _columns(options: Options) -> tuple[str, ...] | None:
     else:
         names = [name.strip() for name in text.split(",")]
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise OptionError('its form is "a, b", or a list in JSON: ["a", "b"]', option="columns")
+        raise OptionError('it must have the form "a, b", or be a JSON list: ["a", "b"]',
+                          option="columns")
     return tuple(dict.fromkeys(names))
 
 

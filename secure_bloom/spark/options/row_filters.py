@@ -64,7 +64,7 @@ def checked(filters: Sequence[tuple[str, str, Any]]) -> list[ColumnPredicate]:
     """Check predicates, which must all hold."""
     alternatives = normalize(filters)
     if len(alternatives) != 1:
-        raise ValueError("filters must be one list of predicates that are all to hold")
+        raise ValueError("filters must be one list of predicates, which must all be true")
     for predicate in alternatives[0]:
         if predicate.op not in _OPS:
             raise ValueError(f"operator must be one of {', '.join(_OPS)}, not {predicate.op!r}")
@@ -76,8 +76,8 @@ def checked(filters: Sequence[tuple[str, str, Any]]) -> list[ColumnPredicate]:
 def _path(name: str) -> tuple[str, ...]:
     """Split a column name by Spark's rule: a dot inside backticks does not separate."""
     if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", name):
-        raise ValueError(f"{name!r} names no column: it is a name, or names joined by dots; a name "
-                         "with dots of its own stands in backticks")
+        raise ValueError(f"{name!r} is not a valid column name: use a name, or names joined by "
+                         "dots, with backticks around a name that contains dots")
     return tuple(quoted.replace("``", "`") or plain for quoted, plain in re.findall(_PART, name))
 
 
@@ -143,7 +143,7 @@ def _encode(value: object) -> Any:
         case list():
             return {"list": [_encode(element) for element in value]}
     raise TypeError(f"a value of type {type(value).__name__} cannot be passed (a timestamp needs "
-                    "a zone); use .where(...) for this predicate")
+                    "a time zone); use .where(...) for this predicate")
 
 
 def _decode(value: Any) -> Any:

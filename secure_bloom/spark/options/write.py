@@ -123,20 +123,20 @@ def _partition_by(options: Options, columns: Columns,
         return ()
     partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]
     if len(set(partition_by)) < len(partition_by):
-        raise OptionError("a column is named twice", option=PARTITION_BY)
+        raise OptionError("a column is listed twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
-        raise OptionError("no column would be left for the files: leave one out",
+        raise OptionError("no column would be left for the files: remove one",
                           option=PARTITION_BY)
     if encryption is not None and encryption.uniform_encryption:
-        raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
-                          "stand in the names of folders: use column keys", option=PARTITION_BY)
+        raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these columns "
+                          "would be part of folder names: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)
     for name in partition_by:
         if name.startswith("."):
-            raise OptionError(f"column {name}: all readers take folders whose names begin with a "
-                              "dot for hidden ones; rename the column", option=PARTITION_BY)
+            raise OptionError(f"column {name}: readers treat folders whose names begin with a dot "
+                              "as hidden; rename the column", option=PARTITION_BY)
         if name in keys:
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
-                              "would stand in the names of folders: partition by another column",
+                              "would be part of folder names: partition by another column",
                               option=PARTITION_BY)
     return tuple(partition_by)

@@ -98,8 +98,8 @@ class Folder:
                 names = tuple(values)
             if tuple(values) != names:
                 raise UnsupportedError(
-                    f"its path has the partition columns {_names(values)}, that of other files "
-                    f"{_names(names)}; read folders one by one", file=info.path)
+                    f"its path has the partition columns {_names(values)}, but other files have "
+                    f"{_names(names)}; read the folders one by one", file=info.path)
             files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
         return Listing(tuple(files), names or ())
 
@@ -151,7 +151,8 @@ class Folder:
         except KeyNotFoundError as error:
             if keys is not NO_KEYS:
                 raise
-            raise KeyNotFoundError("the file is encrypted; name the KMS in option keyring or kms",
+            raise KeyNotFoundError("the file is encrypted; specify the KMS in option keyring or "
+                                   "kms",
                                    file=path) from error
 
     def schema(self) -> StructType:
@@ -210,7 +211,7 @@ def _check_names(requirement: EncryptionRequirement | None, schema: StructType) 
     """Raise OptionError if encryption is required for a column that does not exist."""
     paths = leaf_paths(schema)
     for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
-        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: "
+        raise OptionError(f"there is no column {name!r} in the DataFrame; existing columns: "
                           f"{listed(paths)}", option=REQUIRE_ENCRYPTION)
 
 

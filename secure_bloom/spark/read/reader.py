@@ -75,7 +75,7 @@ class SecureParquetReader(DataSourceReader):
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
                     raise UnsupportedError("it is in .schema(...), but not in option columns: "
-                                           "leave one of the two away", column=name)
+                                           "remove one of the two", column=name)
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
@@ -155,9 +155,9 @@ class SecureParquetReader(DataSourceReader):
             for name in present:
                 if name not in names.values() and find_name(name, list(constants)) is None:
                     raise UnsupportedError(
-                        "the first file, whose schema was taken, does not have this column; set "
+                        "the first file, which provides the schema, does not have this column; set "
                         "option mergeSchema to true (all columns of all files) or false (those of "
-                        "the first file only), or name columns in .schema(...)", column=name)
+                        "the first file only), or list columns in .schema(...)", column=name)
         return names
 
     def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
@@ -169,10 +169,10 @@ class SecureParquetReader(DataSourceReader):
             is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
             if path[0] in names.values() and not is_marked:
                 raise UnsupportedError(
-                    "it is encrypted with a key of its own here, but not in the first file, whose "
-                    "schema was taken, so a copy might not be encrypted; set option mergeSchema to "
-                    "true (what is sensitive in any file) or false (what is in the first file), or "
-                    "name columns in .schema(...)", column=".".join(path))
+                    "it is encrypted with its own key here, but not in the first file, which "
+                    "provides the schema, so a copy might not be encrypted; set option "
+                    "mergeSchema to true (what is sensitive in any file) or false (what is in the "
+                    "first file), or list columns in .schema(...)", column=".".join(path))
 
     def _prune(self, file: ParquetFile, names: dict[str, str | None],
                groups: list[int]) -> PruningResult:

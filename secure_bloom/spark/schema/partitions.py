@@ -75,8 +75,8 @@ def partition_scalar(text: str | None, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(int(text), type_)
         return pa.array([text], pa.string()).cast(type_)[0]
     except (pa.ArrowException, OverflowError):
-        raise UnsupportedError(f"a value in the path is no {type_}; say another type in "
-                               ".schema(...)") from None
+        raise UnsupportedError(f"a value in the path is not a valid {type_}; specify another type "
+                               "in .schema(...)") from None
 
 
 _COMPARE = {"=": eq, "==": eq, "<=>": eq, "<": lt, "<=": le, ">": gt, ">=": ge}

@@ -137,7 +137,7 @@ def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
                 "string collate"):
             raise UnsupportedError(
                 f"partition_by cannot use the type {type_.simpleString()}; it can use boolean, "
-                "whole numbers, decimal, date and string: cast a copy of the column", column=name)
+                "integers, decimal, date and string: cast a copy of the column", column=name)
 
 
 def file_schema(schema: StructType) -> pa.Schema:
@@ -165,7 +165,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
         try:
             from_arrow_schema(pa.schema([column]))
         except PySparkException as error:
-            raise UnsupportedError(f"Spark has no type for {column.type}; say which to use: "
+            raise UnsupportedError(f"Spark has no type for {column.type}; specify which to use: "
                                    ".schema(...) before .load", column=column.name) from error
     return from_arrow_schema(schema).toNullable()
 

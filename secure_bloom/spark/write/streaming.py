@@ -57,7 +57,7 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of a task to files that stay hidden until the job commits."""
         query = task_context().getLocalProperty(_QUERY_ID)
         if not query:
-            raise CommitError(f"Spark does not tell which query this is ({_QUERY_ID} is not set), "
+            raise CommitError(f"Spark does not identify the query ({_QUERY_ID} is not set), "
                               "so a batch could be written twice")
         return StreamTaskCommit(self._writer.write(iterator), self._writer.job.id, query)
 

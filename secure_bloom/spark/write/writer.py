@@ -119,7 +119,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         except SecureBloomError:
             raise
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise OptionError("pyarrow refuses these options for these columns: "
+            raise OptionError("pyarrow rejects these options for these columns: "
                               f"{error}") from error
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -157,6 +157,6 @@ def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
         present = tuple(partition_values(relative_path(path, job.folder)))
         if present != partition_by:
             raise OptionError(
-                f"the folder has files with the partition columns ({', '.join(present)}), and with "
-                f"({', '.join(partition_by)}) besides it could not be read; use the same, or "
-                "overwrite", option=PARTITION_BY, file=path)
+                f"the folder has files with the partition columns ({', '.join(present)}), so it "
+                f"could not be read with ({', '.join(partition_by)}) as well; use the same "
+                "columns, or overwrite", option=PARTITION_BY, file=path)
