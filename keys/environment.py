@@ -110,6 +110,21 @@ def keys_or_kms(keys: Any, kms: Any) -> Any:
     return open_keys(kms if keys is None else keys)
 
 
+def open_client(keys: Any, kms: Any = None) -> Any:
+    """Resolve ``keys`` or its alias ``kms`` where only a KMS client will do.
+
+    Raises
+    ------
+    TypeError
+        If it cannot unwrap keys, or if none is given and the environment names none.
+    """
+    client = keys_or_kms(keys, kms)
+    if not hasattr(client, "unwrap_key"):
+        raise TypeError("keys must be a KmsClient such as secure_bloom.keys.Keyring, the path of a "
+                        f"keyring, or the URI of a KMS, not {type(client).__name__}")
+    return client
+
+
 def shared_keys(keys: Any) -> Any:
     """Resolve ``keys`` for many files: a KMS client is returned with its cache."""
     keys = open_keys(keys)

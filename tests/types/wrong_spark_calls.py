@@ -25,7 +25,6 @@ secure_bloom.spark.attach(spark, "people", {3: True})  # error: dict-item
 secure_bloom.spark.last_commit(3)  # error: arg-type
 print(secure_bloom.spark.last_commit("people").row)  # error: attr-defined
 native.enable(spark, plaintext="no")  # error: arg-type
-native.write_options(encryption=encryption)  # error: call-arg
 native.write_options(encryption=UniformKey(b""), kms="keyring.json")  # error: arg-type
 native.read_options(3, kms="keyring.json")  # error: arg-type
 native.verify("people", kms="keyring.json")  # error: call-arg

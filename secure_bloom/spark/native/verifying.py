@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -64,8 +63,9 @@ class Verification:
 
 
 def verify(path: FilePath, *, encryption: EncryptionConfiguration,
-           bloom_filters: BloomFilters = None, kms: KeyUnwrapper | str | os.PathLike[str],
-           filesystem: pa_fs.FileSystem | None = None) -> Verification:
+           bloom_filters: BloomFilters = None, keys: KeyUnwrapper | FilePath | None = None,
+           filesystem: pa_fs.FileSystem | None = None,
+           kms: KeyUnwrapper | FilePath | None = None) -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
     Options that did not reach Spark's writer leave no trace except plaintext files. So call this
@@ -84,10 +84,13 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration,
         What must be encrypted, and with which master keys.
     bloom_filters : iterable of str, or mapping, optional
         The leaf columns that must have a filter, in the form that :func:`write_options` accepts.
-    kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
-        It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them.
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them. Default: the
+        KMS of the environment.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
+    kms
+        Alias of ``keys``; pass only one of them.
 
     Raises
     ------
@@ -108,7 +111,7 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration,
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    check = partial(_check_file, encryption, filters, cached(open_keys(kms)), filesystem)
+    check = partial(_check_file, encryption, filters, cached(open_client(keys, kms)), filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
     findings += [finding for one in checks for finding in one.findings]
