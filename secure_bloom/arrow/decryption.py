@@ -23,12 +23,8 @@ from secure_bloom.storage.files import Source
 class ArrowAccess(NamedTuple):
     """How pyarrow reads the pages of one version of a file, whenever the file is opened.
 
-    Attributes
-    ----------
-    properties : pyarrow.parquet.encryption.FileDecryptionProperties or None
-    tail : bytes or None
-        The bytes that pyarrow sees from ``start`` on instead of the end of the file; None: no
-        replacement.
+    pyarrow sees the bytes of ``tail`` from ``start`` on instead of the end of the file; None: no
+    replacement.
     """
 
     properties: pe.FileDecryptionProperties | None = None

@@ -26,23 +26,8 @@ from secure_bloom.parquet.schema import LeafColumn, named_columns
 def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
     """Return the encryption with column paths that mean the same to pyarrow as they do here.
 
-    Parameters
-    ----------
-    encryption : EncryptionConfiguration, of secure_bloom or pyarrow, or UniformKey, or None
-    columns : list of LeafColumn
-        Of the file.
-
-    Returns
-    -------
-    EncryptionConfiguration, UniformKey or None
-        pyarrow's configuration is converted to that of secure_bloom.
-
-    Raises
-    ------
-    ColumnError
-        If a path matches no column, or several.
-    UnsupportedError
-        If pyarrow would confuse two columns.
+    A configuration of pyarrow is converted to that of secure_bloom. Raises ColumnError if a path
+    matches no column, or several; UnsupportedError if pyarrow would confuse two columns.
     """
     if isinstance(encryption, pe.EncryptionConfiguration):
         _check_pyarrow(encryption, columns)
@@ -104,10 +89,7 @@ def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
                     chunks: Iterable[ColumnChunk]) -> None:
     """Check in pyarrow's footer that every column for which encryption was requested is encrypted.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column is not encrypted.
+    Raises UnsupportedError if a column is not encrypted.
     """
     if encryption is None:
         return
