@@ -49,14 +49,8 @@ _ATTACH = "rebuild the filter with secure-bloom attach --replace"
 class OpenFileAudit:
     """The audit of a file whose footer can be read.
 
-    Parameters
-    ----------
-    file : ParquetFile
-    policy : Policy or None
-    guesses : tuple of str
-        Values to try on leaking filters.
-    scan : bool
-        Whether to search every byte for filters that no footer references.
+    ``guesses`` are tried on leaking filters. With ``scan``, every byte is searched for filters that
+    no footer references.
     """
 
     def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
