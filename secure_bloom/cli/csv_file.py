@@ -75,10 +75,7 @@ class CsvFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
-        Raises
-        ------
-        ChangedMeanwhileError
-            If the file has changed since its types were inferred.
+        Raises ChangedMeanwhileError if the file has changed since its types were inferred.
         """
         done = 0
         with self._errors():
