@@ -134,13 +134,7 @@ def _written(zones: _ZoneBuilder, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 class _ZoneBuilder:
-    """Divides rows into zones and fills their filters.
-
-    Attributes
-    ----------
-    count : int
-        Number of complete zones.
-    null_rows : NullRowsBuilder
+    """Divides rows into zones and fills their filters; ``count`` is the number of complete zones.
     """
 
     def __init__(self, parameters: Parameters, arrow_type: pa.DataType):
