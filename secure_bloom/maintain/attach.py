@@ -86,10 +86,7 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
 def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilterOptions]:
     """Check the requested filters before any file is opened; return True or filters by column.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If the argument has another form, or requests no filter.
+    Raises TypeError or ValueError if the argument has another form, or requests no filter.
     """
     wanted = bloom_filters is True or normalize_options(bloom_filters)
     if not wanted:
