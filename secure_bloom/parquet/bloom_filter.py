@@ -85,20 +85,11 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
                 disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
     """Read the filter of a column chunk; None if it has none.
 
-    Parameters
-    ----------
-    source : pyarrow.NativeFile or the like
-        Has ``read_at(nbytes, offset)``.
-    chunk : ColumnChunk
-    end : int
-        Where the footer begins: no part of a filter may extend beyond it.
-    disjoint : Disjoint, optional
-        Required to detect overlaps when the filters of many column chunks are read.
+    No part of a filter may extend beyond ``end``, where the footer begins. ``disjoint`` is required
+    to detect overlaps when the filters of many column chunks are read.
 
-    Raises
-    ------
-    FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
-        With row group and column. If a filter cannot be decrypted, no part of it is returned.
+    Raises FormatError, AuthenticationError, UnsupportedError or KeyRetrievalError, with row group
+    and column. If a filter cannot be decrypted, no part of it is returned.
     """
     with error_location(**chunk.place):
         where = chunk.bloom_filter
@@ -150,11 +141,7 @@ def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo 
 class Disjoint:
     """Detects overlapping parts of a file by their sizes: a small file could otherwise take ages.
 
-    Parameters
-    ----------
-    end : int
-        Where the footer begins: parts that do not overlap cannot total more bytes.
-    what : str
+    Parts that do not overlap cannot total more bytes than precede ``end``, where the footer begins.
     """
 
     def __init__(self, end: int, what: str = "Bloom filters"):
@@ -163,10 +150,7 @@ class Disjoint:
     def add(self, chunk: ColumnChunk, num_bytes: int) -> None:
         """Count the part of a column chunk, before it is read.
 
-        Raises
-        ------
-        FormatError
-            If all parts together have more bytes than precede the footer.
+        Raises FormatError if all parts together have more bytes than precede the footer.
         """
         self._left -= num_bytes
         if self._left < 0:
@@ -181,12 +165,8 @@ PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
 class StoredFilter:
     """What is stored at an offset of a file, as far as it can be determined without a key.
 
-    Attributes
-    ----------
-    kind : str
-        ``PLAIN`` or ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: neither.
-    length : int or None
-        Bytes of header and bitset; None if they do not specify it.
+    ``PLAIN`` and ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: neither. The
+    length in bytes is that of header and bitset; None if they do not specify it.
     """
 
     kind: str

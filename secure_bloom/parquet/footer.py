@@ -145,12 +145,8 @@ class Footer(Summarized):
     def set_bloom_filters(self, row_group: int, places: Mapping[int, tuple[int, int]]) -> None:
         """Record the positions of a row group's Bloom filters, all at once, which is faster.
 
-        Parameters
-        ----------
-        row_group : int
-        places : mapping of int to (int, int)
-            By ordinal of the column: offset and length, as for
-            :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
+        ``places`` has, by ordinal of the column, offset and length, as for
+        :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
         """
         chunks = self.row_groups[row_group]
         done = self._patch(self.kernels, chunks, places) if self.kernels else set()

@@ -78,10 +78,7 @@ class RowGroup(Sequence[ColumnChunk]):
     def open(self, number: int, shared: Shared) -> None:
         """Make the column chunks accessible.
 
-        Raises
-        ------
-        FormatError
-            If the data cannot contain one column chunk per column.
+        Raises FormatError if the data cannot contain one column chunk per column.
         """
         self.number, self.shared = number, shared
         num_columns = len(shared.columns)
@@ -149,14 +146,8 @@ class Shared:
     It has no reference to the footer, which references the row groups: a reference cycle would
     keep all of them and the open file alive until the garbage collector runs.
 
-    Parameters
-    ----------
-    columns : list of LeafColumn
-    crypto : FileCrypto
-    kernels : module or None
-        Decodes large footers faster.
-    orders : Struct
-        The ColumnOrders, as a field of FileMetaData.
+    ``kernels`` decode large footers faster. ``orders`` are the ColumnOrders, as a field of
+    FileMetaData.
     """
 
     def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels: ModuleType | None,

@@ -76,17 +76,9 @@ class _Group:
 def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafColumn]:
     """Return the leaf columns of a schema, in the order of their ordinals.
 
-    Parameters
-    ----------
-    elements : iterable of Struct
-    num_bytes : int
-        Size of the schema in the file, in bytes.
-
-    Raises
-    ------
-    FormatError
-        If the elements do not form a tree, or the columns would take far more memory than any
-        schema needs: the name of a group is part of the path of each leaf below it.
+    ``num_bytes`` is the size of the schema in the file. Raises FormatError if the elements do not
+    form a tree, or the columns would take far more memory than any schema needs: the name of a
+    group is part of the path of each leaf below it.
     """
     room = _ROOM + _TIMES * num_bytes
     leaves: list[LeafColumn] = []
@@ -125,11 +117,8 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
 
     Empty if there is neither.
 
-    Raises
-    ------
-    ColumnError
-        If the path is ambiguous, which names with dots make possible: a column ``st.b``, and the
-        field ``b`` of a struct ``st``.
+    Raises ColumnError if the path is ambiguous, which names with dots make possible: a column
+    ``st.b``, and the field ``b`` of a struct ``st``.
     """
     found: dict[tuple[str, ...], list[LeafColumn]] = {}
     for column in leaves:
