@@ -221,10 +221,8 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
     Numbers in decimal; dates, times and timestamps in ISO 8601, with a zone offset (or Z) for
     columns in UTC; UUIDs in their usual form; strings and other bytes as UTF-8.
 
-    Raises
-    ------
-    ValueError
-        If the text is not a valid value of that type. The message does not repeat the text.
+    Raises ValueError if the text is not a valid value of that type. The message does not repeat the
+    text.
     """
     arrow_type = column_type.arrow_type
     if arrow_type is None:
