@@ -30,10 +30,8 @@ def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFi
     In order of increasing precedence: options for all columns, metadata of the schema, and options
     that name a column (``enabled#column`` and the like, or ``bloom_filters``).
 
-    Raises
-    ------
-    OptionError
-        If a column does not exist or cannot have a filter, or options contradict each other.
+    Raises OptionError if a column does not exist or cannot have a filter, or options contradict
+    each other.
     """
     default = BloomFilterOptions(_fpp(options, FPP), max_bytes=options.parsed(
         MAX_BYTES, lambda text: BloomFilterOptions(max_bytes=int(text)).max_bytes,

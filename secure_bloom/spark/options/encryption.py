@@ -31,10 +31,8 @@ _MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
 def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
     """Return which master keys encrypt what; None only if plaintext was explicitly requested.
 
-    Raises
-    ------
-    OptionError
-        If options contradict each other or the schema, or do not specify encryption at all.
+    Raises OptionError if options contradict each other or the schema, or do not specify encryption
+    at all.
     """
     asked = [name for name in ENCRYPTION if name in options]
     sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]

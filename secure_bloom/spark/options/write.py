@@ -83,20 +83,10 @@ class WriteOptions:
 
 def parse_write_options(options: Options, schema: pa.Schema,
                         metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
-    """Parse and check the options of a write.
+    """Parse and check the options of a write of rows with this schema.
 
-    Parameters
-    ----------
-    options : Options
-    schema : pyarrow.Schema
-        Schema of the rows to write.
-    metadata : mapping of path to mapping, optional
-        The Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
-
-    Raises
-    ------
-    OptionError
-        If an option is not valid. The message names the option and says what to do.
+    ``metadata`` is the Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
+    Raises OptionError if an option is not valid. The message names the option and says what to do.
     """
     options = options.for_writing()
     columns = Columns(schema, metadata)

@@ -50,17 +50,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     It carries the key-encryption keys, so the KMS is called once, and tasks do not need a KMS.
 
-    Parameters
-    ----------
-    options : Options
-    schema : pyspark.sql.types.StructType
-    overwrite : bool
-
-    Raises
-    ------
-    SecureBloomError
-        Before any task runs, if there is a problem with the options, the KMS, the columns or the
-        folder.
+    Raises SecureBloomError before any task runs, if there is a problem with the options, the KMS,
+    the columns or the folder.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
