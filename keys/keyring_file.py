@@ -79,18 +79,9 @@ class Content:
 def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = None) -> Content:
     """Read a keyring.
 
-    Parameters
-    ----------
-    passphrase : callable
-        Called only if the passphrase is needed.
-    known : SealingKey, optional
-        A key derived earlier, which saves running scrypt if its parameters still match.
-
-    Raises
-    ------
-    KeyringError
-        If the file is missing, is not a valid keyring, or is accessible to others, or if the
-        passphrase is wrong.
+    ``passphrase`` is called only if it is needed. ``known`` is a key derived earlier, which saves
+    running scrypt if its parameters still match. Raises KeyringError if the file is missing, is not
+    a valid keyring, or is accessible to others, or if the passphrase is wrong.
     """
     with _no_keyring(path):
         document = _load(path)
@@ -135,10 +126,7 @@ def check_private(descriptor: int, path: Path) -> None:
 def create(path: Path, content: Content) -> None:
     """Write a new file with mode 0600; an existing file is never overwritten.
 
-    Raises
-    ------
-    KeyringError
-        If anything exists at the path, or the file cannot be created.
+    Raises KeyringError if anything exists at the path, or the file cannot be created.
     """
     try:
         create_private(path, serialize(content))
@@ -151,10 +139,7 @@ def create(path: Path, content: Content) -> None:
 def create_private(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a new file that only its owner may read, regardless of the umask.
 
-    Raises
-    ------
-    FileExistsError
-        If anything exists at the path, even a dangling link.
+    Raises FileExistsError if anything exists at the path, even a dangling link.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

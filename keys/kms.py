@@ -128,10 +128,7 @@ def wrap_locally(key: bytes, plaintext: bytes, aad: bytes) -> str:
 def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
     """Decrypt the result of :func:`wrap_locally`.
 
-    Raises
-    ------
-    KeyUnwrapError
-        If it does not authenticate with this key and AAD, or is not valid base64.
+    Raises KeyUnwrapError if it does not authenticate with this key and AAD, or is not valid base64.
     """
     try:
         raw = base64.b64decode(wrapped, validate=True)
