@@ -56,14 +56,9 @@ class EncryptionRequirement:
     def check(self, footer: Footer) -> None:
         """Check a file.
 
-        Raises
-        ------
-        AuthenticationError
-            If the file or a column is not encrypted, or the column uses another master key.
-        KeyNotFoundError
-            If the signature of a plaintext footer was not verified because its key is missing.
-        ColumnError
-            If the file lacks one of the columns.
+        Raises AuthenticationError if the file or a column is not encrypted, or the column uses
+        another master key; KeyNotFoundError if the signature of a plaintext footer was not verified
+        because its key is missing; ColumnError if the file lacks one of the columns.
         """
         algorithm = footer.algorithm
         if algorithm is None:
@@ -109,17 +104,8 @@ class EncryptionRequirement:
     def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
         """Check columns whose values come from a file's path, which is not authenticated.
 
-        Parameters
-        ----------
-        names : iterable of str
-            Names of these columns.
-        columns : iterable of LeafColumn
-            Columns of the file.
-
-        Raises
-        ------
-        AuthenticationError
-            If one of them must be encrypted, or replaces an encrypted column of the file.
+        ``names`` are these columns, ``columns`` those of the file. Raises AuthenticationError if
+        one of the names must be encrypted, or replaces an encrypted column of the file.
         """
         own = {self._folded(leaf.parts[0]) for leaf in columns}
         demanded = {self._folded(name) for name in self.columns}
@@ -168,11 +154,7 @@ class EncryptionRequirement:
 class FolderChecks:
     """A requirement for the files of a folder, some of which may lack columns that others have.
 
-    Parameters
-    ----------
-    requirement : Requirement or None
-    path_columns : iterable of str
-        The columns whose values come from the paths of the files.
+    The values of ``path_columns`` come from the paths of the files.
     """
 
     def __init__(self, requirement: Requirement | None, path_columns: Iterable[str] = ()):
@@ -208,26 +190,14 @@ def encryption_requirement(required: RequireEncryption, *,
 
 def encryption_requirement(required: RequireEncryption, *,
                            ignore_case: bool = False) -> Requirement | None:
-    """Parse the argument ``require_encryption`` of a reader.
+    """Parse the argument ``require_encryption`` of a reader; None if nothing is required.
 
-    Parameters
-    ----------
-    required : bool, iterable of str, mapping of str to (str or None), Requirement, or None
-        True: the footer and every column. Columns: these, by dotted path, where a group stands for
-        all leaves below it. A mapping: these, each under this master key, or under any (None).
-    ignore_case : bool
-        Whether names that differ only in case refer to the same column.
+    True: the footer and every column. Columns: these, by dotted path, where a group stands for all
+    leaves below it. A mapping: these, each under this master key, or under any (None). With
+    ``ignore_case``, names that differ only in case refer to the same column.
 
-    Returns
-    -------
-    Requirement or None
-        None if nothing is required.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the value has another form, contains no columns, or specifies two master keys for one
-        column.
+    Raises TypeError or ValueError if the value has another form, contains no columns, or specifies
+    two master keys for one column.
     """
     if required is None or isinstance(required, bool):
         return EncryptionRequirement(every_column=True, ignore_case=ignore_case) if required \
@@ -253,10 +223,7 @@ def encryption_requirement(required: RequireEncryption, *,
 def parse_required(text: str) -> bool | list[str] | dict[str, str]:
     """Parse an option: ``true``, ``column, column``, or ``key1: column, column; key2: column``.
 
-    Raises
-    ------
-    ValueError
-        If the text has another form.
+    Raises ValueError if the text has another form.
     """
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
@@ -275,10 +242,8 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
         -> None:
     """Check an opened file against a requirement and against what the keys allow.
 
-    Raises
-    ------
-    AuthenticationError, KeyNotFoundError, ColumnError
-        See :meth:`EncryptionRequirement.check`.
+    Raises AuthenticationError, KeyNotFoundError or ColumnError; see
+    :meth:`EncryptionRequirement.check`.
     """
     if not footer.is_encrypted and not getattr(keys, "plaintext_files_allowed", True):
         raise AuthenticationError("the file is not encrypted, but explicit keys were given for it; "
