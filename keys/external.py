@@ -126,18 +126,14 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
 def _read(file: pa.NativeFile, where: str) -> dict[str, str]:
     if file.size() > _MAX_SIZE:
         raise KeyRetrievalError("the key material is too large", file=where)
-    return _parse(file.read(), where)
-
-
-def _parse(data: bytes, where: str) -> dict[str, str]:
     try:
-        materials = json.loads(data.decode(), object_pairs_hook=_unique)
+        materials = json.loads(file.read().decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         materials = None
-    if not isinstance(materials, dict) or not all(map(_is_text, materials.values())):
+    if not isinstance(materials, dict) \
+            or not all(isinstance(text, str) for text in materials.values()):
         raise KeyRetrievalError("this is not valid key material: it is not a JSON object of "
-                                "strings",
-                                file=where)
+                                "strings", file=where)
     return materials
 
 
@@ -145,7 +141,3 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
         raise ValueError("a name occurs twice")
     return dict(pairs)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

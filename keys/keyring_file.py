@@ -14,7 +14,6 @@ authenticated data is the text ``secure_bloom keyring 2``.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import fcntl
 import glob
@@ -198,8 +197,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
     """Convert any error in the content to a KeyringError without details."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
-            binascii.Error):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise KeyringError("this is not a keyring", file=str(path)) from None
 
 

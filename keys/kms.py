@@ -8,7 +8,6 @@ written for pyarrow can be used here unchanged, without inheriting from :class:`
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import os
 from abc import ABC, abstractmethod
@@ -135,7 +134,7 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
         if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise InvalidTag
         return AESGCM(key).decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
-    except (binascii.Error, ValueError, InvalidTag):
+    except (ValueError, InvalidTag):
         raise KeyUnwrapError("a wrapped key cannot be unwrapped with this key") from None
 
 

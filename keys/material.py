@@ -23,7 +23,6 @@ separate file (external storage, see :mod:`secure_bloom.keys.external`); then th
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,7 +79,7 @@ class KeyMaterial:
         try:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
                 if double else None
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise KeyRetrievalError("key material: keyEncryptionKeyID is not valid "
                                     "base64") from None
         return cls(
@@ -170,8 +169,7 @@ def _entry(name: str, entries: Mapping[str, str]) -> str:
 
 def refer_to(name: str) -> bytes:
     """Return key metadata that refers to an entry of the external file."""
-    return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
-                  "keyReference": name})
+    return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False, "keyReference": name})
 
 
 def _dump(fields: dict[str, Any]) -> bytes:
