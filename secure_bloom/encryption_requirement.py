@@ -18,7 +18,7 @@ from secure_bloom.display import listed
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.schema import LeafColumn, is_at_or_below
 
 
 class Requirement(Protocol):
@@ -82,7 +82,7 @@ class EncryptionRequirement:
         """Raise ValueError if two different master keys are required for one column."""
         keys = {name: key for name, key in self.columns.items() if key is not None}
         for (name, key), (other, its_key) in permutations(keys.items(), 2):
-            if key != its_key and _is_at_or_below(self._folded(name), self._folded(other)):
+            if key != its_key and is_at_or_below(self._folded(name), self._folded(other)):
                 raise ValueError(f"require_encryption names two master keys for column {name!r}: "
                                  f"{key!r}, and {its_key!r} for {other!r}")
 
@@ -94,7 +94,7 @@ class EncryptionRequirement:
         """Return the names that match any of the leaf columns, given by dotted path."""
         folded = [self._folded(path) for path in paths]
         return {name for name in self.columns
-                if any(_is_at_or_below(path, self._folded(name)) for path in folded)}
+                if any(is_at_or_below(path, self._folded(name)) for path in folded)}
 
     def check_names(self, found: Iterable[str]) -> None:
         """Raise ColumnError for a name that matches no column in any file: it may be misspelt."""
@@ -112,7 +112,7 @@ class EncryptionRequirement:
         for name in names:
             folded = self._folded(name)
             if (self.every_column and folded in own) \
-                    or any(_is_at_or_below(one, folded) for one in demanded):
+                    or any(is_at_or_below(one, folded) for one in demanded):
                 raise AuthenticationError("it must be encrypted, but its values come from the "
                                           "path of the file, which is not encrypted", column=name)
 
@@ -132,7 +132,7 @@ class EncryptionRequirement:
 
     def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:
         folded = self._folded(name)
-        return [leaf for leaf in columns if _is_at_or_below(self._folded(leaf.path), folded)]
+        return [leaf for leaf in columns if is_at_or_below(self._folded(leaf.path), folded)]
 
     def _instead(self, name: str, columns: list[LeafColumn]) -> list[LeafColumn]:
         """Return the columns that may hold the values of a column missing under this name.
@@ -282,7 +282,3 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
     if found != master_key:
         raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
                                   f"{master_key!r} is required")
-
-
-def _is_at_or_below(path: str, group: str) -> bool:
-    return path == group or path.startswith(f"{group}.")

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
 from secure_bloom.display import Summarized, count, shown
@@ -105,16 +103,19 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
         if chunk.cipher is None:
             return SplitBlockBloomFilter.from_bitset(data.take(num_bytes),
                                                      column_type=chunk.column.type)
-        return SplitBlockBloomFilter._over(_take_bitset_module(data, chunk, num_bytes),
-                                           chunk.column.type)
+        bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
+                                             chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+        if bitset.size != num_bytes:
+            raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset "
+                              f"has {bitset.size}")
+        return SplitBlockBloomFilter._over(bitset, chunk.column.type)
 
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     """Return the filter's bitset size in bytes; arguments and errors as for :func:`read_filter`."""
     with error_location(**chunk.place):
         where = chunk.bloom_filter
-        return None if where is None else _take_header(
-            _FilterBytes(source, *where, end), chunk)
+        return None if where is None else _take_header(_FilterBytes(source, *where, end), chunk)
 
 
 def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo | None:
@@ -205,16 +206,6 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
                                       chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
         num_bytes, _ = decode_header(header)
     return num_bytes
-
-
-def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> pa.Buffer:
-    assert chunk.cipher is not None
-    bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
-                                         chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
-    if bitset.size != num_bytes:
-        raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset has "
-                          f"{bitset.size}")
-    return bitset
 
 
 class _FilterBytes:

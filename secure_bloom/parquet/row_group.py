@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
@@ -84,8 +85,7 @@ class RowGroup(Sequence[ColumnChunk]):
         num_columns = len(shared.columns)
         if len(self) != num_columns:
             raise FormatError(f"the row group has {len(self)} columns, but the schema has "
-                              f"{num_columns}",
-                              row_group=number)
+                              f"{num_columns}", row_group=number)
         if self._end - self._start < _MIN_CHUNK * num_columns:
             raise FormatError("the row group is too short for its columns", row_group=number)
 
@@ -121,7 +121,7 @@ class RowGroup(Sequence[ColumnChunk]):
 
     def seal(self) -> None:
         """Encrypt the metadata of changed column chunks."""
-        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
+        for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
             if isinstance(state, Decoded):
                 self[ordinal].seal()
 
@@ -129,15 +129,11 @@ class RowGroup(Sequence[ColumnChunk]):
         """Return the bytes of the row group."""
         parts: list[bytes] = []
         position = self._start
-        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
+        for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
             parts += [self._data[position:self._chunks.bounds[ordinal]],
                       state if isinstance(state, bytes) else thrift.encode(state.to_encode())]
             position = self._chunks.bounds[ordinal + 1]
         return b"".join([*parts, self._data[position:self._end]])
-
-
-def _ordinal(item: tuple[int, object]) -> int:
-    return item[0]
 
 
 class Shared:
