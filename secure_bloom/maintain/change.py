@@ -16,6 +16,7 @@ from secure_bloom.errors import NO_KEY, FormatError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
+    PLAIN,
     UNKNOWN,
     Disjoint,
     StoredFilter,
@@ -45,6 +46,7 @@ class Plan:
 
     build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
     remove: list[ColumnChunk] = field(default_factory=list)
+    notes: tuple[str, ...] = ()  # for the result
 
     def __bool__(self) -> bool:
         return bool(self.build or self.remove)
@@ -83,11 +85,12 @@ class FileChange(Summarized):
                 "removed")
 
     @classmethod
-    def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
+    def planned(cls, plan: Plan, file: ParquetFile) -> FileChange:
         """The changes that a plan would make."""
         chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
-        return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()), notes=notes)
+        return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()),
+                   notes=plan.notes)
 
 
 def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
@@ -98,6 +101,12 @@ def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
     if not len(MAGIC) <= where[0] < file.footer.start:
         return StoredFilter(UNKNOWN)
     return detect_filter(file, where[0], file.footer.start)
+
+
+def leaks(file: ParquetFile, chunk: ColumnChunk) -> bool:
+    """Whether a column is encrypted, but its filter is not."""
+    return chunk.encryption is not None and (stored := stored_filter(file, chunk)) is not None \
+        and stored.kind == PLAIN
 
 
 def check_pages(plan: Plan, file: ParquetFile) -> None:
@@ -135,8 +144,7 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
     the file has been changed concurrently.
     """
     removed = plan.removed()
-    ranges = _merged(range_ for chunk in removed
-                     if (range_ := _extent(file, chunk)) is not None)
+    ranges = _merged(range_ for chunk in removed if (range_ := _extent(file, chunk)) is not None)
     if ranges:
         _check_nothing_else_goes(ranges, set(map(_place, removed)), file)
     writing = _Writing(plan, file, keys, advance)

@@ -63,7 +63,7 @@ class MaintainResult(ChangeResult):
         return asdict(self)
 
 
-Planner = Callable[[ParquetFile], tuple[Plan, tuple[str, ...]]]
+Planner = Callable[[ParquetFile], Plan]
 
 
 def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
@@ -71,8 +71,8 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
                  advance: Advance | None = None) -> MaintainResult:
     """Change the filters of a file, or of all files of a folder.
 
-    ``planner`` returns the plan for an open file, with notes for the result. The other parameters
-    and the errors are those of :func:`secure_bloom.attach`.
+    ``planner`` returns the plan for an open file. The other parameters and the errors are those of
+    :func:`secure_bloom.attach`.
 
     The ColumnError is raised if no file of a folder could be changed because of the same mistake;
     its ``result`` lists the files that could not be read. Any other error of secure_bloom that ends
@@ -118,17 +118,16 @@ def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planne
     with Rewrite(filesystem, path) as rewrite, \
             ParquetFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
-            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it "
-                                        "is")
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is")
         with file.one_version():
-            plan, notes = planner(file)
+            plan = planner(file)
             if not plan:
                 return None
             if rewrite.has_other_names:
-                notes += (_OTHER_NAMES,)
+                plan.notes += (_OTHER_NAMES,)
             check_keys(plan, file)
             check_pages(plan, file)
-            change = FileChange.planned(plan, file, notes)
+            change = FileChange.planned(plan, file)
         if dry_run:
             return change
         return replace(change, bytes=apply(plan, rewrite, file, keys, advance))

@@ -36,8 +36,7 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     if table is not None:
         raise UnsupportedError(
             f"this belongs to {table}, whose log records the file sizes, so a file of another "
-            "size would count as damaged; rewrite the files through the table",
-            file=table.folder)
+            "size would count as damaged; rewrite the files through the table", file=table.folder)
 
 
 def _all_below(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
