@@ -194,8 +194,7 @@ class _ColumnAudit:
                                   "use it", _ATTACH, [chunk])
             return
         try:
-            filter_ = read_filter(self._file, chunk, self._audit._footer.start,
-                                  self._audit.filters)
+            filter_ = read_filter(self._file, chunk, self._audit._footer.start, self._audit.filters)
         except KMS_FAULTS:
             raise
         except KeyRetrievalError:
@@ -205,8 +204,7 @@ class _ColumnAudit:
             self._without_key = True
             return
         except UnsupportedError as error:
-            self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH,
-                       [chunk])
+            self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH, [chunk])
             return
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
