@@ -17,12 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.csv_types import ColumnType
 from secure_bloom.display import listed
-from secure_bloom.errors import (
-    ChangedMeanwhileError,
-    ColumnError,
-    FormatError,
-    UnsupportedError,
-)
+from secure_bloom.errors import ChangedMeanwhileError, ColumnError, FormatError, UnsupportedError
 from secure_bloom.storage.versions import FileVersion, current_version
 
 _BLOCK = 1024 * 1024  # bytes parsed at a time, with 32 blocks read ahead; also the row size limit
@@ -147,8 +142,7 @@ class CsvFile:
     def _check_unchanged(self) -> None:
         if self._current_version() != self._version:
             raise ChangedMeanwhileError("the CSV file was changed while it was being read; try "
-                                        "again",
-                                        file=self._path)
+                                        "again", file=self._path)
 
 
 def check_delimiter(delimiter: str) -> None:
