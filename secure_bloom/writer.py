@@ -25,7 +25,7 @@ from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.arrow.leaves import (
     decode_half_dictionaries,
     leaf_arrays,
-    leaf_count,
+    leaf_types,
     without_half_dictionaries,
 )
 from secure_bloom.arrow.schema import parquet_leaves
@@ -286,8 +286,7 @@ class ParquetWriter(Summarized):
     def _build_filters(self, table: pa.Table) -> dict[int, int]:
         filters = {}
         for index, wanted in self._plan.items():
-            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks),
-                         strict=True)
+            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks), strict=True)
             arrays = dict(enumerate(leaves))
             for position, column, options in wanted:
                 try:
@@ -433,7 +432,7 @@ def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilte
         -> dict[int, list[_Wanted]]:
     """Return (position among its leaves, leaf column, options) per top-level field with filters."""
     owners = [(index, position) for index, field in enumerate(schema)
-              for position in range(leaf_count(field.type))]
+              for position in range(len(leaf_types(field.type)))]
     plan: dict[int, list[_Wanted]] = {}
     asked = normalize_options(bloom_filters, filterable_paths(leaves))
     for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):

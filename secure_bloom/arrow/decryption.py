@@ -43,8 +43,7 @@ def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
     # The instance is passed, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
                                         kms_instance_url=DEFAULT_INSTANCE)
-    return crypto_factory(kms).file_decryption_properties(
-        connection, pe.DecryptionConfiguration())
+    return crypto_factory(kms).file_decryption_properties(connection, pe.DecryptionConfiguration())
 
 
 def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:

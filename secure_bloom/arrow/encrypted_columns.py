@@ -35,8 +35,7 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
     if not isinstance(encryption, EncryptionConfiguration) or encryption.uniform_encryption:
         return encryption
     asked = encryption.column_keys or {}
-    named = {path: _named(columns, path)
-             for paths in asked.values() for path in paths}
+    named = {path: _named(columns, path) for paths in asked.values() for path in paths}
     # The path of a field takes precedence over that of a group containing it.
     owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
     column_keys = {}

@@ -177,8 +177,7 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
-        -> CachedKms | KeyEncryptionKeys:
+def _writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
     """Return what wraps data keys: a KMS client with this process's cache, or KEKs."""
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:

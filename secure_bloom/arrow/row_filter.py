@@ -79,8 +79,7 @@ class _Test:
     def holds(self, array: pa.Array) -> pa.BooleanArray:
         array = _storage(array)
         if pa.types.is_dictionary(array.type):
-            return self.holds(array.dictionary).take(array.indices) \
-                .fill_null(self._holds_for_null)
+            return self.holds(array.dictionary).take(array.indices).fill_null(self._holds_for_null)
         if pa.types.is_null(array.type):
             return _constant(array, self._holds_for_null)
         return pc.if_else(array.is_valid(), self._of_others(comparable(array)),
