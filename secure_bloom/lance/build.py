@@ -84,8 +84,7 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
         arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())
-        write_file(path, schema, _written(zones, batches),
-                   (NULL_BITMAP, zones.null_rows.to_bytes))
+        write_file(path, schema, _written(zones, batches), (NULL_BITMAP, zones.null_rows.to_bytes))
     return zones.count
 
 

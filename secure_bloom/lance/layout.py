@@ -89,8 +89,7 @@ class Parameters:
 
     def to_metadata(self) -> dict[str, str]:
         """Return the entries of the schema's metadata; numbers without exponent, as in Rust."""
-        return {_ITEMS: str(self.items),
-                _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
+        return {_ITEMS: str(self.items), _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Parameters:

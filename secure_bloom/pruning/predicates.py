@@ -44,8 +44,7 @@ from secure_bloom.pruning.operands import operand
 from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
-OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
-             "is not null")
+OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null", "is not null")
 
 #: row filters in the user's form: predicates (column, operator, value) that must all hold, or
 #: several lists of such predicates, of which one must hold

@@ -49,8 +49,7 @@ class SplitBlockBloomFilter(Summarized):
         storage. By default, the first Arrow array or value inserted determines the type.
     """
 
-    def __init__(self, num_blocks: int = 1, *,
-                 column_type: ColumnType | pa.DataType | None = None):
+    def __init__(self, num_blocks: int = 1, *, column_type: ColumnType | pa.DataType | None = None):
         check_num_blocks(num_blocks)
         self._words = _no_bits(num_blocks)
         self.column_type: ColumnType | None = column_type_of(column_type) \

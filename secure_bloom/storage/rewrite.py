@@ -103,8 +103,7 @@ class Rewrite:
             data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
                 raise ChangedMeanwhileError("the file was truncated in the meantime; it is left "
-                                            "as it is",
-                                            file=self._path)
+                                            "as it is", file=self._path)
             output.write(data)
             position += len(data)
 

@@ -39,8 +39,7 @@ class FilterStore:
         offset, size = filter_
         file, cipher = self._temporary()
         file.seek(offset)
-        return SplitBlockBloomFilter.from_bitset(
-            cipher.decrypt(file.read(size), b"%d" % number))
+        return SplitBlockBloomFilter.from_bitset(cipher.decrypt(file.read(size), b"%d" % number))
 
     def close(self) -> None:
         """Discard all filters."""

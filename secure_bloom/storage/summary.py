@@ -83,5 +83,4 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     try:
         return CommitSummary(**json.loads(data))
     except (ValueError, TypeError):
-        raise FormatError("this is not a secure_parquet commit summary",
-                          file=path) from None
+        raise FormatError("this is not a secure_parquet commit summary", file=path) from None

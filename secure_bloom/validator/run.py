@@ -101,8 +101,7 @@ def _unequal(place: str, expected: Any, got: Any) -> str:
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         pairs = [(f"{place}.{name}".lstrip("."), expected[name], got[name]) for name in expected]
     elif isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
-        pairs = [(f"{place}[{i}]", *both)
-                 for i, both in enumerate(zip(expected, got, strict=True))]
+        pairs = [(f"{place}[{i}]", *both) for i, both in enumerate(zip(expected, got, strict=True))]
     elif _same(expected, got):
         return ""
     else:

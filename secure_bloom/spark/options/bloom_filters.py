@@ -65,8 +65,7 @@ def _named(options: Options, columns: Columns,
     """Return the filters of ``name#column`` options; None for a column that gets none."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
-    ndv = _per_column(options, NDV, columns,
-                      lambda options, name: options.number(name, None))
+    ndv = _per_column(options, NDV, columns, lambda options, name: options.number(name, None))
     for path in ndv:  # as in parquet-java, it implies a filter
         if not enabled.setdefault(path, True):
             raise OptionError(f"it contradicts {ENABLED}#{path}: remove one of them",

@@ -77,8 +77,7 @@ def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     if FOOTER_KEY not in options:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
                           f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
-    return {"footer_key": options.text(FOOTER_KEY),
-            "column_keys": _column_keys(options, columns)}
+    return {"footer_key": options.text(FOOTER_KEY), "column_keys": _column_keys(options, columns)}
 
 
 def _uniform_key(options: Options, columns: Columns) -> str:

@@ -115,8 +115,7 @@ def _partition_by(options: Options, columns: Columns,
     if len(set(partition_by)) < len(partition_by):
         raise OptionError("a column is listed twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
-        raise OptionError("no column would be left for the files: remove one",
-                          option=PARTITION_BY)
+        raise OptionError("no column would be left for the files: remove one", option=PARTITION_BY)
     if encryption is not None and encryption.uniform_encryption:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these columns "
                           "would be part of folder names: use column keys", option=PARTITION_BY)

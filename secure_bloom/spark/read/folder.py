@@ -138,8 +138,7 @@ class Folder:
             if keys is not NO_KEYS:
                 raise
             raise KeyNotFoundError("the file is encrypted; specify the KMS in option keyring or "
-                                   "kms",
-                                   file=path) from error
+                                   "kms", file=path) from error
 
     def schema(self) -> StructType:
         """Return the columns of files and the partition columns, or those in option ``columns``.

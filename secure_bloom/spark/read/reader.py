@@ -189,8 +189,7 @@ class SecureParquetReader(DataSourceReader):
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
         type_: DataType = self._types
         for name in path:
-            if not isinstance(type_, StructType) \
-                    or (found := find_name(name, type_.names)) is None:
+            if not isinstance(type_, StructType) or (found := find_name(name, type_.names)) is None:
                 return None
             type_ = type_[found].dataType
         return type_

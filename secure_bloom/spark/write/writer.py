@@ -129,8 +129,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def _open_file(self, path: str) -> ParquetWriter:
         return self._open(path, self.job.filesystem)
 
-    def _open(self, where: FileTarget,
-              filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
+    def _open(self, where: FileTarget, filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
         return ParquetWriter(where, self._file_schema, filesystem=filesystem,
                              **self._options.writer_arguments(self._keks))
 
