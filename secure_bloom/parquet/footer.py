@@ -84,7 +84,8 @@ class Footer(Summarized):
                               "or it is truncated")
         self.columns = self._columns()
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
-        shared = Shared(self.columns, self.crypto, self.kernels, self._column_orders())
+        orders = Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
+        shared = Shared(self.columns, self.crypto, self.kernels, orders)
         for number, group in enumerate(self.row_groups):
             group.open(number, shared)
 
@@ -253,9 +254,6 @@ class Footer(Summarized):
 
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
-
-    def _column_orders(self) -> Struct:
-        return Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
 
     def _columns(self) -> list[LeafColumn]:
         for field_id, type_, value in self._file_meta.fields:
