@@ -72,7 +72,11 @@ def exit_code(error: Exception) -> int:
 
 def check_exit_code(ok: bool, missing_keys: bool, complete: bool) -> int:
     """The exit code of a command that checks files."""
-    return BAD if not ok else KEY if missing_keys else 0 if complete else UNREADABLE
+    if not ok:
+        return BAD
+    if missing_keys:
+        return KEY
+    return 0 if complete else UNREADABLE
 
 
 def kms_options(command: Command) -> Command:
