@@ -141,9 +141,8 @@ class SplitBlockBloomFilter(Summarized):
             hashes of values whose type it does not know.
         """
         from secure_bloom.sbbf.probes import insertable
-        for array in insertable(self, values):
-            assert self.column_type is not None  # set by insertable()
-            insert_values(self._words, array, self.column_type)
+        for array, column_type in insertable(self, values):
+            insert_values(self._words, array, column_type)
 
     def check(self, values: object) -> Any:
         """Check whether values may have been inserted.

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Array]:
-    """Yield the non-null values, converted to the filter's column type.
+def insertable(filter_: SplitBlockBloomFilter, values: object) \
+        -> Iterator[tuple[pa.Array, ColumnType]]:
+    """Yield the non-null values, converted to the filter's column type, and that type.
 
     Sets the filter's type if it has none.
     """
@@ -55,7 +56,7 @@ def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Ar
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} cannot be looked up in a "
                               f"filter of {column_type}")
-        yield converted
+        yield converted, column_type
 
 
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
