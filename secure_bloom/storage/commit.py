@@ -250,11 +250,6 @@ class Job(JobFolder):
                 "files deleted by an overwrite; write through the table, or to another folder",
                 file=table.folder)
 
-    def _visible(self) -> list[pa_fs.FileInfo]:
-        if not self.exists(self.folder):
-            return []
-        return list(visible_files(self.filesystem, self.folder).values())
-
     def _too_late(self, name: str) -> CommitError:
         """Remove what an attempt has written, and its marker last."""
         self.delete_file(f"{self.work}/{name}")
@@ -282,8 +277,9 @@ class Job(JobFolder):
                                   "folder, and run the job again", file=info.path)
 
     def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
-        replaced = {relative_path(info.path, self.table): signature(info)
-                    for info in self._visible()} if self.overwrite else {}
+        visible = visible_files(self.filesystem, self.folder).values() \
+            if self.overwrite and self.exists(self.folder) else ()
+        replaced = {relative_path(info.path, self.table): signature(info) for info in visible}
         return CommitRecord([file.path for file in files], replaced,
                             asdict(CommitSummary.of(self.id, files)),
                             None if batch is None else batch.stream,
