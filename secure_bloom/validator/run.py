@@ -78,7 +78,8 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     output: dict[str, Any] = {}
     try:
         outcome, output = implementation.answer(case)
-        message = _difference(case, outcome, output)
+        message = _unequal("", case.output, output) if outcome == case.outcome \
+            else f"expected {case.outcome}, got {outcome}"
         result = FAILED if message else PASSED
     except Skipped as skipped:
         result, message = SKIPPED, str(skipped)
@@ -87,13 +88,6 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     except Exception as error:  # a bug in the implementation fails the case, not the run
         result, message = FAILED, f"{type(error).__name__}: {error}"
     return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
-
-
-def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
-    """Describe how the answer differs from the expected one; empty if it does not."""
-    if outcome != case.outcome:
-        return f"expected {case.outcome}, got {outcome}"
-    return _unequal("", case.output, output)
 
 
 def _unequal(place: str, expected: Any, got: Any) -> str:
