@@ -10,7 +10,6 @@ moves.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock
@@ -304,8 +303,7 @@ class ParquetWriter(Summarized):
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
                               f"{len(self._filters)} were expected")
-        check_encrypted(self._asked, footer.columns,
-                        itertools.chain.from_iterable(footer.row_groups))
+        check_encrypted(self._asked, footer)
         output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0
@@ -315,13 +313,11 @@ class ParquetWriter(Summarized):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
                     output.write(part)
-                length = sum(len(part) for part in parts)
+                length = sum(map(len, parts))
                 places[ordinal] = position, length
                 position += length
-                if chunks[ordinal].cipher is None:
-                    plain += 1
-                else:
-                    encrypted += 1
+                encrypted += chunks[ordinal].cipher is not None
+                plain += chunks[ordinal].cipher is None
             footer.set_bloom_filters(number, places)
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)

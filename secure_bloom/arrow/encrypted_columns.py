@@ -6,7 +6,6 @@ from the meaning of a path, pyarrow gets the paths of leaf columns instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
@@ -19,7 +18,7 @@ from secure_bloom.encryption import (
     from_pyarrow,
 )
 from secure_bloom.errors import ColumnError, UnsupportedError
-from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 
 
@@ -84,8 +83,7 @@ def _alone(columns: list[LeafColumn], path: str) -> str:
     return path
 
 
-def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
-                    chunks: Iterable[ColumnChunk]) -> None:
+def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:
     """Check in pyarrow's footer that every column for which encryption was requested is encrypted.
 
     Raises UnsupportedError if a column is not encrypted.
@@ -93,11 +91,11 @@ def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
     if encryption is None:
         return
     column_keys = getattr(encryption, "column_keys", None)
-    asked = columns if column_keys is None else [
+    asked = footer.columns if column_keys is None else [
         column for paths in column_keys.values() for path in paths
-        for column in named_columns(columns, path)]
+        for column in named_columns(footer.columns, path)]
     ordinals = {column.ordinal for column in asked}
-    for chunk in chunks:
+    for chunk in footer.column_chunks():
         if chunk.encryption is None and chunk.column.ordinal in ordinals:
             raise UnsupportedError("pyarrow did not encrypt this column, so the file was "
                                    "discarded", **chunk.place)
