@@ -10,7 +10,6 @@ AWS records in CloudTrail and which policies may refer to:
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from typing import Any
 
@@ -100,7 +99,7 @@ class AwsKms(KmsClient):
         """See :meth:`KmsClient.unwrap_key`."""
         try:
             blob = base64.b64decode(wrapped_key, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             blob = b""
         if not blob:
             raise KeyUnwrapError(f"AWS KMS, master key {master_key_identifier!r}: the wrapped key "

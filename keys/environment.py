@@ -55,10 +55,7 @@ def from_environment() -> KmsClient:
 def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms | None:
     """Return the KMS that the environment currently names; None if it names none.
 
-    Parameters
-    ----------
-    ask : callable, optional
-        Function that takes the path of a keyring and returns its passphrase.
+    ``ask`` takes the path of a keyring and returns its passphrase.
     """
     keyring, uri = (os.environ.get(name) or None for name in (KEYRING, KMS))
     if keyring is None and uri is None:
@@ -70,25 +67,15 @@ def environment_kms(ask: Callable[[str], str] | None = None) -> EnvironmentKms |
 
 
 def open_keys(keys: Any) -> Any:
-    """Resolve an argument ``keys`` or ``kms``.
+    """Resolve an argument ``keys`` or ``kms``; returns None if the environment names no KMS.
 
-    Parameters
-    ----------
-    keys : str, path, KmsClient, ExplicitKeys, or None
-        A path object is the path of a keyring. A string that begins with a scheme and a colon is
-        the URI of a KMS, any other string the path of a keyring. None: the KMS of the environment.
+    A path object is the path of a keyring. A string that begins with a scheme and a colon is the
+    URI of a KMS, any other string the path of a keyring. There is one client for each keyring and
+    URI, which this process reopens after ten minutes. None: the KMS of the environment. Other
+    objects are returned unchanged.
 
-    Returns
-    -------
-    KmsClient, or the object that was passed; None if the environment names no KMS
-        One client for each keyring and URI, which this process reopens after ten minutes.
-
-    Raises
-    ------
-    ValueError
-        If the URI is malformed, or the string is empty.
-    KeyringError
-        If the keyring cannot be read.
+    Raises ValueError if the URI is malformed, or the string is empty; KeyringError if the keyring
+    cannot be read.
     """
     if keys is None:
         return environment_kms()
@@ -146,12 +133,8 @@ def cached_client(uri: str) -> CachedKms:
 class EnvironmentKms(KmsClient):
     """A KMS client that is opened when it is first called. Only the settings are pickled.
 
-    Parameters
-    ----------
-    keyring, uri : str or None
-        Values of the two variables; also attributes.
-    ask : callable, optional
-        See :func:`environment_kms`.
+    ``keyring`` and ``uri`` are the values of the two variables; for ``ask``, see
+    :func:`environment_kms`.
     """
 
     def __init__(self, keyring: str | None, uri: str | None,
@@ -169,10 +152,7 @@ class EnvironmentKms(KmsClient):
     def client(self) -> KmsClient:
         """The opened client.
 
-        Raises
-        ------
-        KeyringError
-            If it cannot be opened; the next call tries again.
+        Raises KeyringError if it cannot be opened; the next call tries again.
         """
         client = self._client
         if client is None:  # two threads may both open it, which is harmless

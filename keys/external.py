@@ -38,12 +38,8 @@ def column_key_name(number: int) -> str:
 def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
     """Read the key material, by name, of the Parquet file at ``path``.
 
-    Raises
-    ------
-    KeyNotFoundError
-        If the key material file is missing.
-    KeyRetrievalError
-        If it is not valid JSON of this form.
+    Raises KeyNotFoundError if the key material file is missing; KeyRetrievalError if it is not
+    valid JSON of this form.
     """
     where = material_path(path)
     try:
@@ -56,10 +52,7 @@ def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
 def create_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[str, str]) -> None:
     """Write the key material of a new Parquet file at ``path``.
 
-    Raises
-    ------
-    FileExistsError
-        If the key material file already exists.
+    Raises FileExistsError if the key material file already exists.
     """
     try:
         create_file(filesystem, material_path(path), _to_bytes(materials))
@@ -70,10 +63,7 @@ def create_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[
 class MaterialFile(Rewrite):
     """The key material of the Parquet file at ``path``, to be replaced. A context manager.
 
-    Raises
-    ------
-    KeyNotFoundError
-        If the key material file is missing.
+    Raises KeyNotFoundError if the key material file is missing.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
@@ -95,13 +85,9 @@ class MaterialFile(Rewrite):
 def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
     """Check that a Parquet file with external key material can be written at a path.
 
-    Raises
-    ------
-    FileExistsError
-        If the file, or its key material, would be replaced. The two cannot be replaced atomically,
-        and one is useless without the other.
-    UnsupportedError
-        If the name is too long to derive the name of the key material file.
+    Raises FileExistsError if the file, or its key material, would be replaced: the two cannot be
+    replaced atomically, and one is useless without the other. Raises UnsupportedError if the name
+    is too long to derive the name of the key material file.
     """
     check_new_file(filesystem, path)
     try:
@@ -140,18 +126,14 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
 def _read(file: pa.NativeFile, where: str) -> dict[str, str]:
     if file.size() > _MAX_SIZE:
         raise KeyRetrievalError("the key material is too large", file=where)
-    return _parse(file.read(), where)
-
-
-def _parse(data: bytes, where: str) -> dict[str, str]:
     try:
-        materials = json.loads(data.decode(), object_pairs_hook=_unique)
+        materials = json.loads(file.read().decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         materials = None
-    if not isinstance(materials, dict) or not all(map(_is_text, materials.values())):
+    if not isinstance(materials, dict) \
+            or not all(isinstance(text, str) for text in materials.values()):
         raise KeyRetrievalError("this is not valid key material: it is not a JSON object of "
-                                "strings",
-                                file=where)
+                                "strings", file=where)
     return materials
 
 
@@ -159,7 +141,3 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
         raise ValueError("a name occurs twice")
     return dict(pairs)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

@@ -21,13 +21,7 @@ _KEK_ID_SIZE = 16
 class KeyEncryptionKey:
     """A key-encryption key with its wrapped form. Its pickled form contains the key.
 
-    Attributes
-    ----------
-    master_key_id : str
-    kek_id : bytes
-        16 random bytes; the additional authenticated data when the KEK wraps a key.
-    wrapped_kek : str
-        The KEK as wrapped by the KMS.
+    ``kek_id`` is 16 random bytes: the additional authenticated data when the KEK wraps a key.
     """
 
     master_key_id: str
@@ -50,10 +44,7 @@ class KeyEncryptionKey:
     def wrap(self, data_key: bytes) -> str:
         """Wrap a data key.
 
-        Raises
-        ------
-        KeyExhaustedError
-            If this key-encryption key has already wrapped 2**32 keys.
+        Raises KeyExhaustedError if this key-encryption key has already wrapped 2**32 keys.
         """
         with _counting:
             if self._invocations >= MAX_INVOCATIONS:

@@ -14,7 +14,6 @@ authenticated data is the text ``secure_bloom keyring 2``.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import fcntl
 import glob
@@ -79,18 +78,9 @@ class Content:
 def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = None) -> Content:
     """Read a keyring.
 
-    Parameters
-    ----------
-    passphrase : callable
-        Called only if the passphrase is needed.
-    known : SealingKey, optional
-        A key derived earlier, which saves running scrypt if its parameters still match.
-
-    Raises
-    ------
-    KeyringError
-        If the file is missing, is not a valid keyring, or is accessible to others, or if the
-        passphrase is wrong.
+    ``passphrase`` is called only if it is needed. ``known`` is a key derived earlier, which saves
+    running scrypt if its parameters still match. Raises KeyringError if the file is missing, is not
+    a valid keyring, or is accessible to others, or if the passphrase is wrong.
     """
     with _no_keyring(path):
         document = _load(path)
@@ -135,10 +125,7 @@ def check_private(descriptor: int, path: Path) -> None:
 def create(path: Path, content: Content) -> None:
     """Write a new file with mode 0600; an existing file is never overwritten.
 
-    Raises
-    ------
-    KeyringError
-        If anything exists at the path, or the file cannot be created.
+    Raises KeyringError if anything exists at the path, or the file cannot be created.
     """
     try:
         create_private(path, serialize(content))
@@ -151,10 +138,7 @@ def create(path: Path, content: Content) -> None:
 def create_private(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a new file that only its owner may read, regardless of the umask.
 
-    Raises
-    ------
-    FileExistsError
-        If anything exists at the path, even a dangling link.
+    Raises FileExistsError if anything exists at the path, even a dangling link.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -213,8 +197,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
     """Convert any error in the content to a KeyringError without details."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
-            binascii.Error):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise KeyringError("this is not a keyring", file=str(path)) from None
 
 

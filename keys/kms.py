@@ -8,7 +8,6 @@ written for pyarrow can be used here unchanged, without inheriting from :class:`
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import os
 from abc import ABC, abstractmethod
@@ -128,17 +127,14 @@ def wrap_locally(key: bytes, plaintext: bytes, aad: bytes) -> str:
 def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
     """Decrypt the result of :func:`wrap_locally`.
 
-    Raises
-    ------
-    KeyUnwrapError
-        If it does not authenticate with this key and AAD, or is not valid base64.
+    Raises KeyUnwrapError if it does not authenticate with this key and AAD, or is not valid base64.
     """
     try:
         raw = base64.b64decode(wrapped, validate=True)
         if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise InvalidTag
         return AESGCM(key).decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
-    except (binascii.Error, ValueError, InvalidTag):
+    except (ValueError, InvalidTag):
         raise KeyUnwrapError("a wrapped key cannot be unwrapped with this key") from None
 
 

@@ -23,7 +23,6 @@ separate file (external storage, see :mod:`secure_bloom.keys.external`); then th
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,10 +65,8 @@ class KeyMaterial:
     def parse(cls, text: bytes | str) -> KeyMaterial:
         """Parse key material, from key metadata or from an external file.
 
-        Raises
-        ------
-        KeyRetrievalError
-            If it is not valid JSON of this form, or only refers to an external file.
+        Raises KeyRetrievalError if it is not valid JSON of this form, or only refers to an external
+        file.
         """
         fields = _load(text)
         if _reference(fields) is not None:
@@ -82,7 +79,7 @@ class KeyMaterial:
         try:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
                 if double else None
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise KeyRetrievalError("key material: keyEncryptionKeyID is not valid "
                                     "base64") from None
         return cls(
@@ -127,10 +124,7 @@ def is_key_material(key_metadata: bytes | None) -> bool:
 def key_reference(key_metadata: bytes) -> str | None:
     """Return the external file's entry that key metadata refers to; None if it is internal.
 
-    Raises
-    ------
-    KeyRetrievalError
-        If the key metadata is not valid key material.
+    Raises KeyRetrievalError if the key metadata is not valid key material.
     """
     return _reference(_load(key_metadata))
 
@@ -145,16 +139,8 @@ def find_material(key_metadata: bytes,
                   read_external: Callable[[], Mapping[str, str]]) -> KeyMaterial:
     """Return the key material that key metadata holds or refers to.
 
-    Parameters
-    ----------
-    key_metadata : bytes
-    read_external : callable
-        Returns the external key material by name; called only if key metadata refers to it.
-
-    Raises
-    ------
-    KeyRetrievalError
-        If there is none.
+    ``read_external`` returns the external key material by name; it is called only if the key
+    metadata refers to it. Raises KeyRetrievalError if there is none.
     """
     name = key_reference(key_metadata)
     return KeyMaterial.parse(key_metadata if name is None else _entry(name, read_external()))
@@ -164,18 +150,8 @@ def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial |
     """Return key material if it has exactly the fields that other implementations write.
 
     pyarrow's parser reads such material in the same way as this one. Returns None if the fields
-    differ, and for external material: that could be replaced before pyarrow reads it again.
-
-    Parameters
-    ----------
-    key_metadata : bytes
-    is_footer_key : bool
-        Whether the key is a footer key.
-
-    Raises
-    ------
-    KeyRetrievalError
-        If there is no key material, or it is malformed.
+    differ, and for external material: that could be replaced before pyarrow reads it again. Raises
+    KeyRetrievalError if there is no key material, or it is malformed.
     """
     if key_reference(key_metadata) is not None:
         return None
@@ -193,8 +169,7 @@ def _entry(name: str, entries: Mapping[str, str]) -> str:
 
 def refer_to(name: str) -> bytes:
     """Return key metadata that refers to an entry of the external file."""
-    return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False,
-                  "keyReference": name})
+    return _dump({"keyMaterialType": MATERIAL_TYPE, "internalStorage": False, "keyReference": name})
 
 
 def _dump(fields: dict[str, Any]) -> bytes:

@@ -102,15 +102,7 @@ def _no_path() -> Mapping[str, str]:
 class KmsKeys:
     """The data keys of one file, unwrapped through a KMS.
 
-    Parameters
-    ----------
-    kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
-    read_external : callable, optional
-        Returns the external key material by name, for files that use it.
-
-    Attributes
-    ----------
-    kms : CachedKms
+    ``read_external`` returns the external key material by name, for files that use it.
     """
 
     aad_prefix: bytes | None = None
@@ -137,10 +129,7 @@ class KmsKeys:
     def material(self, key_metadata: bytes) -> KeyMaterial:
         """Return the key material that key metadata holds or refers to.
 
-        Raises
-        ------
-        KeyRetrievalError
-            If there is none.
+        Raises KeyRetrievalError if there is none.
         """
         return find_material(key_metadata, self.entries)
 

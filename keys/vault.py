@@ -7,7 +7,6 @@ with a real Vault or OpenBao.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -108,7 +107,7 @@ class VaultKms(KmsClient):
                                ciphertext=wrapped_key)
         try:
             return base64.b64decode(plaintext, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise KmsUnavailableError(f"{self._where(master_key_identifier)}: this is not a valid "
                                       "Transit response") from None
 

@@ -85,17 +85,15 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
-        return until_unchanged(partial(_read_file, filesystem, path, keys, columns, filters,
-                                       requirement))
+        def read() -> pa.Table:
+            with ParquetFile(path, keys, filesystem=filesystem,
+                             require_encryption=requirement) as file:
+                return file.read(columns, filters)
+
+        return until_unchanged(read)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
     return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
                                    requirement, check), OtherFilesError)
-
-
-def _read_file(filesystem: pa_fs.FileSystem, path: str, keys: Keys, columns: list[str] | None,
-               filters: Filters | None, requirement: Requirement | None) -> pa.Table:
-    with ParquetFile(path, keys, filesystem=filesystem, require_encryption=requirement) as file:
-        return file.read(columns, filters)
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,

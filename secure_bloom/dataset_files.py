@@ -34,19 +34,8 @@ class OtherFilesError(ChangedMeanwhileError):
 class FolderQuery(NamedTuple):
     """A query that applies to all files of a folder.
 
-    Attributes
-    ----------
-    folder : str
-        For messages.
-    filesystem, keys
-        As for :class:`ParquetFile`.
-    columns : list of str or None
-    alternatives : list of list of Predicate, or None
-        A normalized filter.
-    partition_schema : pyarrow.Schema
-        The columns whose values come from the paths of the files.
-    checks : FolderChecks
-        What must be encrypted.
+    ``folder`` is for messages, ``alternatives`` are a normalized filter. The values of the columns
+    in ``partition_schema`` come from the paths of the files.
     """
 
     folder: str
@@ -59,15 +48,7 @@ class FolderQuery(NamedTuple):
 
 
 class FolderFile:
-    """A file of a folder, and what to read from it.
-
-    Attributes
-    ----------
-    path : str
-    schema : pyarrow.Schema
-    row_groups : list of int or None
-        The row groups to read; None: all.
-    """
+    """A file of a folder, and what to read from it: some ``row_groups``, or all (None)."""
 
     def __init__(self, query: FolderQuery, path: str, partition: pc.Expression):
         self._query, self.path, self._partition = query, path, partition
@@ -131,24 +112,11 @@ class FolderFile:
 
 def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
               each: Callable[..., Any] = map) -> pa.Table:
-    """Read the rows of some files, and close the files.
+    """Read the rows of some files, which are all open at the same time, and close the files.
 
-    Parameters
-    ----------
-    query : FolderQuery
-    files : list of FolderFile
-        All of them are open at the same time.
-    schema : pyarrow.Schema
-        The schema of the table.
-    each : callable
-        ``map``, or the method of a thread pool.
-
-    Raises
-    ------
-    OtherFilesError
-        If a file was removed, or its schema has changed.
-    ChangedMeanwhileError
-        If a file repeatedly changed while it was read.
+    ``schema`` is that of the table; ``each`` is ``map``, or the method of a thread pool. Raises
+    OtherFilesError if a file was removed, or its schema has changed; ChangedMeanwhileError if a
+    file repeatedly changed while it was read.
     """
     return until_unchanged(lambda: _read_rows(query, files, schema, each))
 

@@ -18,7 +18,7 @@ from secure_bloom.display import listed
 from secure_bloom.errors import AuthenticationError, ColumnError, KeyNotFoundError, error_location
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.schema import LeafColumn, is_at_or_below
 
 
 class Requirement(Protocol):
@@ -56,14 +56,9 @@ class EncryptionRequirement:
     def check(self, footer: Footer) -> None:
         """Check a file.
 
-        Raises
-        ------
-        AuthenticationError
-            If the file or a column is not encrypted, or the column uses another master key.
-        KeyNotFoundError
-            If the signature of a plaintext footer was not verified because its key is missing.
-        ColumnError
-            If the file lacks one of the columns.
+        Raises AuthenticationError if the file or a column is not encrypted, or the column uses
+        another master key; KeyNotFoundError if the signature of a plaintext footer was not verified
+        because its key is missing; ColumnError if the file lacks one of the columns.
         """
         algorithm = footer.algorithm
         if algorithm is None:
@@ -87,7 +82,7 @@ class EncryptionRequirement:
         """Raise ValueError if two different master keys are required for one column."""
         keys = {name: key for name, key in self.columns.items() if key is not None}
         for (name, key), (other, its_key) in permutations(keys.items(), 2):
-            if key != its_key and _is_at_or_below(self._folded(name), self._folded(other)):
+            if key != its_key and is_at_or_below(self._folded(name), self._folded(other)):
                 raise ValueError(f"require_encryption names two master keys for column {name!r}: "
                                  f"{key!r}, and {its_key!r} for {other!r}")
 
@@ -99,7 +94,7 @@ class EncryptionRequirement:
         """Return the names that match any of the leaf columns, given by dotted path."""
         folded = [self._folded(path) for path in paths]
         return {name for name in self.columns
-                if any(_is_at_or_below(path, self._folded(name)) for path in folded)}
+                if any(is_at_or_below(path, self._folded(name)) for path in folded)}
 
     def check_names(self, found: Iterable[str]) -> None:
         """Raise ColumnError for a name that matches no column in any file: it may be misspelt."""
@@ -109,24 +104,15 @@ class EncryptionRequirement:
     def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
         """Check columns whose values come from a file's path, which is not authenticated.
 
-        Parameters
-        ----------
-        names : iterable of str
-            Names of these columns.
-        columns : iterable of LeafColumn
-            Columns of the file.
-
-        Raises
-        ------
-        AuthenticationError
-            If one of them must be encrypted, or replaces an encrypted column of the file.
+        ``names`` are these columns, ``columns`` those of the file. Raises AuthenticationError if
+        one of the names must be encrypted, or replaces an encrypted column of the file.
         """
         own = {self._folded(leaf.parts[0]) for leaf in columns}
         demanded = {self._folded(name) for name in self.columns}
         for name in names:
             folded = self._folded(name)
             if (self.every_column and folded in own) \
-                    or any(_is_at_or_below(one, folded) for one in demanded):
+                    or any(is_at_or_below(one, folded) for one in demanded):
                 raise AuthenticationError("it must be encrypted, but its values come from the "
                                           "path of the file, which is not encrypted", column=name)
 
@@ -146,7 +132,7 @@ class EncryptionRequirement:
 
     def _at_or_below(self, name: str, columns: Iterable[LeafColumn]) -> list[LeafColumn]:
         folded = self._folded(name)
-        return [leaf for leaf in columns if _is_at_or_below(self._folded(leaf.path), folded)]
+        return [leaf for leaf in columns if is_at_or_below(self._folded(leaf.path), folded)]
 
     def _instead(self, name: str, columns: list[LeafColumn]) -> list[LeafColumn]:
         """Return the columns that may hold the values of a column missing under this name.
@@ -168,11 +154,7 @@ class EncryptionRequirement:
 class FolderChecks:
     """A requirement for the files of a folder, some of which may lack columns that others have.
 
-    Parameters
-    ----------
-    requirement : Requirement or None
-    path_columns : iterable of str
-        The columns whose values come from the paths of the files.
+    The values of ``path_columns`` come from the paths of the files.
     """
 
     def __init__(self, requirement: Requirement | None, path_columns: Iterable[str] = ()):
@@ -208,26 +190,14 @@ def encryption_requirement(required: RequireEncryption, *,
 
 def encryption_requirement(required: RequireEncryption, *,
                            ignore_case: bool = False) -> Requirement | None:
-    """Parse the argument ``require_encryption`` of a reader.
+    """Parse the argument ``require_encryption`` of a reader; None if nothing is required.
 
-    Parameters
-    ----------
-    required : bool, iterable of str, mapping of str to (str or None), Requirement, or None
-        True: the footer and every column. Columns: these, by dotted path, where a group stands for
-        all leaves below it. A mapping: these, each under this master key, or under any (None).
-    ignore_case : bool
-        Whether names that differ only in case refer to the same column.
+    True: the footer and every column. Columns: these, by dotted path, where a group stands for all
+    leaves below it. A mapping: these, each under this master key, or under any (None). With
+    ``ignore_case``, names that differ only in case refer to the same column.
 
-    Returns
-    -------
-    Requirement or None
-        None if nothing is required.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the value has another form, contains no columns, or specifies two master keys for one
-        column.
+    Raises TypeError or ValueError if the value has another form, contains no columns, or specifies
+    two master keys for one column.
     """
     if required is None or isinstance(required, bool):
         return EncryptionRequirement(every_column=True, ignore_case=ignore_case) if required \
@@ -253,10 +223,7 @@ def encryption_requirement(required: RequireEncryption, *,
 def parse_required(text: str) -> bool | list[str] | dict[str, str]:
     """Parse an option: ``true``, ``column, column``, or ``key1: column, column; key2: column``.
 
-    Raises
-    ------
-    ValueError
-        If the text has another form.
+    Raises ValueError if the text has another form.
     """
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
@@ -275,10 +242,8 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
         -> None:
     """Check an opened file against a requirement and against what the keys allow.
 
-    Raises
-    ------
-    AuthenticationError, KeyNotFoundError, ColumnError
-        See :meth:`EncryptionRequirement.check`.
+    Raises AuthenticationError, KeyNotFoundError or ColumnError; see
+    :meth:`EncryptionRequirement.check`.
     """
     if not footer.is_encrypted and not getattr(keys, "plaintext_files_allowed", True):
         raise AuthenticationError("the file is not encrypted, but explicit keys were given for it; "
@@ -317,7 +282,3 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
     if found != master_key:
         raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
                                   f"{master_key!r} is required")
-
-
-def _is_at_or_below(path: str, group: str) -> bool:
-    return path == group or path.startswith(f"{group}.")

@@ -43,11 +43,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter, read_info
-from secure_bloom.parquet.footer import (
-    TAIL_SIZE,
-    Footer,
-    read_footer,
-)
+from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.predicates import Filters

@@ -10,7 +10,6 @@ moves.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import RLock
@@ -25,7 +24,7 @@ from secure_bloom.arrow.encryption import file_encryption
 from secure_bloom.arrow.leaves import (
     decode_half_dictionaries,
     leaf_arrays,
-    leaf_count,
+    leaf_types,
     without_half_dictionaries,
 )
 from secure_bloom.arrow.schema import parquet_leaves
@@ -286,8 +285,7 @@ class ParquetWriter(Summarized):
     def _build_filters(self, table: pa.Table) -> dict[int, int]:
         filters = {}
         for index, wanted in self._plan.items():
-            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks),
-                         strict=True)
+            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks), strict=True)
             arrays = dict(enumerate(leaves))
             for position, column, options in wanted:
                 try:
@@ -305,8 +303,7 @@ class ParquetWriter(Summarized):
         if len(footer.row_groups) != len(self._filters):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
                               f"{len(self._filters)} were expected")
-        check_encrypted(self._asked, footer.columns,
-                        itertools.chain.from_iterable(footer.row_groups))
+        check_encrypted(self._asked, footer)
         output.write(indexes)
         first = position = start + len(indexes)
         encrypted = plain = 0
@@ -316,13 +313,11 @@ class ParquetWriter(Summarized):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
                     output.write(part)
-                length = sum(len(part) for part in parts)
+                length = sum(map(len, parts))
                 places[ordinal] = position, length
                 position += length
-                if chunks[ordinal].cipher is None:
-                    plain += 1
-                else:
-                    encrypted += 1
+                encrypted += chunks[ordinal].cipher is not None
+                plain += chunks[ordinal].cipher is None
             footer.set_bloom_filters(number, places)
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)
@@ -433,7 +428,7 @@ def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilte
         -> dict[int, list[_Wanted]]:
     """Return (position among its leaves, leaf column, options) per top-level field with filters."""
     owners = [(index, position) for index, field in enumerate(schema)
-              for position in range(leaf_count(field.type))]
+              for position in range(len(leaf_types(field.type)))]
     plan: dict[int, list[_Wanted]] = {}
     asked = normalize_options(bloom_filters, filterable_paths(leaves))
     for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):

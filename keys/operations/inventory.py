@@ -17,12 +17,7 @@ from secure_bloom.display import Summarized, count, names, shown
 from secure_bloom.errors import NO_KEY, KeyRetrievalError
 from secure_bloom.keys import external
 from secure_bloom.keys.environment import shared_keys
-from secure_bloom.keys.material import (
-    KeyMaterial,
-    find_material,
-    is_key_material,
-    key_reference,
-)
+from secure_bloom.keys.material import KeyMaterial, find_material, is_key_material, key_reference
 from secure_bloom.keys.retrieval import Keys, key_retriever
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
@@ -177,13 +172,10 @@ class _Counting:
     def _read(self, path: str) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
         """Do the same for one version of the file; also return how the file is counted."""
         source = Source(path, self._filesystem)
-        try:
-            with source.one_version():
-                found = self._found(source)
-                source.check_name()  # external key material belongs to this version of the file
-                return found
-        finally:
-            source.file.close()
+        with source.file, source.one_version():
+            found = self._found(source)
+            source.check_name()  # external key material belongs to this version of the file
+            return found
 
     def _found(self, source: Source) -> tuple[str | None, list[tuple[str, KeyMaterial]]]:
         assert source.path is not None

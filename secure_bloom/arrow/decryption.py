@@ -23,12 +23,8 @@ from secure_bloom.storage.files import Source
 class ArrowAccess(NamedTuple):
     """How pyarrow reads the pages of one version of a file, whenever the file is opened.
 
-    Attributes
-    ----------
-    properties : pyarrow.parquet.encryption.FileDecryptionProperties or None
-    tail : bytes or None
-        The bytes that pyarrow sees from ``start`` on instead of the end of the file; None: no
-        replacement.
+    pyarrow sees the bytes of ``tail`` from ``start`` on instead of the end of the file; None: no
+    replacement.
     """
 
     properties: pe.FileDecryptionProperties | None = None
@@ -47,8 +43,7 @@ def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
     # The instance is passed, so that pyarrow does not look for it in the file.
     connection = pe.KmsConnectionConfig(kms_instance_id=DEFAULT_INSTANCE,
                                         kms_instance_url=DEFAULT_INSTANCE)
-    return crypto_factory(kms).file_decryption_properties(
-        connection, pe.DecryptionConfiguration())
+    return crypto_factory(kms).file_decryption_properties(connection, pe.DecryptionConfiguration())
 
 
 def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:

@@ -6,7 +6,6 @@ from the meaning of a path, pyarrow gets the paths of leaf columns instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow.parquet.encryption as pe
@@ -19,30 +18,15 @@ from secure_bloom.encryption import (
     from_pyarrow,
 )
 from secure_bloom.errors import ColumnError, UnsupportedError
-from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import Footer
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 
 
 def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
     """Return the encryption with column paths that mean the same to pyarrow as they do here.
 
-    Parameters
-    ----------
-    encryption : EncryptionConfiguration, of secure_bloom or pyarrow, or UniformKey, or None
-    columns : list of LeafColumn
-        Of the file.
-
-    Returns
-    -------
-    EncryptionConfiguration, UniformKey or None
-        pyarrow's configuration is converted to that of secure_bloom.
-
-    Raises
-    ------
-    ColumnError
-        If a path matches no column, or several.
-    UnsupportedError
-        If pyarrow would confuse two columns.
+    A configuration of pyarrow is converted to that of secure_bloom. Raises ColumnError if a path
+    matches no column, or several; UnsupportedError if pyarrow would confuse two columns.
     """
     if isinstance(encryption, pe.EncryptionConfiguration):
         _check_pyarrow(encryption, columns)
@@ -50,8 +34,7 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
     if not isinstance(encryption, EncryptionConfiguration) or encryption.uniform_encryption:
         return encryption
     asked = encryption.column_keys or {}
-    named = {path: _named(columns, path)
-             for paths in asked.values() for path in paths}
+    named = {path: _named(columns, path) for paths in asked.values() for path in paths}
     # The path of a field takes precedence over that of a group containing it.
     owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
     column_keys = {}
@@ -100,23 +83,19 @@ def _alone(columns: list[LeafColumn], path: str) -> str:
     return path
 
 
-def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
-                    chunks: Iterable[ColumnChunk]) -> None:
+def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:
     """Check in pyarrow's footer that every column for which encryption was requested is encrypted.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column is not encrypted.
+    Raises UnsupportedError if a column is not encrypted.
     """
     if encryption is None:
         return
     column_keys = getattr(encryption, "column_keys", None)
-    asked = columns if column_keys is None else [
+    asked = footer.columns if column_keys is None else [
         column for paths in column_keys.values() for path in paths
-        for column in named_columns(columns, path)]
+        for column in named_columns(footer.columns, path)]
     ordinals = {column.ordinal for column in asked}
-    for chunk in chunks:
+    for chunk in footer.column_chunks():
         if chunk.encryption is None and chunk.column.ordinal in ordinals:
             raise UnsupportedError("pyarrow did not encrypt this column, so the file was "
                                    "discarded", **chunk.place)

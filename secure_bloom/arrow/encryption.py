@@ -30,15 +30,9 @@ class FileEncryption:
     An object must never be used for two files: they would share key and file id, and modules could
     be swapped between them undetected.
 
-    Attributes
-    ----------
-    properties : pyarrow.parquet.encryption.FileEncryptionProperties or None
-        For pyarrow, which encrypts the pages.
-    keys : KeyRetriever or None
-        For the footer written by pyarrow.
-    external_material : dict of str to str, or None
-        Key material for a file next to this one, by name; complete once the key metadata is
-        written. None if all of it is stored in the file.
+    ``properties`` are for pyarrow, which encrypts the pages; ``keys`` are for the footer that it
+    writes. ``external_material`` is key material for a file next to this one, by name, complete
+    once the key metadata is written; None if all of it is stored in the file.
     """
 
     def __init__(self, properties: pe.FileEncryptionProperties | None = None,
@@ -55,16 +49,7 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
                     kms: WritingKms = None) -> FileEncryption:
     """Create the encryption for one file.
 
-    Parameters
-    ----------
-    encryption : EncryptionConfiguration or UniformKey or None
-    keys, kms : KmsClient, KeyEncryptionKeys, path of a keyring, URI of a KMS, or None
-        One of them.
-
-    Raises
-    ------
-    TypeError
-        If both are passed, or they do not match ``encryption``.
+    Raises TypeError if both ``keys`` and ``kms`` are passed, or they do not match ``encryption``.
     """
     if isinstance(encryption, EncryptionConfiguration):
         return _KmsEncryption(encryption, _writing_kms(keys_or_kms(keys, kms), encryption))
@@ -91,11 +76,6 @@ class _KmsEncryption(FileEncryption):
     :meth:`write_key_metadata` replaces them with the real key material. Key-encryption keys may
     therefore come from elsewhere, and names of master keys may have any form. The KMS is called
     when the object is created, before anything is written.
-
-    Parameters
-    ----------
-    encryption : EncryptionConfiguration
-    kms : CachedKms or KeyEncryptionKeys
     """
 
     aad_prefix: bytes | None = None
@@ -197,8 +177,7 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
-        -> CachedKms | KeyEncryptionKeys:
+def _writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
     """Return what wraps data keys: a KMS client with this process's cache, or KEKs."""
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:

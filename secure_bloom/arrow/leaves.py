@@ -30,11 +30,6 @@ def leaf_arrays(array: pa.Array) -> Iterator[pa.Array]:
             pa.DictionaryArray.from_arrays(leaf, dictionary, safe=False)
 
 
-def leaf_count(t: pa.DataType) -> int:
-    """Return the number of leaf columns of a value of this type."""
-    return len(leaf_types(t))
-
-
 def leaf_types(t: pa.DataType) -> list[pa.DataType]:
     """Return the types of this type's leaf columns, in the order of leaf arrays."""
     if isinstance(t, pa.BaseExtensionType):

@@ -20,23 +20,9 @@ from secure_bloom.pruning.predicates import Predicate, find_field
 class RowFilter:
     """A normalized filter for rows of a schema.
 
-    Parameters
-    ----------
-    alternatives : list of list of Predicate
-    schema : pyarrow.Schema
-        The schema of the rows.
-
-    Attributes
-    ----------
-    columns : list of str
-        Names of the top-level columns that the filter needs, each once.
-
-    Raises
-    ------
-    ColumnError
-        If a column is not in the schema, or a row can hold several values of it.
-    PredicateError
-        If a value cannot be compared with its column.
+    ``columns`` are the names of the top-level columns that the filter needs, each once. Raises
+    ColumnError if a column is not in the schema, or a row can hold several values of it;
+    PredicateError if a value cannot be compared with its column.
     """
 
     def __init__(self, alternatives: list[list[Predicate]], schema: pa.Schema):
@@ -93,8 +79,7 @@ class _Test:
     def holds(self, array: pa.Array) -> pa.BooleanArray:
         array = _storage(array)
         if pa.types.is_dictionary(array.type):
-            return self.holds(array.dictionary).take(array.indices) \
-                .fill_null(self._holds_for_null)
+            return self.holds(array.dictionary).take(array.indices).fill_null(self._holds_for_null)
         if pa.types.is_null(array.type):
             return _constant(array, self._holds_for_null)
         return pc.if_else(array.is_valid(), self._of_others(comparable(array)),

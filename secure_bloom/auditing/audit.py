@@ -146,23 +146,20 @@ class _Auditing:
     def _one_version(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         """Audit one version of the file, which must not be replaced during the audit."""
         source = Source(path, self._filesystem)
-        try:
-            with source.one_version():
-                found = self._audited(path, *self._note_id(path, source))
-                source.check_name()  # the file was opened more than once
-                return found
-        finally:
-            source.file.close()
+        with source.file, source.one_version():
+            found = self._audited(path, source)
+            source.check_name()  # the file was opened more than once
+            return found
 
-    def _audited(self, path: str, magic: bytes, is_encrypted: bool) \
-            -> tuple[FileAudit, list[AuditFinding]]:
+    def _audited(self, path: str, source: Source) -> tuple[FileAudit, list[AuditFinding]]:
+        magic, is_encrypted = self._note_id(path, source)
         try:  # a plaintext file needs no keys, and explicit ones would refuse it
             return self._open(path, self._keys if is_encrypted else None)
         except KMS_FAULTS:
             raise
         except KeyRetrievalError as error:
             if magic == MAGIC_ENCRYPTED:
-                return self._closed(path, error)
+                return self._closed(path, source, error)
             result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
             result.not_checked.append(f"everything that needs keys: {error.message}")
             return result, findings
@@ -182,7 +179,7 @@ class _Auditing:
             self._ids[path] = algorithm.aad_file_unique, sha256(content).digest()
         return magic, algorithm is not None
 
-    def _closed(self, path: str, error: KeyRetrievalError) \
+    def _closed(self, path: str, source: Source, error: KeyRetrievalError) \
             -> tuple[FileAudit, list[AuditFinding]]:
         """Audit a file with an encrypted footer whose key is not available."""
         result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
@@ -191,12 +188,8 @@ class _Auditing:
             result.not_checked.append("whether it contains plaintext filters: the bytes were not "
                                       "searched")
             return result, []
-        source = Source(path, self._filesystem)
-        try:
-            content, _ = read_footer(source)
-            found = Traces().look(source, source.size - TAIL_SIZE - len(content))
-        finally:
-            source.file.close()
+        content, _ = read_footer(source)
+        found = Traces().look(source, source.size - TAIL_SIZE - len(content))
         if not found.count:
             return result, []
         return result, [AuditFinding(

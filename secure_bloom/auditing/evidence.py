@@ -42,11 +42,7 @@ def estimated_distinct(filter_: SplitBlockBloomFilter) -> int | None:
 class Evidence:
     """What the plaintext filters of a column reveal; they are examined one by one.
 
-    Parameters
-    ----------
-    column : LeafColumn
-    guesses : tuple of str
-        Values to try, as text; those that the column cannot hold are ignored.
+    ``guesses`` are values to try, as text; those that the column cannot hold are ignored.
     """
 
     def __init__(self, column: LeafColumn, guesses: tuple[str, ...] = ()):
@@ -147,13 +143,7 @@ _PORTION = 8 * 1024 * 1024
 
 
 def find_plain_filters(source: ReadsAt, end: int) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of everything in a file that looks like a plaintext filter.
-
-    Parameters
-    ----------
-    source : object with ``read_at(nbytes, offset)``
-    end : int
-        Offset at which the footer begins.
+    """Yield offset and length of what looks like a plaintext filter before the footer, at ``end``.
     """
     overlap = MAX_HEADER_SIZE
     for start in range(0, end, _PORTION):

@@ -49,14 +49,8 @@ _ATTACH = "rebuild the filter with secure-bloom attach --replace"
 class OpenFileAudit:
     """The audit of a file whose footer can be read.
 
-    Parameters
-    ----------
-    file : ParquetFile
-    policy : Policy or None
-    guesses : tuple of str
-        Values to try on leaking filters.
-    scan : bool
-        Whether to search every byte for filters that no footer references.
+    ``guesses`` are tried on leaking filters. With ``scan``, every byte is searched for filters that
+    no footer references.
     """
 
     def __init__(self, file: ParquetFile, policy: Policy | None, guesses: tuple[str, ...],
@@ -200,8 +194,7 @@ class _ColumnAudit:
                                   "use it", _ATTACH, [chunk])
             return
         try:
-            filter_ = read_filter(self._file, chunk, self._audit._footer.start,
-                                  self._audit.filters)
+            filter_ = read_filter(self._file, chunk, self._audit._footer.start, self._audit.filters)
         except KMS_FAULTS:
             raise
         except KeyRetrievalError:
@@ -211,8 +204,7 @@ class _ColumnAudit:
             self._without_key = True
             return
         except UnsupportedError as error:
-            self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH,
-                       [chunk])
+            self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH, [chunk])
             return
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"

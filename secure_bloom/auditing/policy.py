@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from secure_bloom.errors import FormatError
+from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.storage.files import FilePath
 
 
@@ -52,8 +53,7 @@ class Policy:
         unknown = sorted(set(found) - {"sensitive", "encrypted_footer"})
         if unknown:
             raise FormatError(f"a policy may contain only sensitive and encrypted_footer, not "
-                              f"{unknown[0]}",
-                              file=name)
+                              f"{unknown[0]}", file=name)
         sensitive = found.get("sensitive")
         if not isinstance(sensitive, list) or not sensitive \
                 or not all(isinstance(one, str) and one for one in sensitive):
@@ -75,5 +75,4 @@ class Policy:
 
 def _matches(name: str, path: str) -> bool:
     name, path = name.lower(), path.lower()
-    return path == name or path.startswith(f"{name}.") \
-        or fnmatchcase(path, name) or fnmatchcase(path, f"{name}.*")
+    return is_at_or_below(path, name) or fnmatchcase(path, name) or fnmatchcase(path, f"{name}.*")

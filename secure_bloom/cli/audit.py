@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from secure_bloom.cli.shared import (
-    BAD,
-    KEY,
-    UNREADABLE,
+    check_exit_code,
     echo,
     jobs_option,
     json_option,
@@ -21,7 +19,6 @@ from secure_bloom.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from secure_bloom.auditing.result import AuditResult
     from secure_bloom.keys.kms import KmsClient
 
 
@@ -70,12 +67,4 @@ def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | No
             click.echo(part, nl=False)
     else:
         echo(render_audit(result))
-    ctx.exit(_exit_code(result))
-
-
-def _exit_code(result: AuditResult) -> int:
-    if not result.ok:
-        return BAD
-    if result.missing_keys:
-        return KEY
-    return 0 if result.complete else UNREADABLE
+    ctx.exit(check_exit_code(result.ok, result.missing_keys, result.complete))

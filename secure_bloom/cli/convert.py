@@ -108,18 +108,12 @@ def _write(target: str, schema: pa.Schema, tables: Iterable[pa.Table], row_group
         raise
 
 
-def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int,
-               max_bytes: int = MAX_ROW_GROUP_BYTES) -> Iterator[pa.Table]:
-    """Combine small batches into tables of a suitable size for row groups.
+def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: int) \
+        -> Iterator[pa.Table]:
+    """Combine batches of the same schema into tables of a suitable size for row groups.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-    schema : pyarrow.Schema
-        The schema of every batch.
-    max_rows, max_bytes : int
-        A table has ``max_rows`` rows (the last one may have fewer), or fewer if it would otherwise
-        hold much more than ``max_bytes`` bytes of Arrow data.
+    A table has ``max_rows`` rows (the last one may have fewer), or fewer if it would otherwise hold
+    much more than :data:`MAX_ROW_GROUP_BYTES` bytes of Arrow data.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -130,7 +124,7 @@ def row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_rows: i
             held.append(part)
             rows += part.num_rows
             size += part.nbytes
-            if rows == max_rows or size >= max_bytes:
+            if rows == max_rows or size >= MAX_ROW_GROUP_BYTES:
                 yield pa.Table.from_batches(held, schema)
                 held, rows, size = [], 0, 0
     if held:

@@ -17,12 +17,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.csv_types import ColumnType
 from secure_bloom.display import listed
-from secure_bloom.errors import (
-    ChangedMeanwhileError,
-    ColumnError,
-    FormatError,
-    UnsupportedError,
-)
+from secure_bloom.errors import ChangedMeanwhileError, ColumnError, FormatError, UnsupportedError
 from secure_bloom.storage.versions import FileVersion, current_version
 
 _BLOCK = 1024 * 1024  # bytes parsed at a time, with 32 blocks read ahead; also the row size limit
@@ -75,10 +70,7 @@ class CsvFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
-        Raises
-        ------
-        ChangedMeanwhileError
-            If the file has changed since its types were inferred.
+        Raises ChangedMeanwhileError if the file has changed since its types were inferred.
         """
         done = 0
         with self._errors():
@@ -150,8 +142,7 @@ class CsvFile:
     def _check_unchanged(self) -> None:
         if self._current_version() != self._version:
             raise ChangedMeanwhileError("the CSV file was changed while it was being read; try "
-                                        "again",
-                                        file=self._path)
+                                        "again", file=self._path)
 
 
 def check_delimiter(delimiter: str) -> None:

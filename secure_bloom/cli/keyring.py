@@ -43,8 +43,7 @@ def keyring_create(file: str, passphrase: bool) -> None:
 @keyring.command("add")
 @_FILE
 @_NAME
-@click.option("--bits", type=click.Choice(["128", "192", "256"]), default="256",
-              show_default=True)
+@click.option("--bits", type=click.Choice(["128", "192", "256"]), default="256", show_default=True)
 def keyring_add(file: str, name: str, bits: str) -> None:
     """Add a new random master key."""
     open_keyring(file).add(name, bits=int(bits))

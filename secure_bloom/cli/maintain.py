@@ -36,8 +36,7 @@ def _changes_files(command: Command) -> click.Command:
     command.__doc__ = f"{command.__doc__}{_EXIT}"
     for option in (json_option, jobs_option, _dry_run, kms_options):
         command = option(command)
-    return click.command()(click.argument("path", type=click.Path())(
-        click.pass_context(command)))
+    return click.command()(click.argument("path", type=click.Path())(click.pass_context(command)))
 
 
 @_changes_files

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.auditing.result import (
-    NONE,
-    TOTALS_HEADER,
-    AuditFinding,
-    AuditResult,
-    totals_row,
-)
+from secure_bloom.auditing.result import NONE, TOTALS_HEADER, AuditFinding, AuditResult, totals_row
 from secure_bloom.display import count, names, shown
 from secure_bloom.errors import (
     NO_KEY,
@@ -46,7 +40,8 @@ _MAX_CELL = 200  # characters
 def inspect_file(file: ParquetFile) -> dict[str, Any]:
     """The encryption of a file, and the encryption and filters of each column."""
     footer, filters = file.footer, _filters_by_column(file)
-    hidden = {column: _why_hidden(error) for column, error in file.key_errors.items()}
+    hidden = {column: "access denied" if isinstance(error, KeyAccessError) else "no key"
+              for column, error in file.key_errors.items()}
     disjoint = Disjoint(footer.start)
     return {
         "file": file.name,
@@ -110,11 +105,6 @@ def _column(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo
         "filter_bytes": sum(sizes),
         "expected_fpp": _expected_fpp(file, column, filters, disjoint),
     }
-
-
-def _why_hidden(error: KeyRetrievalError) -> str:
-    """The reason why the filters of a column cannot be determined."""
-    return "access denied" if isinstance(error, KeyAccessError) else "no key"
 
 
 def _expected_fpp(file: ParquetFile, column: LeafColumn, filters: list[BloomFilterInfo],
@@ -237,8 +227,8 @@ def _rate(rates: list[float]) -> str:
 def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Render left-aligned columns under a ruled header."""
     rows = [[shown(str(cell), _MAX_CELL) for cell in row] for row in rows]
-    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
-    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
              for row in [header, ["─" * width for width in widths], *rows]]
     return "\n".join(f"  {line.rstrip()}" for line in lines)
 

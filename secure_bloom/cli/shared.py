@@ -6,7 +6,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., Any]  # a function, before click turns it into a command
 
 BAD, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
+_STEPS = 1000  # of a progress bar
 
 
 class Commands(click.Group):
@@ -66,6 +68,15 @@ def exit_code(error: Exception) -> int:
         return UNREADABLE
     known = isinstance(error, ValueError | TypeError | NotImplementedError | LookupError)
     return USAGE if known else FAULT
+
+
+def check_exit_code(ok: bool, missing_keys: bool, complete: bool) -> int:
+    """The exit code of a command that checks files."""
+    if not ok:
+        return BAD
+    if missing_keys:
+        return KEY
+    return 0 if complete else UNREADABLE
 
 
 def kms_options(command: Command) -> Command:
@@ -204,21 +215,9 @@ def print_json(result: dict[str, Any]) -> None:
     click.echo(json.dumps(result, indent=2, default=str))
 
 
-class progress:
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
-
-    _STEPS = 1000
-
-    def __init__(self, label: str):
-        self._bar = click.progressbar(length=self._STEPS, label=label, file=sys.stderr,
-                                      hidden=not sys.stderr.isatty())
-
-    def __enter__(self) -> Callable[[float], None]:
-        self._bar.__enter__()
-        return self._advance
-
-    def _advance(self, fraction: float) -> None:
-        self._bar.update(max(0, round(fraction * self._STEPS) - self._bar.pos))
-
-    def __exit__(self, *exception: Any) -> None:
-        return self._bar.__exit__(*exception)
+    with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
+                           hidden=not sys.stderr.isatty()) as bar:
+        yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))

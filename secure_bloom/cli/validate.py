@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from secure_bloom.cli.shared import (
-    BAD,
-    echo,
-    json_option,
-    print_json,
-    progress,
-    write_report,
-)
+from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress, write_report
 
 
 @click.command(short_help="Run the test vectors for implementations.")

@@ -23,8 +23,7 @@ def _count(results: list[CaseResult], result: str, layer: str | None = None) -> 
 
 def layer_table(results: list[CaseResult]) -> list[list[Any]]:
     """For each layer with cases: its name, and the numbers of cases, passed, failed, skipped."""
-    counts = [(layer, [_count(results, result, layer) for result in RESULTS])
-              for layer in LAYERS]
+    counts = [(layer, [_count(results, result, layer) for result in RESULTS]) for layer in LAYERS]
     return [[layer, sum(row), *row] for layer, row in counts if sum(row)]
 
 

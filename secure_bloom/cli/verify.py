@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from secure_bloom.cli.shared import (
-    BAD,
-    KEY,
-    UNREADABLE,
+    check_exit_code,
     echo,
     json_option,
     kms_options,
@@ -22,7 +20,6 @@ from secure_bloom.cli.shared import (
 if TYPE_CHECKING:
     from secure_bloom.encryption_requirement import RequireEncryption
     from secure_bloom.keys.kms import KmsClient
-    from secure_bloom.verify.findings import VerifyResult
 
 
 @click.command()
@@ -72,18 +69,12 @@ def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
     if len(without) + unread == len(files) and (mistake := mistakes.error(unread)):
         mistake.file = files[0] if len(files) == 1 else None
         raise mistake
+    ok = all(result.ok for result in results)
     if as_json:
-        print_json({"ok": all(result.ok for result in results),
+        print_json({"ok": ok,
                     "files": [result.to_dict() for result in results]})
     else:
         for line in report.by_message(without.items()):
             echo(line)
-    ctx.exit(_exit_code(results))
-
-
-def _exit_code(results: list[VerifyResult]) -> int:
-    if not all(result.ok for result in results):
-        return BAD
-    if any(result.missing_keys for result in results):
-        return KEY
-    return UNREADABLE if any(result.not_checked for result in results) else 0
+    ctx.exit(check_exit_code(ok, any(result.missing_keys for result in results),
+                             not any(result.not_checked for result in results)))

@@ -32,17 +32,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class ModuleCipher:
-    """Encrypts and decrypts the modules of one key.
-
-    Parameters
-    ----------
-    key : bytes
-        AES key of 16, 24 or 32 bytes.
-
-    Attributes
-    ----------
-    key_bits : int
-    """
+    """Encrypts and decrypts the modules of one AES key, of 16, 24 or 32 bytes."""
 
     def __init__(self, key: bytes):
         if len(key) not in KEY_SIZES:
@@ -58,10 +48,7 @@ class ModuleCipher:
     def count(self, modules: int) -> None:
         """Count modules that this key has to encrypt, or that another writer encrypts with it.
 
-        Raises
-        ------
-        KeyExhaustedError
-            If the total would exceed 2**32, after which a nonce may repeat.
+        Raises KeyExhaustedError if the total would exceed 2**32, after which a nonce may repeat.
         """
         if self._invocations + modules > MAX_INVOCATIONS:
             raise KeyExhaustedError(f"a key would encrypt more than {MAX_INVOCATIONS} modules; use "
@@ -77,10 +64,8 @@ class ModuleCipher:
     def decrypt(self, module: Bytes, aad: bytes) -> bytes:
         """Decrypt a whole module, starting with its length, and return the plaintext.
 
-        Raises
-        ------
-        AuthenticationError
-            If the length does not match the bytes passed, or the tag does not match.
+        Raises AuthenticationError if the length does not match the bytes passed, or the tag does
+        not match.
         """
         return self.decrypt_buffer(module, aad).to_pybytes()
 

@@ -84,8 +84,7 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
         arrow_type, batches = (_rows_of_dataset if of_dataset else _rows_of_stream)(dataset, column)
         zones = _ZoneBuilder(parameters, arrow_type)
         schema = SCHEMA.with_metadata(parameters.to_metadata())
-        write_file(path, schema, _written(zones, batches),
-                   (NULL_BITMAP, zones.null_rows.to_bytes))
+        write_file(path, schema, _written(zones, batches), (NULL_BITMAP, zones.null_rows.to_bytes))
     return zones.count
 
 
@@ -134,13 +133,7 @@ def _written(zones: _ZoneBuilder, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 class _ZoneBuilder:
-    """Divides rows into zones and fills their filters.
-
-    Attributes
-    ----------
-    count : int
-        Number of complete zones.
-    null_rows : NullRowsBuilder
+    """Divides rows into zones and fills their filters; ``count`` is the number of complete zones.
     """
 
     def __init__(self, parameters: Parameters, arrow_type: pa.DataType):

@@ -261,8 +261,7 @@ def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> Col
     known = column_type_of(indexed.arrow_type)
     if given not in (None, known):
         raise ColumnError(f"the data set has type {indexed.arrow_type}, but value_type is "
-                          f"{value_type}",
-                          column=indexed.column)
+                          f"{value_type}", column=indexed.column)
     return known
 
 

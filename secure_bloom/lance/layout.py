@@ -63,13 +63,8 @@ class Zone(NamedTuple):
 class Parameters:
     """The number of values each filter is sized for, and its false-positive probability then.
 
-    Attributes
-    ----------
-    items : int
-        Number of values a filter is sized for; also the maximum number of rows in a zone when the
-        index is built.
-    probability : float
-        False-positive probability of a filter with that many values, between 0 and 1.
+    ``items`` is also the maximum number of rows in a zone when the index is built. ``probability``
+    is between 0 and 1.
     """
 
     items: int = DEFAULT_ITEMS
@@ -94,18 +89,14 @@ class Parameters:
 
     def to_metadata(self) -> dict[str, str]:
         """Return the entries of the schema's metadata; numbers without exponent, as in Rust."""
-        return {_ITEMS: str(self.items),
-                _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
+        return {_ITEMS: str(self.items), _PROBABILITY: format(Decimal(repr(self.probability)), "f")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[bytes, bytes] | None) -> Parameters:
         """Parse the parameters from the schema's metadata.
 
-        Raises
-        ------
-        FormatError
-            If one is missing, not a number, or out of range: the size of the filters, and so which
-            block a value belongs to, would be a guess.
+        Raises FormatError if one is missing, not a number, or out of range: the size of the
+        filters, and so which block a value belongs to, would be a guess.
         """
         items = _number(metadata, _ITEMS, r"[0-9]{1,20}")
         probability = _number(metadata, _PROBABILITY, r"[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,4})?")
@@ -137,10 +128,7 @@ def column_type_of(arrow_type: pa.DataType) -> ColumnType:
     8 and 16 bits are hashed as 1 and 2 bytes; date64 as 8 bytes of milliseconds; times and
     timestamps in seconds as seconds.
 
-    Raises
-    ------
-    ColumnError
-        If Lance does not have a BLOOMFILTER index for such columns.
+    Raises ColumnError if Lance does not have a BLOOMFILTER index for such columns.
     """
     t = arrow_type
     if is_text(t):

@@ -89,19 +89,11 @@ def _bitmap(containers: list[tuple[int, int, bytes]]) -> bytes:
 # --- reading -------------------------------------------------------------------------------------
 
 def read_null_rows(buffer: bytes) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Read the null rows in a buffer, container by container.
+    """Yield the null rows in a buffer, container by container: fragment id, and ranges of rows.
 
-    Yields
-    ------
-    fragment_id : int
-    first, last : int64 arrays of the same length
-        Ranges of rows, both ends included. A fragment that is entirely null is one range up to the
-        largest possible row.
-
-    Raises
-    ------
-    FormatError
-        If the buffer is truncated or inconsistent.
+    The ranges are two int64 arrays of the same length: first and last rows, both included. A
+    fragment that is entirely null is one range up to the largest possible row. Raises FormatError
+    if the buffer is truncated or inconsistent.
     """
     reader = _Reader(buffer)
     previous = -1

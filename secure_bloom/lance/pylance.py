@@ -36,10 +36,7 @@ _SCAN_READAHEAD = 4
 def import_lance() -> Any:
     """Import and return the module ``lance``.
 
-    Raises
-    ------
-    MissingExtraError
-        If pylance is not installed.
+    Raises MissingExtraError if pylance is not installed.
     """
     try:
         import lance
@@ -53,17 +50,7 @@ def import_lance() -> Any:
 class LanceFile:
     """A local Lance file, open for reading.
 
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-    num_rows : int
-
-    Raises
-    ------
-    OSError
-        If the file does not exist.
-    FormatError
-        If this is not a valid Lance file.
+    Raises OSError if the file does not exist; FormatError if this is not a valid Lance file.
     """
 
     def __init__(self, path: str):
@@ -130,15 +117,9 @@ def write_file(path: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch],
                last_buffer: tuple[str, Callable[[], bytes]]) -> None:
     """Write a local Lance file, which appears only when it is complete.
 
-    Parameters
-    ----------
-    path : str
-    schema : pyarrow.Schema
-        Including the metadata to write.
-    batches : iterator of pyarrow.RecordBatch
-    last_buffer : (str, function)
-        A metadata entry, and a function that returns the bytes of the global buffer whose number
-        the entry holds; called after the last batch.
+    ``schema`` includes the metadata to write. ``last_buffer`` is a metadata entry, and a function
+    that returns the bytes of the global buffer whose number the entry holds; it is called after the
+    last batch.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -189,10 +170,7 @@ def is_dataset(source: object) -> bool:
 def open_dataset(source: Any) -> Any:
     """Open a LanceDataset by path or URI; one that is already open is returned unchanged.
 
-    Raises
-    ------
-    FormatError
-        If pylance cannot open it.
+    Raises FormatError if pylance cannot open it.
     """
     if not isinstance(source, str | os.PathLike):
         return source
@@ -215,10 +193,7 @@ def scan(dataset: Any, column: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]
 def field_type(schema: pa.Schema, column: str) -> pa.DataType:
     """Return the type of a column; in structs, its path has dots.
 
-    Raises
-    ------
-    ColumnError
-        If the column does not exist.
+    Raises ColumnError if the column does not exist.
     """
     parts = (column,) if column in schema.names else tuple(column.split("."))
     found = _type_at(schema, parts)
@@ -238,15 +213,9 @@ def _type_at(fields: Iterable[pa.Field], parts: tuple[str, ...]) -> pa.DataType 
 class Indexed(NamedTuple):
     """A data set's own information about one of its indexes.
 
-    Attributes
-    ----------
-    column : str or None
-        In structs, its path with dots. None if the data set no longer has the index, or does not
-        have it yet.
-    arrow_type : pyarrow.DataType or None
-    fragment_ids : set of int
-        The fragments that the index is valid for. When values of a fragment are rewritten, the
-        fragment keeps its id but is removed from this set.
+    ``column`` is a dotted path in structs; None if the data set no longer has the index, or does
+    not have it yet. ``fragment_ids`` are the fragments that the index is valid for: when values of
+    a fragment are rewritten, the fragment keeps its id but is removed from this set.
     """
 
     column: str | None
@@ -257,15 +226,8 @@ class Indexed(NamedTuple):
 def find_indexed(path: str) -> Indexed | None:
     """Return what the newest version of a data set records for an index; None outside a data set.
 
-    Parameters
-    ----------
-    path : str
-        ``<data set>/_indices/<uuid>/<file>``, an absolute path.
-
-    Raises
-    ------
-    FormatError
-        If pylance cannot open the data set.
+    ``path`` is absolute: ``<data set>/_indices/<uuid>/<file>``. Raises FormatError if pylance
+    cannot open the data set.
     """
     folder, uuid = os.path.split(os.path.dirname(path))
     root, name = os.path.split(folder)

@@ -8,9 +8,8 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.change import Plan, stored_filter
+from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
-from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
 from secure_bloom.reader import ParquetFile
@@ -70,14 +69,14 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
     """
     wanted = filters_for_files(bloom_filters)
 
-    def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
+    def planner(file: ParquetFile) -> Plan:
         asked = normalize_options(wanted, filterable_paths(file.columns))
         columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
         chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
                   for column, options in columns]
         return Plan([(chunk, options) for chunk, options in chunks
-                     if replace or _lacks_filter(file, chunk)]), ()
+                     if replace or _lacks_filter(file, chunk)])
 
     return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)
@@ -86,10 +85,7 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
 def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilterOptions]:
     """Check the requested filters before any file is opened; return True or filters by column.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If the argument has another form, or requests no filter.
+    Raises TypeError or ValueError if the argument has another form, or requests no filter.
     """
     wanted = bloom_filters is True or normalize_options(bloom_filters)
     if not wanted:
@@ -98,9 +94,8 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    stored = stored_filter(file, chunk)
-    if stored is not None and stored.kind == PLAIN and chunk.encryption is not None:
+    if leaks(file, chunk):
         raise UnsupportedError("the column is encrypted but its filter is not: anyone can test "
                                "which values it contains. Repair it with seal, or with replace",
                                **chunk.place)
-    return stored is None
+    return chunk.bloom_filter is None

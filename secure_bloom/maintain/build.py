@@ -16,23 +16,12 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
                  advance: Callable[[int], None] = lambda rows: None) -> SplitBlockBloomFilter:
     """Read a column chunk in bounded memory and insert all of its values into a new filter.
 
-    Parameters
-    ----------
-    hashes : ColumnHashes
-    chunk : ColumnChunk
-    num_rows : int
-        Number of rows in the row group.
-    size : BloomFilterOptions or int
-        How to size the filter, or its number of blocks.
-    advance : callable
-        Called with the number of rows of each portion.
+    ``size`` says how to size the filter, or is its number of blocks. ``num_rows`` is that of the
+    row group; ``advance`` is called with the number of rows of each portion.
 
-    Raises
-    ------
-    ColumnError, UnsupportedError
-        If the values cannot be hashed or read.
-    FormatError, AuthenticationError, KeyRetrievalError
-        If the pages cannot be read. No filter is built from a chunk that was only partly read.
+    Raises ColumnError or UnsupportedError if the values cannot be hashed or read; FormatError,
+    AuthenticationError or KeyRetrievalError if the pages cannot be read. No filter is built from a
+    chunk that was only partly read.
     """
     with error_location(**chunk.place):
         num_blocks = size if isinstance(size, int) else _num_blocks(chunk, size)

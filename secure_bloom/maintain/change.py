@@ -16,6 +16,7 @@ from secure_bloom.errors import NO_KEY, FormatError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.parquet.bloom_filter import (
+    PLAIN,
     UNKNOWN,
     Disjoint,
     StoredFilter,
@@ -38,17 +39,14 @@ _Place = tuple[int, int]  # row group and column
 class Plan:
     """The planned changes to the filters of a file.
 
-    Attributes
-    ----------
-    build : list of (ColumnChunk, BloomFilterOptions or int)
-        Chunks that get a new filter, replacing any existing one, by row group and column; how to
-        size it, or its number of blocks.
-    remove : list of ColumnChunk
-        Chunks whose existing filter is removed.
+    ``build`` lists, by row group and column, the chunks that get a new filter, replacing any
+    existing one, and how to size it, or its number of blocks. ``remove`` lists the chunks whose
+    existing filter is removed.
     """
 
     build: list[tuple[ColumnChunk, BloomFilterOptions | int]] = field(default_factory=list)
     remove: list[ColumnChunk] = field(default_factory=list)
+    notes: tuple[str, ...] = ()  # for the result
 
     def __bool__(self) -> bool:
         return bool(self.build or self.remove)
@@ -87,11 +85,12 @@ class FileChange(Summarized):
                 "removed")
 
     @classmethod
-    def planned(cls, plan: Plan, file: ParquetFile, notes: tuple[str, ...]) -> FileChange:
+    def planned(cls, plan: Plan, file: ParquetFile) -> FileChange:
         """The changes that a plan would make."""
         chunks = [*(chunk for chunk, _ in plan.build), *plan.remove]
         columns = dict.fromkeys(chunk.column.path for chunk in chunks)
-        return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()), notes=notes)
+        return cls(file.name, tuple(columns), len(plan.build), len(plan.removed()),
+                   notes=plan.notes)
 
 
 def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
@@ -104,13 +103,16 @@ def stored_filter(file: ParquetFile, chunk: ColumnChunk) -> StoredFilter | None:
     return detect_filter(file, where[0], file.footer.start)
 
 
+def leaks(file: ParquetFile, chunk: ColumnChunk) -> bool:
+    """Whether a column is encrypted, but its filter is not."""
+    return chunk.encryption is not None and (stored := stored_filter(file, chunk)) is not None \
+        and stored.kind == PLAIN
+
+
 def check_pages(plan: Plan, file: ParquetFile) -> None:
     """Check that the pages to be read do not overlap, before anything is read.
 
-    Raises
-    ------
-    FormatError
-        If they add up to more bytes than the file has.
+    Raises FormatError if they add up to more bytes than the file has.
     """
     disjoint = Disjoint(file.footer.start, "pages")
     for chunk, _ in plan.build:
@@ -121,10 +123,7 @@ def check_pages(plan: Plan, file: ParquetFile) -> None:
 def check_keys(plan: Plan, file: ParquetFile) -> None:
     """Check that all keys are available, before anything is written.
 
-    Raises
-    ------
-    KeyRetrievalError
-        If the key of the footer, or of an affected column, is not available.
+    Raises KeyRetrievalError if the key of the footer, or of an affected column, is not available.
     """
     for chunk in (*plan.remove, *(chunk for chunk, _ in plan.build)):
         _ = chunk.cipher
@@ -136,29 +135,16 @@ def apply(plan: Plan, rewrite: Rewrite, file: ParquetFile, keys: Keys,
           advance: Callable[[float], None] = lambda fraction: None) -> int:
     """Replace a file by one with other filters; return the size of the new filters in bytes.
 
-    Parameters
-    ----------
-    plan : Plan
-        For chunks of ``file.footer``, which is modified.
-    rewrite : Rewrite
-        For the same file, opened before it.
-    keys
-        The keys of ``file``.
-    advance : callable
-        Called with the completed fraction.
+    The plan is for chunks of ``file.footer``, which is modified; ``rewrite`` is for the same file,
+    opened before it; ``keys`` are the keys of ``file``. ``advance`` is called with the completed
+    fraction.
 
-    Raises
-    ------
-    FormatError
-        If a filter to be removed shares bytes with retained data.
-    KeyRetrievalError
-        If the key of the footer, or of an affected column, is not available.
-    ChangedMeanwhileError
-        If the file has been changed concurrently.
+    Raises FormatError if a filter to be removed shares bytes with retained data; KeyRetrievalError
+    if the key of the footer, or of an affected column, is not available; ChangedMeanwhileError if
+    the file has been changed concurrently.
     """
     removed = plan.removed()
-    ranges = _merged(range_ for chunk in removed
-                     if (range_ := _extent(file, chunk)) is not None)
+    ranges = _merged(range_ for chunk in removed if (range_ := _extent(file, chunk)) is not None)
     if ranges:
         _check_nothing_else_goes(ranges, set(map(_place, removed)), file)
     writing = _Writing(plan, file, keys, advance)

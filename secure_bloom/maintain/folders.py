@@ -63,7 +63,7 @@ class MaintainResult(ChangeResult):
         return asdict(self)
 
 
-Planner = Callable[[ParquetFile], tuple[Plan, tuple[str, ...]]]
+Planner = Callable[[ParquetFile], Plan]
 
 
 def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
@@ -71,34 +71,13 @@ def change_files(path: FilePath, keys: Keys, planner: Planner, *, dry_run: bool,
                  advance: Advance | None = None) -> MaintainResult:
     """Change the filters of a file, or of all files of a folder.
 
-    Parameters
-    ----------
-    path : str or path
-    keys : KmsClient or ExplicitKeys or None
-    planner : callable
-        Returns the plan for an open file, with notes for the result.
-    dry_run : bool
-        Report what would be done, without changing anything.
-    filesystem : pyarrow.fs.FileSystem, optional
-    files_at_once : int, optional
-        Default: one per core.
-    advance : callable, optional
-        Called with the completed fraction.
+    ``planner`` returns the plan for an open file. The other parameters and the errors are those of
+    :func:`secure_bloom.attach`.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the file or folder does not exist.
-    UnsupportedError
-        If the files belong to a table that records their sizes elsewhere.
-    ColumnError
-        If no file of a folder could be changed because of the same mistake: none has such a
-        column, or it cannot have a filter. The result also lists the files that could not be read.
-    KeyRetrievalError
-        If the KMS does not respond. An error of secure_bloom that ends an operation has a
-        ``result``: a MaintainResult with what was done before.
-    OperationInterrupted
-        On KeyboardInterrupt, of which it is a subclass; with the same ``result``.
+    The ColumnError is raised if no file of a folder could be changed because of the same mistake;
+    its ``result`` lists the files that could not be read. Any other error of secure_bloom that ends
+    an operation has a ``result``, too: a MaintainResult with what was done before. So has the
+    OperationInterrupted that is raised on KeyboardInterrupt, of which it is a subclass.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
@@ -139,17 +118,16 @@ def _change(filesystem: pa_fs.FileSystem, path: str, keys: Keys, planner: Planne
     with Rewrite(filesystem, path) as rewrite, \
             ParquetFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
-            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it "
-                                        "is")
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is")
         with file.one_version():
-            plan, notes = planner(file)
+            plan = planner(file)
             if not plan:
                 return None
             if rewrite.has_other_names:
-                notes += (_OTHER_NAMES,)
+                plan.notes += (_OTHER_NAMES,)
             check_keys(plan, file)
             check_pages(plan, file)
-            change = FileChange.planned(plan, file, notes)
+            change = FileChange.planned(plan, file)
         if dry_run:
             return change
         return replace(change, bytes=apply(plan, rewrite, file, keys, advance))

@@ -9,12 +9,7 @@ from secure_bloom.errors import ColumnError, UnknownColumnError
 
 
 class Mistakes:
-    """Files that lack a requested column, or whose column does not support the operation.
-
-    Attributes
-    ----------
-    files : set of str
-    """
+    """Files that lack a requested column, or whose column does not support the operation."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -32,10 +27,7 @@ class Mistakes:
     def error(self, others: int) -> ColumnError | None:
         """The error to report once; None unless all files have the same mistake.
 
-        Parameters
-        ----------
-        others : int
-            Number of files that could not be read.
+        ``others`` is the number of files that could not be read.
         """
         if self._first is None or not self._is_same:
             return None

@@ -9,9 +9,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.display import shown
 from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.change import Plan, stored_filter
+from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
-from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.reader import ParquetFile
@@ -69,18 +68,18 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
                         files_at_once=files_at_once, advance=advance)
 
 
-def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
+def _plan(file: ParquetFile) -> Plan:
     plan, hidden = Plan(), set()
     removed: dict[str, None] = {}
     for chunk in file.footer.column_chunks():
         try:
-            leaks = chunk.encryption is not None and _is_plain(file, chunk)
+            is_leaking = leaks(file, chunk)
         except NO_KEY:
             hidden.add(chunk.column.path)
             continue
-        if leaks and chunk.column.type.can_have_filter:
+        if is_leaking and chunk.column.type.can_have_filter:
             plan.build.append((chunk, _size(file, chunk)))
-        elif leaks:
+        elif is_leaking:
             plan.remove.append(chunk)
             removed[chunk.column.path] = None
     if hidden and not plan:
@@ -90,12 +89,8 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
              for path in removed]
     notes += [f"column {shown(path)}: cannot check whether it leaks without its key"
               for path in sorted(hidden)]
-    return plan, tuple(notes)
-
-
-def _is_plain(file: ParquetFile, chunk: ColumnChunk) -> bool:
-    stored = stored_filter(file, chunk)
-    return stored is not None and stored.kind == PLAIN
+    plan.notes = tuple(notes)
+    return plan
 
 
 def _size(file: ParquetFile, chunk: ColumnChunk) -> BloomFilterOptions | int:

@@ -59,12 +59,11 @@ def strip(path: FilePath, keys: Keys = None, *, columns: Iterable[str] | None = 
         raise TypeError("columns must be a list of column paths, not a string")
     paths = None if columns is None else list(columns)
 
-    def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
+    def planner(file: ParquetFile) -> Plan:
         wanted = {column.ordinal for column in file.columns} if paths is None \
             else {find_column(file.columns, path).ordinal for path in paths}
-        chunks = [chunk for chunk in file.footer.column_chunks()
-                  if chunk.column.ordinal in wanted]
-        return Plan(remove=[chunk for chunk in chunks if chunk.bloom_filter]), ()
+        chunks = [chunk for chunk in file.footer.column_chunks() if chunk.column.ordinal in wanted]
+        return Plan(remove=[chunk for chunk in chunks if chunk.bloom_filter])
 
     return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)

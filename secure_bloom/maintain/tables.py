@@ -23,18 +23,9 @@ from secure_bloom.storage.visibility import relative_path
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
     """Refuse files that belong to such tables.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-        A file, or a folder: a table's folder, one inside it, or one that contains tables.
-    files : iterable of str
-        The files there. Local links may lead into a table elsewhere.
-
-    Raises
-    ------
-    UnsupportedError
-        If a file belongs to such a table; the message names the kind of table.
+    ``path`` is a file, or a folder: a table's folder, one inside it, or one that contains tables.
+    ``files`` are the files there: local links may lead into a table elsewhere. Raises
+    UnsupportedError if a file belongs to such a table; the message names the kind of table.
     """
     if filesystem.type_name == "local":
         real = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
@@ -45,8 +36,7 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     if table is not None:
         raise UnsupportedError(
             f"this belongs to {table}, whose log records the file sizes, so a file of another "
-            "size would count as damaged; rewrite the files through the table",
-            file=table.folder)
+            "size would count as damaged; rewrite the files through the table", file=table.folder)
 
 
 def _all_below(filesystem: pa_fs.FileSystem, path: str) -> list[str]:

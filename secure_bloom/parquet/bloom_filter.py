@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
 from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.crypto.modules import LENGTH_SIZE, OVERHEAD, Bytes, module_length
 from secure_bloom.display import Summarized, count, shown
@@ -85,20 +83,11 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
                 disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
     """Read the filter of a column chunk; None if it has none.
 
-    Parameters
-    ----------
-    source : pyarrow.NativeFile or the like
-        Has ``read_at(nbytes, offset)``.
-    chunk : ColumnChunk
-    end : int
-        Where the footer begins: no part of a filter may extend beyond it.
-    disjoint : Disjoint, optional
-        Required to detect overlaps when the filters of many column chunks are read.
+    No part of a filter may extend beyond ``end``, where the footer begins. ``disjoint`` is required
+    to detect overlaps when the filters of many column chunks are read.
 
-    Raises
-    ------
-    FormatError, AuthenticationError, UnsupportedError, KeyRetrievalError
-        With row group and column. If a filter cannot be decrypted, no part of it is returned.
+    Raises FormatError, AuthenticationError, UnsupportedError or KeyRetrievalError, with row group
+    and column. If a filter cannot be decrypted, no part of it is returned.
     """
     with error_location(**chunk.place):
         where = chunk.bloom_filter
@@ -114,16 +103,19 @@ def read_filter(source: ReadsAt, chunk: ColumnChunk, end: int,
         if chunk.cipher is None:
             return SplitBlockBloomFilter.from_bitset(data.take(num_bytes),
                                                      column_type=chunk.column.type)
-        return SplitBlockBloomFilter._over(_take_bitset_module(data, chunk, num_bytes),
-                                           chunk.column.type)
+        bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
+                                             chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
+        if bitset.size != num_bytes:
+            raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset "
+                              f"has {bitset.size}")
+        return SplitBlockBloomFilter._over(bitset, chunk.column.type)
 
 
 def read_header(source: ReadsAt, chunk: ColumnChunk, end: int) -> int | None:
     """Return the filter's bitset size in bytes; arguments and errors as for :func:`read_filter`."""
     with error_location(**chunk.place):
         where = chunk.bloom_filter
-        return None if where is None else _take_header(
-            _FilterBytes(source, *where, end), chunk)
+        return None if where is None else _take_header(_FilterBytes(source, *where, end), chunk)
 
 
 def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo | None:
@@ -150,11 +142,7 @@ def read_info(source: ReadsAt, chunk: ColumnChunk, end: int) -> BloomFilterInfo 
 class Disjoint:
     """Detects overlapping parts of a file by their sizes: a small file could otherwise take ages.
 
-    Parameters
-    ----------
-    end : int
-        Where the footer begins: parts that do not overlap cannot total more bytes.
-    what : str
+    Parts that do not overlap cannot total more bytes than precede ``end``, where the footer begins.
     """
 
     def __init__(self, end: int, what: str = "Bloom filters"):
@@ -163,10 +151,7 @@ class Disjoint:
     def add(self, chunk: ColumnChunk, num_bytes: int) -> None:
         """Count the part of a column chunk, before it is read.
 
-        Raises
-        ------
-        FormatError
-            If all parts together have more bytes than precede the footer.
+        Raises FormatError if all parts together have more bytes than precede the footer.
         """
         self._left -= num_bytes
         if self._left < 0:
@@ -181,12 +166,8 @@ PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
 class StoredFilter:
     """What is stored at an offset of a file, as far as it can be determined without a key.
 
-    Attributes
-    ----------
-    kind : str
-        ``PLAIN`` or ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: neither.
-    length : int or None
-        Bytes of header and bitset; None if they do not specify it.
+    ``PLAIN`` and ``ENCRYPTED``: a filter, or bytes that look like one; ``UNKNOWN``: neither. The
+    length in bytes is that of header and bitset; None if they do not specify it.
     """
 
     kind: str
@@ -225,16 +206,6 @@ def _take_header(data: _FilterBytes, chunk: ColumnChunk) -> int:
                                       chunk.aad(ModuleType.BLOOM_FILTER_HEADER))
         num_bytes, _ = decode_header(header)
     return num_bytes
-
-
-def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) -> pa.Buffer:
-    assert chunk.cipher is not None
-    bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
-                                         chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
-    if bitset.size != num_bytes:
-        raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset has "
-                          f"{bitset.size}")
-    return bitset
 
 
 class _FilterBytes:

@@ -40,13 +40,8 @@ _DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
 class RawStatistics:
     """The footer's statistics for the values of a column chunk; None if not specified.
 
-    Attributes
-    ----------
-    num_values : int or None
-        Values, nulls included.
-    null_count : int or None
-    minimum, maximum : bytes or None
-        In plain encoding. Bounds: no value is outside, but they need not be actual values.
+    The number of values includes nulls. Minimum and maximum are in plain encoding. They are bounds:
+    no value is outside, but they need not be actual values.
     """
 
     num_values: int | None = None
@@ -58,13 +53,8 @@ class RawStatistics:
 class Decoded:
     """The decoded state of a column chunk.
 
-    Attributes
-    ----------
-    struct : Struct or None
-        The ColumnChunk.
-    meta : Struct or None
-        The ColumnMetaData that was in a module, once decrypted.
-    cipher : ModuleCipher or None
+    ``struct`` is the ColumnChunk; ``meta`` is the ColumnMetaData that was in a module, once
+    decrypted.
     """
 
     __slots__ = ("cipher", "meta", "struct")
@@ -81,12 +71,7 @@ class Decoded:
 
 
 class ColumnChunk:
-    """One column of one row group: a view of the footer, which holds the changes.
-
-    Attributes
-    ----------
-    column : LeafColumn
-    """
+    """One column of one row group: a view of the footer, which holds the changes."""
 
     __slots__ = ("_group", "column")
 
@@ -190,10 +175,8 @@ class ColumnChunk:
         Under a plaintext footer this is known without the column's key. If only the redacted copy
         specifies a filter, that filter is returned, because every other reader finds it, too.
 
-        Raises
-        ------
-        KeyRetrievalError, AuthenticationError
-            If the column's metadata is encrypted and cannot be decrypted.
+        Raises KeyRetrievalError or AuthenticationError if the column's metadata is encrypted and
+        cannot be decrypted.
         """
         for meta in (self._visible_metadata(), self._written_metadata()):
             if meta is not None and (offset := meta.get_int(_BLOOM_OFFSET)) is not None:

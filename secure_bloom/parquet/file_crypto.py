@@ -26,15 +26,8 @@ _ALGORITHM_NAMES = {1: "AES_GCM_V1", 2: "AES_GCM_CTR_V1"}
 class EncryptionAlgorithm:
     """The EncryptionAlgorithm union of a file.
 
-    Attributes
-    ----------
-    name : str
-        ``AES_GCM_V1`` or ``AES_GCM_CTR_V1``.
-    aad_prefix : bytes or None
-        The prefix that the file stores.
-    aad_file_unique : bytes
-    supply_aad_prefix : bool
-        Whether the reader must supply the prefix, because the file does not store it.
+    The prefix is the one that the file stores. With ``supply_aad_prefix``, the reader must supply
+    it, because the file does not store it.
     """
 
     name: str
@@ -64,15 +57,8 @@ class EncryptionAlgorithm:
 class FileCrypto:
     """How an open file is encrypted, and the ciphers of its keys.
 
-    Parameters
-    ----------
-    keys : KeyRetriever or None
-        See :mod:`secure_bloom.keys.retrieval`.
-    algorithm : EncryptionAlgorithm or None
-        None in a plaintext file.
-    footer_key_metadata : bytes or None
-        The file's metadata for its footer key.
-    has_encrypted_footer : bool
+    ``keys``: see :mod:`secure_bloom.keys.retrieval`. ``algorithm`` is None in a plaintext file.
+    ``footer_key_metadata`` is the file's metadata for its footer key.
     """
 
     def __init__(self, keys: KeyRetriever | None, algorithm: EncryptionAlgorithm | None,

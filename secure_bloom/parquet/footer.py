@@ -84,7 +84,8 @@ class Footer(Summarized):
                               "or it is truncated")
         self.columns = self._columns()
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
-        shared = Shared(self.columns, self.crypto, self.kernels, self._column_orders())
+        orders = Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
+        shared = Shared(self.columns, self.crypto, self.kernels, orders)
         for number, group in enumerate(self.row_groups):
             group.open(number, shared)
 
@@ -145,12 +146,8 @@ class Footer(Summarized):
     def set_bloom_filters(self, row_group: int, places: Mapping[int, tuple[int, int]]) -> None:
         """Record the positions of a row group's Bloom filters, all at once, which is faster.
 
-        Parameters
-        ----------
-        row_group : int
-        places : mapping of int to (int, int)
-            By ordinal of the column: offset and length, as for
-            :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
+        ``places`` has, by ordinal of the column, offset and length, as for
+        :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
         """
         chunks = self.row_groups[row_group]
         done = self._patch(self.kernels, chunks, places) if self.kernels else set()
@@ -257,9 +254,6 @@ class Footer(Summarized):
 
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
-
-    def _column_orders(self) -> Struct:
-        return Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
 
     def _columns(self) -> list[LeafColumn]:
         for field_id, type_, value in self._file_meta.fields:

@@ -190,11 +190,7 @@ def _skip(data, position, type_, first, second, left):
 def struct_ends(data, position, ends):
     """Find the end of each of ``ends.size`` consecutive structures that begin at a position.
 
-    Parameters
-    ----------
-    data : bytes
-    ends : int64 array
-        Receives the positions; the last one is -1 if anything is invalid.
+    ``ends`` (int64) receives the positions; the last one is -1 if anything is invalid.
     """
     first, second, left = _containers()
     for i in range(ends.size):

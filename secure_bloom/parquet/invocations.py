@@ -17,10 +17,8 @@ def count_invocations(footer: Footer) -> None:
 
     Columns whose key is not available are skipped, because nothing is encrypted with it here.
 
-    Raises
-    ------
-    KeyExhaustedError
-        If a key has encrypted more than 2**32 modules (NIST SP 800-38D, section 8.3).
+    Raises KeyExhaustedError if a key has encrypted more than 2**32 modules (NIST SP 800-38D,
+    section 8.3).
     """
     num_bytes = sum(map(footer.row_group_num_bytes, range(len(footer.row_groups))))
     num_chunks = len(footer.row_groups) * len(footer.columns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
@@ -78,17 +79,13 @@ class RowGroup(Sequence[ColumnChunk]):
     def open(self, number: int, shared: Shared) -> None:
         """Make the column chunks accessible.
 
-        Raises
-        ------
-        FormatError
-            If the data cannot contain one column chunk per column.
+        Raises FormatError if the data cannot contain one column chunk per column.
         """
         self.number, self.shared = number, shared
         num_columns = len(shared.columns)
         if len(self) != num_columns:
             raise FormatError(f"the row group has {len(self)} columns, but the schema has "
-                              f"{num_columns}",
-                              row_group=number)
+                              f"{num_columns}", row_group=number)
         if self._end - self._start < _MIN_CHUNK * num_columns:
             raise FormatError("the row group is too short for its columns", row_group=number)
 
@@ -124,7 +121,7 @@ class RowGroup(Sequence[ColumnChunk]):
 
     def seal(self) -> None:
         """Encrypt the metadata of changed column chunks."""
-        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
+        for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
             if isinstance(state, Decoded):
                 self[ordinal].seal()
 
@@ -132,15 +129,11 @@ class RowGroup(Sequence[ColumnChunk]):
         """Return the bytes of the row group."""
         parts: list[bytes] = []
         position = self._start
-        for ordinal, state in sorted((self._changed or {}).items(), key=_ordinal):
+        for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
             parts += [self._data[position:self._chunks.bounds[ordinal]],
                       state if isinstance(state, bytes) else thrift.encode(state.to_encode())]
             position = self._chunks.bounds[ordinal + 1]
         return b"".join([*parts, self._data[position:self._end]])
-
-
-def _ordinal(item: tuple[int, object]) -> int:
-    return item[0]
 
 
 class Shared:
@@ -149,14 +142,8 @@ class Shared:
     It has no reference to the footer, which references the row groups: a reference cycle would
     keep all of them and the open file alive until the garbage collector runs.
 
-    Parameters
-    ----------
-    columns : list of LeafColumn
-    crypto : FileCrypto
-    kernels : module or None
-        Decodes large footers faster.
-    orders : Struct
-        The ColumnOrders, as a field of FileMetaData.
+    ``kernels`` decode large footers faster. ``orders`` are the ColumnOrders, as a field of
+    FileMetaData.
     """
 
     def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels: ModuleType | None,

@@ -76,17 +76,9 @@ class _Group:
 def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafColumn]:
     """Return the leaf columns of a schema, in the order of their ordinals.
 
-    Parameters
-    ----------
-    elements : iterable of Struct
-    num_bytes : int
-        Size of the schema in the file, in bytes.
-
-    Raises
-    ------
-    FormatError
-        If the elements do not form a tree, or the columns would take far more memory than any
-        schema needs: the name of a group is part of the path of each leaf below it.
+    ``num_bytes`` is the size of the schema in the file. Raises FormatError if the elements do not
+    form a tree, or the columns would take far more memory than any schema needs: the name of a
+    group is part of the path of each leaf below it.
     """
     room = _ROOM + _TIMES * num_bytes
     leaves: list[LeafColumn] = []
@@ -125,15 +117,12 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
 
     Empty if there is neither.
 
-    Raises
-    ------
-    ColumnError
-        If the path is ambiguous, which names with dots make possible: a column ``st.b``, and the
-        field ``b`` of a struct ``st``.
+    Raises ColumnError if the path is ambiguous, which names with dots make possible: a column
+    ``st.b``, and the field ``b`` of a struct ``st``.
     """
     found: dict[tuple[str, ...], list[LeafColumn]] = {}
     for column in leaves:
-        if column.path == path or column.path.startswith(f"{path}."):
+        if is_at_or_below(column.path, path):
             parts = _part_with_path(column.parts, path)
             if parts is not None:
                 found.setdefault(parts, []).append(column)
@@ -143,6 +132,11 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
             f"{' and '.join(_in_words(parts, own[0].parts) for parts, own in found.items())}; "
             "rename one of them", column=path)
     return [column for own in found.values() for column in own]
+
+
+def is_at_or_below(path: str, group: str) -> bool:
+    """Whether a dotted path is this one, or that of something in the group with this path."""
+    return path == group or path.startswith(f"{group}.")
 
 
 def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
@@ -240,7 +234,7 @@ def column_type(element: Struct) -> ColumnType:
     if isinstance(logical, Struct) and logical.fields:
         kind = _logical_kind(logical.fields[0])
     else:
-        kind = _converted_kind(element.get_int(6))
+        kind = _CONVERTED_KINDS.get(element.get_int(6), ("unknown",))
     if kind == ("decimal",):
         kind = ("decimal", *_precision_and_scale(element))
     return _column_type(physical, length, kind)
@@ -273,7 +267,7 @@ def _logical_kind(field: list[Any]) -> tuple[Any, ...]:
     return (_LOGICAL_NAMES.get(field_id, "unknown"),)
 
 
-_CONVERTED_KINDS = {
+_CONVERTED_KINDS = {  # the same by ConvertedType, which is older
     None: (), 0: ("text",), 4: ("text",), 5: ("decimal",), 6: ("date",),
     7: ("time", "ms", True), 8: ("time", "us", True),
     9: ("timestamp", "ms", True), 10: ("timestamp", "us", True),
@@ -281,11 +275,6 @@ _CONVERTED_KINDS = {
     15: ("int", 8, True), 16: ("int", 16, True), 17: ("int", 32, True), 18: ("int", 64, True),
     19: ("text",), 20: ("bytes",), 21: ("bytes",),
 }
-
-
-def _converted_kind(converted: int | None) -> tuple[Any, ...]:
-    """Return the same for the older ConvertedType."""
-    return _CONVERTED_KINDS.get(converted, ("unknown",))
 
 
 _INTS = {(8, True): pa.int8(), (16, True): pa.int16(), (32, True): pa.int32(),

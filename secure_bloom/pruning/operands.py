@@ -30,14 +30,10 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
 class Operand(NamedTuple):
     """The position of a value in the order of a column's type.
 
-    Attributes
-    ----------
-    floor : int, float, bytes, bool or None
-        The largest value of the type that does not exceed the value, in the form of
-        :func:`comparable`; None if all values of the type are larger. Decimals are unscaled
-        integers, times and timestamps integers in the unit of the type.
-    is_exact : bool
-        Whether ``floor`` is the value itself.
+    ``floor`` is the largest value of the type that does not exceed the value, in the form of
+    :func:`comparable`; None if all values of the type are larger. Decimals are unscaled integers,
+    times and timestamps integers in the unit of the type. ``is_exact``: whether ``floor`` is the
+    value itself.
     """
 
     floor: int | float | bytes | bool | None
@@ -47,17 +43,9 @@ class Operand(NamedTuple):
 def operand(value: Any, arrow_type: pa.DataType) -> Operand:
     """Return the position of a value in the order of a type.
 
-    Parameters
-    ----------
-    value : scalar
-        As :func:`secure_bloom.sbbf.scalars.plain_value` returns it; not None.
-    arrow_type : pyarrow.DataType
-        The type of a column without children.
-
-    Raises
-    ------
-    PredicateError
-        If the value cannot be compared with this type. The message does not repeat the value.
+    The value is not None, and as :func:`secure_bloom.sbbf.scalars.plain_value` returns it; the type
+    is that of a column without children. Raises PredicateError if they cannot be compared. The
+    message does not repeat the value.
     """
     t = plain_type(arrow_type)
     if pa.types.is_null(t):

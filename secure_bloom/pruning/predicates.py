@@ -44,8 +44,7 @@ from secure_bloom.pruning.operands import operand
 from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
-OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null",
-             "is not null")
+OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null", "is not null")
 
 #: row filters in the user's form: predicates (column, operator, value) that must all hold, or
 #: several lists of such predicates, of which one must hold
@@ -71,10 +70,7 @@ class Predicate(NamedTuple):
 def normalize(filters: Any) -> list[list[Predicate]]:
     """Return the alternatives of a filter, each a list of predicates.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If this is not a valid filter in disjunctive normal form.
+    Raises TypeError or ValueError if this is not a valid filter in disjunctive normal form.
     """
     if not isinstance(filters, list | tuple) or not filters:
         raise TypeError("filters must be a list of (column, op, value), or a list of such lists")
@@ -110,10 +106,7 @@ class Field(NamedTuple):
 def find_field(schema: pa.Schema, path: str) -> Field:
     """Return the column with a dotted path.
 
-    Raises
-    ------
-    ColumnError
-        If there is none or more than one, or a row can hold several values of it.
+    Raises ColumnError if there is none or more than one, or a row can hold several values of it.
     """
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
@@ -141,9 +134,7 @@ def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) 
 def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataType]) -> None:
     """Check that each value can be compared with its column; ``type_of`` maps paths to types.
 
-    Raises
-    ------
-    PredicateError
+    Raises PredicateError if one cannot.
     """
     for predicate in (p for alternative in alternatives for p in alternative):
         is_list = predicate.op in ("in", "not in")

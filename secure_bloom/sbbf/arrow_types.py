@@ -29,10 +29,7 @@ def is_text_or_bytes(t: pa.DataType) -> bool:
 def column_type_of(arrow_type: pa.DataType) -> ColumnType:
     """Return how Parquet stores a leaf of this Arrow type by default (format version 2.6).
 
-    Raises
-    ------
-    ColumnError
-        If such a column cannot have a Bloom filter.
+    Raises ColumnError if such a column cannot have a Bloom filter.
     """
     arrow_type = plain_type(arrow_type)
     column_type = _default_type(arrow_type)

@@ -10,12 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.sbbf.arrow_types import (
-    UNIT_NANOS,
-    is_text_or_bytes,
-    numpy_values,
-    storage_array,
-)
+from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, numpy_values, storage_array
 from secure_bloom.sbbf.column_type import ColumnType
 
 _MILLIS_PER_DAY = 86_400_000
@@ -145,8 +140,7 @@ def _cast_each(array: pa.Array, target: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         if len(array) == 1:
             return pa.nulls(1, target)
-        return pa.concat_arrays([_cast_each(array.slice(i, 1), target)
-                                 for i in range(len(array))])
+        return pa.concat_arrays([_cast_each(array.slice(i, 1), target) for i in range(len(array))])
 
 
 def _same_clock(source: pa.DataType, target: pa.DataType) -> bool:

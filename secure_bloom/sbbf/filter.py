@@ -49,8 +49,7 @@ class SplitBlockBloomFilter(Summarized):
         storage. By default, the first Arrow array or value inserted determines the type.
     """
 
-    def __init__(self, num_blocks: int = 1, *,
-                 column_type: ColumnType | pa.DataType | None = None):
+    def __init__(self, num_blocks: int = 1, *, column_type: ColumnType | pa.DataType | None = None):
         check_num_blocks(num_blocks)
         self._words = _no_bits(num_blocks)
         self.column_type: ColumnType | None = column_type_of(column_type) \
@@ -142,9 +141,8 @@ class SplitBlockBloomFilter(Summarized):
             hashes of values whose type it does not know.
         """
         from secure_bloom.sbbf.probes import insertable
-        for array in insertable(self, values):
-            assert self.column_type is not None  # set by insertable()
-            insert_values(self._words, array, self.column_type)
+        for array, column_type in insertable(self, values):
+            insert_values(self._words, array, column_type)
 
     def check(self, values: object) -> Any:
         """Check whether values may have been inserted.

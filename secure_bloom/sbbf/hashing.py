@@ -80,10 +80,8 @@ def hash_stored(array: pa.Array, column_type: ColumnType) -> np.ndarray:
     Nulls are skipped. The order of a dictionary array is not kept: each value that occurs is
     hashed once.
 
-    Raises
-    ------
-    ColumnError
-        If a value cannot be converted, because a filter without it would be incomplete.
+    Raises ColumnError if a value cannot be converted, because a filter without it would be
+    incomplete.
     """
     array = used_dictionary_values(array)
     array = array.drop_null() if array.null_count else array

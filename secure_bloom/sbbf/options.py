@@ -70,22 +70,12 @@ BloomFilters: TypeAlias = (
 
 def normalize_options(bloom_filters: BloomFilters,
                       paths: Iterable[str] | None = None) -> dict[str, BloomFilterOptions]:
-    """Return the requested filters, by dotted column path.
+    """Return the requested filters, by dotted column path; see :class:`secure_bloom.ParquetWriter`.
 
-    Parameters
-    ----------
-    bloom_filters : bool, iterable of str, mapping, or None
-        See :class:`secure_bloom.ParquetWriter`.
-    paths : iterable of str, optional
-        The columns that can have a filter, which are those that ``True`` selects; see
-        :func:`.parquet.schema.filterable_paths`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the value has another form; the message names the column and the accepted forms.
-    UnsupportedError
-        If it is ``True`` and the columns are not known.
+    ``paths`` are the columns that can have a filter, which ``True`` selects; see
+    :func:`.parquet.schema.filterable_paths`. Raises UnsupportedError for ``True`` if the columns
+    are not known. Raises TypeError or ValueError if the value has another form; the message names
+    the column and the accepted forms.
     """
     if bloom_filters is None or bloom_filters is False:
         return {}
@@ -119,17 +109,8 @@ def _options(path: str, value: object) -> BloomFilterOptions | None:
 def filter_options(value: object, **default: Any) -> BloomFilterOptions:
     """Return the options of a column that gets a filter.
 
-    Parameters
-    ----------
-    value : True, BloomFilterOptions, or mapping
-        A mapping contains some of the fields of BloomFilterOptions.
-    **default
-        Values for the other fields.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is anything else.
+    The value is True, BloomFilterOptions, or a mapping that contains some of its fields;
+    ``default`` has values for the others. Raises TypeError or ValueError if it is anything else.
     """
     if isinstance(value, BloomFilterOptions):
         return value

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
-def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Array]:
-    """Yield the non-null values, converted to the filter's column type.
+def insertable(filter_: SplitBlockBloomFilter, values: object) \
+        -> Iterator[tuple[pa.Array, ColumnType]]:
+    """Yield the non-null values, converted to the filter's column type, and that type.
 
     Sets the filter's type if it has none.
     """
@@ -55,7 +56,7 @@ def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Ar
         if converted is None or converted.null_count:
             raise ColumnError(f"values of type {plain_type(array.type)} cannot be looked up in a "
                               f"filter of {column_type}")
-        yield converted
+        yield converted, column_type
 
 
 _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
@@ -221,10 +222,8 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
     Numbers in decimal; dates, times and timestamps in ISO 8601, with a zone offset (or Z) for
     columns in UTC; UUIDs in their usual form; strings and other bytes as UTF-8.
 
-    Raises
-    ------
-    ValueError
-        If the text is not a valid value of that type. The message does not repeat the text.
+    Raises ValueError if the text is not a valid value of that type. The message does not repeat the
+    text.
     """
     arrow_type = column_type.arrow_type
     if arrow_type is None:

@@ -46,9 +46,7 @@ def _is_of_pandas(value: object) -> bool:
 def _from_arrow(value: pa.Scalar) -> Any:
     if not value.is_valid:
         return None
-    if isinstance(value.type, pa.BaseExtensionType):
-        return _from_arrow(value.value)
-    if pa.types.is_dictionary(value.type):
+    if isinstance(value.type, pa.BaseExtensionType) or pa.types.is_dictionary(value.type):
         return _from_arrow(value.value)
     return value if pa.types.is_temporal(value.type) else plain_value(value.as_py())
 

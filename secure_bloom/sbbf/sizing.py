@@ -26,12 +26,7 @@ _SPREAD = 12.0  # standard deviations around the mean that the Poisson sum cover
 def false_positive_probability(num_blocks: int, ndv: int) -> float:
     """Return the probability that a value that was not inserted is reported present.
 
-    Parameters
-    ----------
-    num_blocks : int
-        Blocks of 32 bytes.
-    ndv : int
-        Number of distinct values inserted.
+    ``ndv`` is the number of distinct values inserted.
     """
     check_num_blocks(num_blocks)
     mean = ndv / num_blocks
@@ -48,11 +43,6 @@ def false_positive_deviation(num_blocks: int, ndv: int) -> float:
     E(f^2) = E(f) / 32 + 31/32 * P(two given bits are set). The blocks are treated as independent,
     although their loads sum to ndv; the result is therefore too large, especially for very few
     blocks.
-
-    Parameters
-    ----------
-    num_blocks, ndv : int
-        As for :func:`false_positive_probability`.
     """
     mean = ndv / num_blocks
     if mean > _MAX_LOAD:
@@ -117,13 +107,6 @@ def num_blocks_in_lance(items: int, probability: float) -> int:
 
     This is the smallest power of two that holds them at ``probability``, or 128 MiB; never with
     more than 512 values per block, which Lance treats as full.
-
-    Parameters
-    ----------
-    items : int
-        Number of values, at least 0.
-    probability : float
-        Target false-positive probability, between 0 and 1, both excluded.
     """
     num_blocks = num_blocks_for(items, probability)
     while items > _MAX_LOAD_IN_LANCE * num_blocks and num_blocks < MAX_BLOCKS:

@@ -21,22 +21,9 @@ def jvm_of(context: SparkContext) -> Any:
 
 
 def build_jar(context: SparkContext, name: str, package: str, sources: Iterable[str]) -> str:
-    """Compile Java sources into a jar.
+    """Compile Java sources, which a Python package contains, into a jar; return its path.
 
-    Parameters
-    ----------
-    context : pyspark.SparkContext
-    name : str
-        File name of the jar.
-    package : str
-        The Python package that contains the sources.
-    sources : iterable of str
-        File names; each source may use those before it.
-
-    Returns
-    -------
-    str
-        The path of the jar, which Spark removes when the application ends.
+    Each source may use those before it. Spark removes the jar when the application ends.
     """
     jvm = jvm_of(context)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

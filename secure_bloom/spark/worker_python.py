@@ -43,14 +43,9 @@ _log = logging.getLogger("secure_bloom.spark")
 def fitting_python(spark: SparkSession) -> Iterator[None]:
     """Run functions that are passed to Spark in this context in a Python with this secure_bloom.
 
-    Only in local mode: elsewhere the workers' Python is not on this machine, and nothing is done.
-    A Python that has been found suitable is not probed again.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        In a Spark Connect session, the Python can no longer be changed: if it is not suitable, a
-        warning is issued.
+    Only in local mode: elsewhere the workers' Python is not on this machine, and nothing is done. A
+    Python that has been found suitable is not probed again. In a Spark Connect session, the Python
+    can no longer be changed: if it is not suitable, a warning is issued.
     """
     if not hasattr(spark, "_jsparkSession"):
         if os.environ.get("SPARK_LOCAL_REMOTE"):  # its server is a child of this process

@@ -87,15 +87,8 @@ class CommitError(SecureBloomError):
 class Job(JobFolder):
     """One write job into a folder. It is pickled, with its id, and sent to the tasks.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    folder : str
-        Where the files become visible.
-    overwrite : bool
-        Whether the commit replaces the files that are visible at that time.
-    id : str, optional
-        Id of an existing job; default: a new one.
+    Its files become visible in ``folder``. With ``overwrite``, the commit replaces the files that
+    are visible at that time. ``id`` is that of an existing job; default: a new one.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, overwrite: bool,
@@ -118,10 +111,8 @@ class Job(JobFolder):
     def visible_files(self) -> list[str]:
         """Return the data files that readers see, sorted.
 
-        Raises
-        ------
-        UnsupportedError
-            If the folder belongs to a table whose log would not record what the job does.
+        Raises UnsupportedError if the folder belongs to a table whose log would not record what the
+        job does.
         """
         if not self.exists(self.folder):
             self._check_no_table([])
@@ -142,16 +133,8 @@ class Job(JobFolder):
     def new_file(self, partition: int, directory: str = "") -> str:
         """Return a path to write a file to that no other attempt uses.
 
-        Parameters
-        ----------
-        partition : int
-        directory : str
-            Location below the folder: ``day=2024-01-01/city=x``.
-
-        Raises
-        ------
-        CommitError
-            If the job has ended.
+        ``directory`` is below the folder: ``day=2024-01-01/city=x``. Raises CommitError if the job
+        has ended.
         """
         name = posixpath.join(self.name, directory, new_name(partition, self.id))
         if self.in_place:
@@ -164,10 +147,7 @@ class Job(JobFolder):
     def staged(self, path: str, rows: int, filters: FilterTotals | None = None) -> StagedFile:
         """Describe a complete file for the commit.
 
-        Raises
-        ------
-        CommitError
-            If the job has ended in the meantime; the file is then removed.
+        Raises CommitError if the job has ended in the meantime; the file is then removed.
         """
         name = relative_path(path, self.work)
         if not self.has(STARTED):
@@ -270,11 +250,6 @@ class Job(JobFolder):
                 "files deleted by an overwrite; write through the table, or to another folder",
                 file=table.folder)
 
-    def _visible(self) -> list[pa_fs.FileInfo]:
-        if not self.exists(self.folder):
-            return []
-        return list(visible_files(self.filesystem, self.folder).values())
-
     def _too_late(self, name: str) -> CommitError:
         """Remove what an attempt has written, and its marker last."""
         self.delete_file(f"{self.work}/{name}")
@@ -302,8 +277,9 @@ class Job(JobFolder):
                                   "folder, and run the job again", file=info.path)
 
     def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
-        replaced = {relative_path(info.path, self.table): signature(info)
-                    for info in self._visible()} if self.overwrite else {}
+        visible = visible_files(self.filesystem, self.folder).values() \
+            if self.overwrite and self.exists(self.folder) else ()
+        replaced = {relative_path(info.path, self.table): signature(info) for info in visible}
         return CommitRecord([file.path for file in files], replaced,
                             asdict(CommitSummary.of(self.id, files)),
                             None if batch is None else batch.stream,

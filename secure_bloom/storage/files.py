@@ -180,11 +180,8 @@ class Output:
     def commit(self, check: Callable[[], None] | None = None) -> None:
         """Make the file visible under its name.
 
-        Parameters
-        ----------
-        check : callable, optional
-            Called at the last moment; if it raises, the file does not become visible. In a local
-            folder, other commits with a check wait until this one has finished.
+        ``check`` is called at the last moment; if it raises, the file does not become visible. In a
+        local folder, other commits with a check wait until this one has finished.
         """
         self.check_own()
         if self._finish is not None:
@@ -208,12 +205,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
                 mode: int = 0o666) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
-    Parameters
-    ----------
-    where : str, path, or writable binary file
-    filesystem : pyarrow.fs.FileSystem, optional
-    mode : int
-        Mode of a new local file, before the umask; a replaced file keeps its own mode.
+    ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -242,11 +234,8 @@ def write_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
 def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
     """Write a whole file at a path where no file exists yet.
 
-    Raises
-    ------
-    FileExistsError
-        If the file exists. Filesystems other than the local one may miss a file that is created
-        at the same moment.
+    Raises FileExistsError if the file exists. Filesystems other than the local one may miss a file
+    that is created at the same moment.
     """
     if filesystem.type_name != "local":
         check_absent(filesystem, path)

@@ -34,15 +34,8 @@ _AT_ONCE = 8
 class JobFolder:
     """A folder, and the part of ``_staging`` that belongs to one job.
 
-    Names are relative to the table, which is the folder itself or a folder above it.
-
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    folder : str
-        Where the files of the job become visible.
-    id : str, optional
-        Id of an existing job; default: a new one.
+    Names are relative to the table, which is the folder itself or a folder above it. The files of
+    the job become visible in ``folder``. ``id`` is that of an existing job; default: a new one.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, id: str | None = None):
@@ -92,12 +85,8 @@ class JobFolder:
     def end(self, settled: AbstractSet[str] = frozenset(), wait: bool = True) -> None:
         """Do the last steps of a job that has committed or was rolled back. May be repeated.
 
-        Parameters
-        ----------
-        settled : set of str
-            Files that are published or have been deleted.
-        wait : bool
-            Whether the other files may still be written: their markers stay until then.
+        ``settled`` are files that are published or have been deleted. With ``wait``, the other
+        files may still be written: their markers stay until then.
         """
         self.remove_marker(STARTED)  # first: no attempt starts after this, so the list is complete
         pending = self.pending()

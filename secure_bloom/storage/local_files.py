@@ -24,17 +24,8 @@ class Replacement:
 
     When a file is replaced, its mode is preserved and, if the process is permitted to, its owner,
     its group and its access control list. Until then, only the owner of the new file can read it.
-    If the path is a symbolic link, the target of the link is replaced.
-
-    Parameters
-    ----------
-    path : str
-    mode : int
-        Mode of a new file, before the umask.
-
-    Attributes
-    ----------
-    file : binary file
+    If the path is a symbolic link, the target of the link is replaced. ``mode`` is that of a new
+    file, before the umask.
     """
 
     def __init__(self, path: str, mode: int):
@@ -104,11 +95,7 @@ def temporary_stem(name: str) -> str:
 def remove_leftovers(folder: str, names: Collection[str]) -> None:
     """Remove temporary files that dead processes have left in a local folder.
 
-    Parameters
-    ----------
-    folder : str
-    names : collection of str
-        Names of the files that they would have become.
+    ``names`` are those of the files that they would have become.
     """
     stems = set(map(temporary_stem, names))
     with os.scandir(folder) as entries:

@@ -30,12 +30,8 @@ def open_uri(uri: str) -> tuple[pa_fs.FileSystem, str]:
     ``s3a`` and ``s3n``, Hadoop's names for S3, are opened like ``s3``. As in Hadoop, their paths
     are taken literally, so nothing in them is percent-encoded.
 
-    Raises
-    ------
-    UnsupportedError
-        If no filesystem is known for the scheme.
-    pyarrow.ArrowInvalid
-        If the URI is malformed.
+    Raises UnsupportedError if no filesystem is known for the scheme; pyarrow.ArrowInvalid if the
+    URI is malformed.
     """
     match = _URI.fullmatch(uri)
     assert match is not None, "not a URI"

@@ -54,15 +54,10 @@ def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
 class ManyFiles(Generic[Outcome]):
     """An operation on many files, whose outcomes so far remain available if it ends early.
 
-    Parameters
-    ----------
-    work : callable
-        ``work(path, advance)`` returns what was changed in one file, or None. If it raises
-        SecureBloomError or OSError, this file has failed, and the others continue. Every other
-        exception ends the operation, and so do KMS faults and missing extras.
-    paths : sequence of str
-    advance : callable, optional
-        Called with the completed fraction of the operation, in any thread but one at a time.
+    ``work(path, advance)`` returns what was changed in one file, or None. If it raises
+    SecureBloomError or OSError, this file has failed, and the others continue. Every other
+    exception ends the operation, and so do KMS faults and missing extras. ``advance`` is called
+    with the completed fraction of the operation, in any thread but one at a time.
     """
 
     def __init__(self, work: Callable[[str, Advance], Outcome | None], paths: Sequence[str],

@@ -38,18 +38,7 @@ class Zeros(NamedTuple):
 
 
 class Rewrite:
-    """A file to be replaced. A context manager.
-
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    path : str
-
-    Attributes
-    ----------
-    source : Source
-        The current file.
-    """
+    """A file to be replaced; ``source`` is the current one. A context manager."""
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str):
         self._filesystem = filesystem
@@ -68,25 +57,15 @@ class Rewrite:
     def replace_tail(self, start: int, tail: Iterable[bytes]) -> None:
         """Keep the first ``start`` bytes and replace the rest by ``tail``.
 
-        Raises
-        ------
-        ChangedMeanwhileError
-            If the file has changed since it was opened.
+        Raises ChangedMeanwhileError if the file has changed since it was opened.
         """
         self.replace_by(itertools.chain([Kept(0, start)], tail))
 
     def replace_by(self, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
         """Replace the file by one that consists of these parts.
 
-        Parameters
-        ----------
-        parts : iterable of Kept, Zeros, bytes or memoryview
-            Each part is written before the next one is requested.
-
-        Raises
-        ------
-        ChangedMeanwhileError
-            If the file has changed since it was opened.
+        Each part is written before the next one is requested. Raises ChangedMeanwhileError if the
+        file has changed since it was opened.
         """
         output = open_output(self._path, self._filesystem, mode=0o600)  # if the old one disappears
         try:
@@ -124,8 +103,7 @@ class Rewrite:
             data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
                 raise ChangedMeanwhileError("the file was truncated in the meantime; it is left "
-                                            "as it is",
-                                            file=self._path)
+                                            "as it is", file=self._path)
             output.write(data)
             position += len(data)
 

@@ -18,13 +18,7 @@ MEMORY_LIMIT = 4 * 1024 * 1024  #: bytes of bitsets that stay in memory
 
 
 class FilterStore:
-    """Store for filters, by the numbers that :meth:`put` returns.
-
-    Parameters
-    ----------
-    memory_limit : int
-        Bytes of bitsets to hold in memory.
-    """
+    """Store for filters by number, with up to ``memory_limit`` bytes of bitsets in memory."""
 
     def __init__(self, memory_limit: int = MEMORY_LIMIT):
         self._free = memory_limit
@@ -45,8 +39,7 @@ class FilterStore:
         offset, size = filter_
         file, cipher = self._temporary()
         file.seek(offset)
-        return SplitBlockBloomFilter.from_bitset(
-            cipher.decrypt(file.read(size), b"%d" % number))
+        return SplitBlockBloomFilter.from_bitset(cipher.decrypt(file.read(size), b"%d" % number))
 
     def close(self) -> None:
         """Discard all filters."""

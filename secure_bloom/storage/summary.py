@@ -74,12 +74,8 @@ class CommitSummary(Summarized):
 def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     """Read the summary of the last commit to a folder from its ``_SUCCESS``.
 
-    Raises
-    ------
-    FileNotFoundError
-        If it does not exist: nothing was committed, or a commit is running.
-    FormatError
-        If another program wrote it.
+    Raises FileNotFoundError if it does not exist: nothing was committed, or a commit is running;
+    FormatError if another program wrote it.
     """
     path = f"{folder.rstrip('/')}/{SUCCESS}"
     with filesystem.open_input_stream(path) as stream:
@@ -87,5 +83,4 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     try:
         return CommitSummary(**json.loads(data))
     except (ValueError, TypeError):
-        raise FormatError("this is not a secure_parquet commit summary",
-                          file=path) from None
+        raise FormatError("this is not a secure_parquet commit summary", file=path) from None

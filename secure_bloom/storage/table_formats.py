@@ -50,17 +50,8 @@ def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[st
                    advice: str) -> None:
     """Refuse to read a folder by its files if a log determines which of them are in the table.
 
-    Parameters
-    ----------
-    filesystem, folder, files
-        As for :func:`find_table`.
-    advice : str
-        How to read all files anyway.
-
-    Raises
-    ------
-    UnsupportedError
-        With the kind of table, its folder, and the software that reads it.
+    Arguments as for :func:`find_table`; ``advice`` says how to read all files anyway. Raises
+    UnsupportedError with the kind of table, its folder, and the software that reads it.
     """
     table = find_table(filesystem, folder, files)
     if table is not None:
@@ -78,12 +69,7 @@ def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) 
     checked: the folder above the partitions at the end of a path, such as ``t/day=1``, and the
     folder above Iceberg's ``data``.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    folder : str
-    files : iterable of str
-        All files below the folder, including hidden ones, by their paths relative to it.
+    ``files`` are all files below the folder, including hidden ones, by their paths relative to it.
     """
     files = list(files)
     table = table_below(folder, files)
@@ -103,14 +89,7 @@ def _linked(folder: str, files: Iterable[str]) -> list[str]:
 
 
 def table_below(folder: str, paths: Iterable[str]) -> Table | None:
-    """Find a table in a folder, other than in a hidden subfolder.
-
-    Parameters
-    ----------
-    folder : str
-    paths : iterable of str
-        Paths below the folder, relative to it.
-    """
+    """Find a table among the paths in a folder, relative to it, but not in a hidden subfolder."""
     for path in paths:
         match = _MARKED.search(path)
         if match is None:

@@ -37,14 +37,8 @@ _TRIES = 10
 class FileVersion(NamedTuple):
     """Properties that distinguish a version of a file from others with the same name.
 
-    Attributes
-    ----------
-    size : int or None
-        In bytes.
-    mtime_ns : int or None
-        Modification time, if the filesystem reports it.
-    tag : object
-        Device and inode; an ETag or generation; None if there is neither.
+    The size is in bytes; the modification time is None if the filesystem does not report it.
+    ``tag`` is device and inode, or an ETag or generation; None if there is neither.
     """
 
     size: int | None
@@ -66,15 +60,8 @@ class FileVersion(NamedTuple):
 class OpenFile:
     """A file that is open for reading, and its version.
 
-    Attributes
-    ----------
-    file : pyarrow.NativeFile
-    filesystem, path
-        Location of the file; None for buffers and files that the caller has opened.
-    name : str
-        Name of the file for messages.
-    version : FileVersion or None
-        None if nothing is known about the version: then nothing is checked.
+    ``filesystem`` and ``path`` are None for buffers and files that the caller has opened; ``name``
+    is for messages. If nothing is known about the version, it is None: then nothing is checked.
     """
 
     def __init__(self, file: pa.NativeFile, name: str, filesystem: pa_fs.FileSystem | None = None,
@@ -88,12 +75,7 @@ class OpenFile:
         self._last_read = object()  # a new one, so that threads need no lock
 
     def check(self) -> None:
-        """Check that everything read so far comes from one version.
-
-        Raises
-        ------
-        ChangedMeanwhileError
-        """
+        """Raise ChangedMeanwhileError unless everything read so far comes from one version."""
         last_read = self._last_read
         if self.version is None or last_read is self._last_checked:
             return
@@ -106,11 +88,7 @@ class OpenFile:
         self._last_checked = last_read
 
     def check_name(self) -> None:
-        """Check that this version still has its name; used for companion files of a version.
-
-        Raises
-        ------
-        ChangedMeanwhileError
+        """Raise ChangedMeanwhileError unless this version, which has companion files, has its name.
         """
         if self.version is not None and self.is_replaced():
             raise self.changed()
@@ -119,11 +97,8 @@ class OpenFile:
     def one_version(self) -> Iterator[None]:
         """Run a block that succeeds only if everything read in it comes from one version.
 
-        Raises
-        ------
-        ChangedMeanwhileError
-            Also replaces any other error raised after the file has changed: decoding parts of two
-            versions fails in many ways.
+        Otherwise it raises ChangedMeanwhileError, which also replaces any other error raised after
+        the file has changed: decoding parts of two versions fails in many ways.
         """
         try:
             yield
@@ -154,11 +129,7 @@ class OpenFile:
 def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, FileVersion]:
     """Open a file for reading; return it with its version.
 
-    Raises
-    ------
-    FileNotFoundError
-    IsADirectoryError
-        If the path is a local folder.
+    Raises FileNotFoundError; IsADirectoryError if the path is a local folder.
     """
     filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
@@ -174,12 +145,7 @@ def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, F
 
 
 def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
-    """Return the version that has this name now.
-
-    Raises
-    ------
-    FileNotFoundError
-    """
+    """Return the version that has this name now. Raises FileNotFoundError."""
     filesystem, path = without_subtree(filesystem, path)
     if filesystem.type_name == "local":
         return _stat_version(os.stat(path))
@@ -197,13 +163,7 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
 
 def until_unchanged(read: Callable[[], _Result],
                     error: type[ChangedMeanwhileError] = ChangedMeanwhileError) -> _Result:
-    """Retry a call while it raises exactly this error.
-
-    Raises
-    ------
-    ChangedMeanwhileError
-        The last error, after ten tries in about half a second.
-    """
+    """Retry a call while it raises exactly this error: ten tries, in about half a second."""
     for attempt in range(_TRIES - 1):
         try:
             return read()

@@ -148,10 +148,7 @@ def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = 
 def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
     """Return the visible files below a folder, or the file itself.
 
-    Raises
-    ------
-    FileNotFoundError
-        If nothing exists at the path.
+    Raises FileNotFoundError if nothing exists at the path.
     """
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.NotFound:
@@ -165,20 +162,11 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
 
     The result is a consistent snapshot, taken between two commits.
 
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-    folder : str
-    check : callable, optional
-        Called with the relative paths of all files below the folder, including hidden ones; may
-        raise. This saves the caller another listing.
+    ``check`` is called with the relative paths of all files below the folder, including hidden
+    ones; it may raise. This saves the caller another listing.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the folder does not exist.
-    SecureBloomError
-        If jobs write into a table that is only a part of this folder.
+    Raises FileNotFoundError if the folder does not exist; SecureBloomError if jobs write into a
+    table that is only a part of this folder.
     """
     folder = folder.rstrip("/") or "/"
     table = table_of(folder)
@@ -260,10 +248,7 @@ def signature(info: pa_fs.FileInfo) -> list[Any]:
 def read_jobs(filesystem: pa_fs.FileSystem, table: str) -> dict[str, JobState]:
     """Return the jobs that have anything in ``_staging``, by id.
 
-    Raises
-    ------
-    FormatError
-        If a commit record cannot be understood.
+    Raises FormatError if a commit record cannot be understood.
     """
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):  # a record has just been removed

@@ -78,7 +78,8 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     output: dict[str, Any] = {}
     try:
         outcome, output = implementation.answer(case)
-        message = _difference(case, outcome, output)
+        message = _unequal("", case.output, output) if outcome == case.outcome \
+            else f"expected {case.outcome}, got {outcome}"
         result = FAILED if message else PASSED
     except Skipped as skipped:
         result, message = SKIPPED, str(skipped)
@@ -89,20 +90,12 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
     return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
 
 
-def _difference(case: Case, outcome: str, output: dict[str, Any]) -> str:
-    """Describe how the answer differs from the expected one; empty if it does not."""
-    if outcome != case.outcome:
-        return f"expected {case.outcome}, got {outcome}"
-    return _unequal("", case.output, output)
-
-
 def _unequal(place: str, expected: Any, got: Any) -> str:
     """Describe the first difference between two values; empty if they are equal."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         pairs = [(f"{place}.{name}".lstrip("."), expected[name], got[name]) for name in expected]
     elif isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
-        pairs = [(f"{place}[{i}]", *both)
-                 for i, both in enumerate(zip(expected, got, strict=True))]
+        pairs = [(f"{place}[{i}]", *both) for i, both in enumerate(zip(expected, got, strict=True))]
     elif _same(expected, got):
         return ""
     else:

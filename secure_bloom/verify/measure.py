@@ -40,11 +40,7 @@ _SLACK = 10  # hits; the normal approximation is poor for very few
 class ColumnHashes:
     """The hashes of the values of leaf columns, read by pyarrow in portions.
 
-    Parameters
-    ----------
-    file : ParquetFile
-    keys : optional
-        The keys that the file was opened with.
+    ``keys`` are those that the file was opened with.
     """
 
     def __init__(self, file: ParquetFile, keys: Keys = None):
@@ -55,12 +51,8 @@ class ColumnHashes:
     def read(self, row_group: int, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
         """Yield portions of a column chunk: number of rows, and hashes of the non-null values.
 
-        Raises
-        ------
-        ColumnError, UnsupportedError
-            If values of this type cannot be hashed, or cannot be read by pyarrow.
-        FormatError, AuthenticationError
-            If the pages cannot be read.
+        Raises ColumnError or UnsupportedError if values of this type cannot be hashed, or cannot be
+        read by pyarrow; FormatError or AuthenticationError if the pages cannot be read.
         """
         if column.type.physical_type == "INT96":
             both = zip(self._batches(row_group, column, "ns"),
@@ -160,11 +152,8 @@ class DistinctHashes:
 class Comparison:
     """The result of looking up the values of a column chunk in its filter.
 
-    Attributes
-    ----------
-    values, missing : int
-        Number of non-null values, and of those that the filter reports absent.
-    distinct : DistinctHashes
+    ``values`` is the number of non-null values, ``missing`` of those that the filter reports
+    absent.
     """
 
     values: int
@@ -191,14 +180,9 @@ def compare(portions: Iterator[tuple[int, np.ndarray]], filter_: SplitBlockBloom
 class FalsePositives:
     """How often a filter reports random hashes present, and how often it should.
 
-    Attributes
-    ----------
-    measured : float
-    promised : float or None
-        The rate of a filter of this size with this many distinct values; None if their number is
-        unknown.
-    beyond_chance : bool
-        Whether the measured rate exceeds the promised one by more than chance explains.
+    ``promised`` is the rate of a filter of this size with this many distinct values; None if their
+    number is unknown. ``beyond_chance``: whether the measured rate exceeds it by more than chance
+    explains.
     """
 
     measured: float

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
 from secure_bloom import ParquetFile, SplitBlockBloomFilter
-from secure_bloom.arrow.leaves import leaf_arrays, leaf_count
+from secure_bloom.arrow.leaves import leaf_arrays, leaf_types
 from secure_bloom.errors import ColumnError
 from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
@@ -49,7 +49,7 @@ def check_against_file(array: pa.Array | pa.ChunkedArray, **options) -> list[Col
     columns = open_footer(file).columns
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     leaves = [list(leaf_arrays(chunk)) for chunk in chunks]
-    assert len(columns) == leaf_count(array.type)
+    assert len(columns) == len(leaf_types(array.type))
     for column in columns:
         hashes = [h for chunk in leaves
                   for h in hash_stored(chunk[column.ordinal], column.type).tolist()]
@@ -311,7 +311,7 @@ def test_values_under_null_parents_are_left_out():
     (pa.struct([("a", pa.int8()), ("b", pa.struct([("c", pa.int8()), ("d", pa.int8())]))]), 3),
     (pa.dictionary(pa.int8(), pa.string()), 1), (pa.list_view(pa.large_list(pa.int8())), 1)])
 def test_leaf_count(arrow_type, count):
-    assert leaf_count(arrow_type) == count
+    assert len(leaf_types(arrow_type)) == count
 
 
 @given(st.lists(st.none() | st.lists(st.none() | st.text(max_size=5), max_size=3), max_size=8),

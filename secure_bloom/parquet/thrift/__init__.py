@@ -3,27 +3,18 @@
 from secure_bloom.parquet.thrift.protocol import (
     BINARY,
     BYTE,
-    DOUBLE,
-    FALSE,
     I16,
     I32,
     I64,
     LIST,
-    MAP,
     MAX_DEPTH,
-    SET,
     STRUCT,
-    TRUE,
-    UUID,
-    decode_binary,
-    decode_int,
     encode_int,
     encode_varint,
     end_of_struct,
 )
 from secure_bloom.parquet.thrift.tree import (
     Layout,
-    Slices,
     Struct,
     decode,
     each,
@@ -33,9 +24,6 @@ from secure_bloom.parquet.thrift.tree import (
     structs,
 )
 
-__all__ = [
-    "BINARY", "BYTE", "DOUBLE", "FALSE", "I16", "I32", "I64", "LIST", "MAP", "MAX_DEPTH", "SET",
-    "STRUCT", "TRUE", "UUID", "Layout", "Slices", "Struct", "decode", "decode_binary",
-    "decode_int", "each", "encode", "encode_int", "encode_varint", "end_of_struct", "kernels_for",
-    "no_garbage_collection", "structs",
-]
+__all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "STRUCT", "Layout",
+           "Struct", "decode", "each", "encode", "encode_int", "encode_varint", "end_of_struct",
+           "kernels_for", "no_garbage_collection", "structs"]

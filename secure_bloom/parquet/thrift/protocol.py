@@ -95,10 +95,7 @@ def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
 def end_of_struct(data: bytes) -> int:
     """Return where the structure at the start of the data ends, without decoding it.
 
-    Raises
-    ------
-    FormatError
-        As for :func:`decode`.
+    Raises FormatError as :func:`decode` does.
     """
     try:
         return skip_struct(data, 0, 1)

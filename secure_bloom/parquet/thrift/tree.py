@@ -132,11 +132,7 @@ class Struct:
 class Slices(Sequence[bytes]):
     """The structures of a list as bytes, extracted on access.
 
-    Parameters
-    ----------
-    data : bytes
-    bounds : array of int
-        Where each begins, and where the last one ends.
+    ``bounds`` has where each begins, and where the last one ends.
     """
 
     __slots__ = ("bounds", "data")
@@ -159,10 +155,7 @@ def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tu
     Bytes after the structure are allowed: parquet-java pads encrypted structures with zeros.
     Many small structures are decoded faster with the :func:`kernels_for` their total size.
 
-    Raises
-    ------
-    FormatError
-        If the data is truncated or is not a valid compact-protocol structure.
+    Raises FormatError if the data is truncated or is not a valid compact-protocol structure.
     """
     with no_garbage_collection():
         try:

@@ -27,14 +27,10 @@ _log = logging.getLogger("secure_bloom.spark")
 
 
 def extend(spark: SparkSession) -> None:
-    """Add both classes to a session. Repeated calls are harmless.
+    """Add both classes to a session; repeated calls are harmless.
 
-    If the platform denies access to the JVM, a warning is logged.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        In a Spark Connect session, nothing is done.
+    In a Spark Connect session, nothing is done. If the platform denies access to the JVM, a warning
+    is logged.
     """
     if not hasattr(spark, "_jsparkSession"):
         return

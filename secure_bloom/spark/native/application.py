@@ -82,14 +82,7 @@ def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
 class Application:
     """A Spark application in which :func:`enable` was called.
 
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-
-    Raises
-    ------
-    SecureBloomError
-        If :func:`enable` was not called.
+    Raises SecureBloomError if :func:`enable` was not called.
     """
 
     def __init__(self, spark: SparkSession):

@@ -85,13 +85,7 @@ def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None
 
 
 class _Keys:
-    """Keys that a KMS has unwrapped, each only once.
-
-    Attributes
-    ----------
-    by_wrapped : dict of str to str
-        Base64 of keys, by their wrapped form.
-    """
+    """Base64 of the keys that a KMS has unwrapped, each only once, by their wrapped form."""
 
     def __init__(self, kms: KeyUnwrapper):
         self._kms = cached(kms)
@@ -100,12 +94,8 @@ class _Keys:
     def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:
         """Unwrap the keys that key material needs.
 
-        Parameters
-        ----------
-        needed : iterable of tuple
-            Key material, and a file that contains it.
-        closed : container of str
-            The files that cannot be opened without these keys.
+        ``needed`` has key material, each with a file that contains it; ``closed`` has the files
+        that cannot be opened without these keys.
         """
         wanted: dict[tuple[str, str], str] = {}  # an example file, by wrapped key and master key
         for text, file in sorted(needed, key=lambda one: one[1] not in closed, reverse=True):

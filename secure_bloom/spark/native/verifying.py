@@ -24,9 +24,11 @@ from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
+from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
 from secure_bloom.storage.visibility import files_below, is_hidden
@@ -147,8 +149,7 @@ class _FileCheck:
     def __init__(self, encryption: EncryptionConfiguration,
                  filters: Mapping[str, BloomFilterOptions], name: str):
         self._encryption, self._filters, self._name = encryption, filters, name
-        self._keys = {path: key for key, paths in (encryption.column_keys or {}).items()
-                      for path in paths}
+        self._keys = keys_by_column(encryption)
         self.findings: list[Finding] = []
         self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
 
@@ -166,7 +167,7 @@ class _FileCheck:
         self._check_footer(file)
         paths = [column.path for column in file.columns]
         for path in self._keys:
-            if not any(_is_below(own, path) for own in paths):
+            if not any(is_at_or_below(own, path) for own in paths):
                 self.report("it should be encrypted, but is not in this file", column=path)
         for path in self._filters.keys() - set(paths):
             self.report("it should have a Bloom filter, but is not in this file", column=path)
@@ -208,7 +209,7 @@ class _FileCheck:
                 self.report("the column is not encrypted with the footer key", **chunk.place)
             return
         asked = next((key for path, key in self._keys.items()
-                      if _is_below(chunk.column.path, path)), None)
+                      if is_at_or_below(chunk.column.path, path)), None)
         if asked is None:
             return
         if chunk.encryption != "column key":
@@ -224,7 +225,10 @@ class _FileCheck:
         where = chunk.bloom_filter
         if where is None:
             if chunk.column.path in self._filters:
-                self._check_needless(chunk)
+                if chunk.is_dictionary_encoded:
+                    self.without_filter += 1
+                else:
+                    self.report("there is no Bloom filter", **chunk.place)
             return
         expected = PLAIN if chunk.encryption is None else ENCRYPTED
         try:
@@ -240,13 +244,3 @@ class _FileCheck:
         else:
             self.report(f"the filter is {kind}, its column {'' if chunk.encryption else 'not '}"
                         "encrypted: withdraw the file, and rewrite it", **chunk.place)
-
-    def _check_needless(self, chunk: ColumnChunk) -> None:
-        if chunk.is_dictionary_encoded:
-            self.without_filter += 1
-        else:
-            self.report("there is no Bloom filter", **chunk.place)
-
-
-def _is_below(path: str, group: str) -> bool:
-    return path == group or path.startswith(f"{group}.")

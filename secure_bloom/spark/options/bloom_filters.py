@@ -30,10 +30,8 @@ def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFi
     In order of increasing precedence: options for all columns, metadata of the schema, and options
     that name a column (``enabled#column`` and the like, or ``bloom_filters``).
 
-    Raises
-    ------
-    OptionError
-        If a column does not exist or cannot have a filter, or options contradict each other.
+    Raises OptionError if a column does not exist or cannot have a filter, or options contradict
+    each other.
     """
     default = BloomFilterOptions(_fpp(options, FPP), max_bytes=options.parsed(
         MAX_BYTES, lambda text: BloomFilterOptions(max_bytes=int(text)).max_bytes,
@@ -67,8 +65,7 @@ def _named(options: Options, columns: Columns,
     """Return the filters of ``name#column`` options; None for a column that gets none."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
-    ndv = _per_column(options, NDV, columns,
-                      lambda options, name: options.number(name, None))
+    ndv = _per_column(options, NDV, columns, lambda options, name: options.number(name, None))
     for path in ndv:  # as in parquet-java, it implies a filter
         if not enabled.setdefault(path, True):
             raise OptionError(f"it contradicts {ENABLED}#{path}: remove one of them",

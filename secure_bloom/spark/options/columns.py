@@ -30,16 +30,8 @@ Path = tuple[str, ...]
 class Columns:
     """The columns of the rows to write.
 
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-    metadata : mapping of path to mapping
-        The Spark metadata of fields, by path in the Parquet schema.
-
-    Raises
-    ------
-    OptionError
-        If metadata of secure_bloom is malformed, or two columns have the same name.
+    ``metadata`` is the Spark metadata of fields, by path in the Parquet schema. Raises OptionError
+    if metadata of secure_bloom is malformed, or two columns have the same name.
     """
 
     def __init__(self, schema: pa.Schema, metadata: Mapping[Path, Mapping[str, Any]] | None = None):

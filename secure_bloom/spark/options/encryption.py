@@ -31,10 +31,8 @@ _MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
 def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
     """Return which master keys encrypt what; None only if plaintext was explicitly requested.
 
-    Raises
-    ------
-    OptionError
-        If options contradict each other or the schema, or do not specify encryption at all.
+    Raises OptionError if options contradict each other or the schema, or do not specify encryption
+    at all.
     """
     asked = [name for name in ENCRYPTION if name in options]
     sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
@@ -79,8 +77,7 @@ def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     if FOOTER_KEY not in options:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
                           f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
-    return {"footer_key": options.text(FOOTER_KEY),
-            "column_keys": _column_keys(options, columns)}
+    return {"footer_key": options.text(FOOTER_KEY), "column_keys": _column_keys(options, columns)}
 
 
 def _uniform_key(options: Options, columns: Columns) -> str:

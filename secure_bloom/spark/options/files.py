@@ -28,10 +28,7 @@ def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
 
     pyarrow checks whether they are compatible with each other and with the column types.
 
-    Raises
-    ------
-    OptionError
-        If a value is not valid for the option, or a column does not exist.
+    Raises OptionError if a value is not valid for the option, or a column does not exist.
     """
     compression = options.choice("compression", tuple(_COMPRESSIONS))
     writer: dict[str, Any] = {**AS_SPARK, "compression": _COMPRESSIONS[compression]}

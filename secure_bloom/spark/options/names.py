@@ -27,10 +27,7 @@ def same_path(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 def find_name(name: str, names: Iterable[str]) -> str | None:
     """Return the matching name; None if there is none.
 
-    Raises
-    ------
-    ColumnError
-        If several names differ from it only in case.
+    Raises ColumnError if several names differ from it only in case.
     """
     found = same_names(name, names)
     if len(found) > 1:

@@ -106,12 +106,8 @@ class Options(Mapping[str, str]):
     """The options of one read or write: an immutable mapping from names to unparsed values.
 
     Names are case-insensitive, as in Spark. An option may be for one column: ``name#column``. The
-    mapping can be pickled, and its repr does not show values.
-
-    Parameters
-    ----------
-    given : mapping of str to str
-        A value of None means that the option is not set.
+    mapping can be pickled, and its repr does not show values. A value of None means that the option
+    is not set.
     """
 
     __slots__ = ("_values",)
@@ -159,10 +155,8 @@ class Options(Mapping[str, str]):
 
         Options of a catalog table that are for reading only are left out.
 
-        Raises
-        ------
-        OptionError
-            If an option is not valid for a write, or two names of an option have different values.
+        Raises OptionError if an option is not valid for a write, or two names of an option have
+        different values.
         """
         options = self.without((_OF_TABLE, *_ONLY_READING)) if _OF_TABLE in self else self
         options.check_names()

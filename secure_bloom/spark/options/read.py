@@ -58,10 +58,7 @@ class ReadOptions:
 def parse_read_options(options: Options) -> ReadOptions:
     """Parse the options of a read, whose names have been checked.
 
-    Raises
-    ------
-    OptionError
-        If a value is not valid. The message names the option and says what to do.
+    Raises OptionError if a value is not valid. The message names the option and says what to do.
     """
     return ReadOptions(
         columns=_columns(options), merge_schema=options.boolean("mergeschema", None),

@@ -83,20 +83,10 @@ class WriteOptions:
 
 def parse_write_options(options: Options, schema: pa.Schema,
                         metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
-    """Parse and check the options of a write.
+    """Parse and check the options of a write of rows with this schema.
 
-    Parameters
-    ----------
-    options : Options
-    schema : pyarrow.Schema
-        Schema of the rows to write.
-    metadata : mapping of path to mapping, optional
-        The Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
-
-    Raises
-    ------
-    OptionError
-        If an option is not valid. The message names the option and says what to do.
+    ``metadata`` is the Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
+    Raises OptionError if an option is not valid. The message names the option and says what to do.
     """
     options = options.for_writing()
     columns = Columns(schema, metadata)
@@ -125,8 +115,7 @@ def _partition_by(options: Options, columns: Columns,
     if len(set(partition_by)) < len(partition_by):
         raise OptionError("a column is listed twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
-        raise OptionError("no column would be left for the files: remove one",
-                          option=PARTITION_BY)
+        raise OptionError("no column would be left for the files: remove one", option=PARTITION_BY)
     if encryption is not None and encryption.uniform_encryption:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these columns "
                           "would be part of folder names: use column keys", option=PARTITION_BY)

@@ -55,16 +55,8 @@ class Listing:
 class Folder:
     """The files at a path, and how to open them. Pickled without any key.
 
-    Parameters
-    ----------
-    options : Options
-        ``path`` and, for encrypted files, ``keyring`` or ``kms``. Options for writing have no
-        effect.
-
-    Raises
-    ------
-    OptionError
-        If an option is unknown, or its value is not valid.
+    The options include ``path`` and, for encrypted files, ``keyring`` or ``kms``. Options for
+    writing have no effect. Raises OptionError if an option is unknown, or its value is not valid.
     """
 
     def __init__(self, options: Options):
@@ -110,10 +102,7 @@ class Folder:
     def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
         """Return what must be encrypted, by the option and by sensitive columns of the schema.
 
-        Raises
-        ------
-        OptionError
-            If the schema lacks a column that the option names.
+        Raises OptionError if the schema lacks a column that the option names.
         """
         requirement = self.options.require_encryption
         if requirement is False:
@@ -128,10 +117,7 @@ class Folder:
     def open(self, file: DataFile, checks: FolderChecks | None = None) -> ParquetFile:
         """Open one of the files.
 
-        Raises
-        ------
-        ChangedMeanwhileError
-            If it has changed since it was listed.
+        Raises ChangedMeanwhileError if it has changed since it was listed.
         """
         try:
             opened = self._open(file.path, checks)
@@ -152,20 +138,13 @@ class Folder:
             if keys is not NO_KEYS:
                 raise
             raise KeyNotFoundError("the file is encrypted; specify the KMS in option keyring or "
-                                   "kms",
-                                   file=path) from error
+                                   "kms", file=path) from error
 
     def schema(self) -> StructType:
         """Return the columns of files and the partition columns, or those in option ``columns``.
 
-        Raises
-        ------
-        FileNotFoundError
-            If there are no files.
-        UnsupportedError
-            If a column has conflicting types in two files.
-        ChangedMeanwhileError
-            If files keep changing while they are read.
+        Raises FileNotFoundError if there are no files; UnsupportedError if a column has conflicting
+        types in two files; ChangedMeanwhileError if files keep changing while they are read.
         """
         return until_unchanged(self._schema)
 

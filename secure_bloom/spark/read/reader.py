@@ -34,11 +34,8 @@ class ReadTask(InputPartition):
     Everything that ``partitions`` determines must be stored here: Spark pickles the reader before
     it calls that method.
 
-    Attributes
-    ----------
-    ranges : list of FileRange
-    places : dict of str to int
-        For each column of the schema that is a partition column, its position in the path.
+    ``places`` has, for each column of the schema that is a partition column, its position in the
+    path.
     """
 
     def __init__(self, ranges: list[FileRange], places: dict[str, int]):
@@ -53,12 +50,8 @@ class SecureParquetReader(DataSourceReader):
     Columns are matched by name, first exactly, then ignoring case; columns that a file lacks are
     null. Partition columns come from the path, even if a file has a column of that name.
 
-    Parameters
-    ----------
-    folder : Folder
-    schema : pyspark.sql.types.StructType
-    is_inferred : bool
-        Whether the schema is that of the first file, so that other files may have more columns.
+    If ``is_inferred``, the schema is that of the first file, so that other files may have more
+    columns.
     """
 
     def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False):
@@ -196,8 +189,7 @@ class SecureParquetReader(DataSourceReader):
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
         type_: DataType = self._types
         for name in path:
-            if not isinstance(type_, StructType) \
-                    or (found := find_name(name, type_.names)) is None:
+            if not isinstance(type_, StructType) or (found := find_name(name, type_.names)) is None:
                 return None
             type_ = type_[found].dataType
         return type_

@@ -15,17 +15,9 @@ from secure_bloom.parquet.footer import Footer
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a folder.
+    """A file of a folder, as listed.
 
-    Attributes
-    ----------
-    path : str
-    size : int
-        In bytes.
-    partition : tuple of (str or None)
-        The file's values of the partition columns, as text.
-    mtime_ns : int or None
-        Modification time in nanoseconds, as listed.
+    ``partition`` has the file's values of the partition columns, as text.
     """
 
     path: str
@@ -62,15 +54,9 @@ def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,
            min_partitions: int) -> list[list[FileRange]]:
     """Return the file ranges of each task, by Spark's rule.
 
-    Parameters
-    ----------
-    files : iterable of DataFile
-    split_bytes : int
-        The maximum that a task reads, as far as the size of row groups allows.
-    open_cost_bytes : int
-        The cost of opening a file, expressed as bytes that could be read in the same time.
-    min_partitions : int
-        Tasks are made smaller, down to the cost of opening a file, to reach this number of tasks.
+    A task reads at most ``split_bytes``, as far as the size of row groups allows.
+    ``open_cost_bytes`` is the cost of opening a file, expressed as bytes that could be read in the
+    same time. Tasks are made smaller, down to that cost, to reach ``min_partitions``.
     """
     files = list(files)
     total = sum(file.size + open_cost_bytes for file in files)

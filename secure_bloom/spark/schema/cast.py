@@ -15,10 +15,8 @@ from secure_bloom.spark.schema.values import can_be_read_as
 def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Cast values to another type without loss; fields that a struct lacks become null.
 
-    Raises
-    ------
-    UnsupportedError
-        If the values would have a different meaning in that type, or one of them does not fit.
+    Raises UnsupportedError if the values would have a different meaning in that type, or one of
+    them does not fit.
     """
     if array.type == type_:
         return array

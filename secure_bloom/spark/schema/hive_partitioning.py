@@ -18,10 +18,7 @@ _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 def escape(text: str) -> str:
     """Escape a name or value as Spark does in paths.
 
-    Raises
-    ------
-    UnsupportedError
-        If it cannot be part of a path.
+    Raises UnsupportedError if it cannot be part of a path.
     """
     if "\0" in text:
         raise UnsupportedError("a string with a NUL character cannot be a folder name")
@@ -31,10 +28,8 @@ def escape(text: str) -> str:
 def folder_names(name: str, values: pa.Array) -> list[str]:
     """Return ``name=value`` for each value; null and the empty string have a special name.
 
-    Raises
-    ------
-    UnsupportedError
-        If a value cannot be distinguished from another, or cannot be part of a path.
+    Raises UnsupportedError if a value cannot be distinguished from another, or cannot be part of a
+    path.
     """
     try:
         return [f"{escape(name)}={escape(text) if text else NULL}" for text in _texts(values)]
@@ -68,10 +63,7 @@ def _date(day: int) -> str:
 class Partitioner:
     """Splits rows by the values of partition columns, which are then stored in the path only.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Top-level columns; if empty, all rows go to folder "".
+    The columns are top-level. If there are none, all rows go to folder "".
     """
 
     def __init__(self, names: tuple[str, ...]):

@@ -15,10 +15,8 @@ _DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 def merge(one: T.StructType, other: T.StructType) -> T.StructType:
     """Merge two schemas by column name, with types that can hold the values of both.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column has conflicting types; ``other`` is the schema of the current file.
+    Raises UnsupportedError if a column has conflicting types; ``other`` is the schema of the
+    current file.
     """
     merged = _wider_struct(one, other)
     if merged is None:

@@ -14,10 +14,7 @@ def without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
     Where a struct is null, Spark sets its fields to null too, even if they are not nullable, and
     pyarrow refuses to write that. These nulls are not visible, so they are marked as values.
 
-    Raises
-    ------
-    UnsupportedError
-        If such a field is null where its struct is not.
+    Raises UnsupportedError if such a field is null where its struct is not.
     """
     if not any(pa.types.is_nested(field.type) for field in batch.schema):
         return batch

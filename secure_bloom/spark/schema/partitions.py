@@ -65,10 +65,7 @@ def _is_date(text: str) -> bool:
 def partition_scalar(text: str | None, type_: pa.DataType) -> pa.Scalar:
     """Convert the text of a partition value to the type of its column.
 
-    Raises
-    ------
-    UnsupportedError
-        If the text is not a valid value of this type.
+    Raises UnsupportedError if the text is not a valid value of this type.
     """
     try:
         if text is not None and pa.types.is_integer(type_) and _INTEGER.fullmatch(text):

@@ -47,10 +47,7 @@ _PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema in which Spark exchanges rows of this schema with a data source.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column has a type that Spark cannot exchange.
+    Raises UnsupportedError if a column has a type that Spark cannot exchange.
     """
     for column in schema:
         try:
@@ -65,10 +62,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def stored_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema with the types in which Spark stores its values in Parquet.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column has a type that cannot be stored, or could not be read back by Spark.
+    Raises UnsupportedError if a column has a type that cannot be stored, or could not be read back
+    by Spark.
     """
     for column in schema:
         _check_storable(column.dataType, column.name)
@@ -151,10 +146,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
 
     If the leaf columns are given, INT96 timestamps are points in time, as in Spark.
 
-    Raises
-    ------
-    UnsupportedError
-        If a column has an Arrow type without a corresponding Spark type.
+    Raises UnsupportedError if a column has an Arrow type without a corresponding Spark type.
     """
     remembered = (schema.metadata or {}).get(_ROW_METADATA)
     if remembered is not None:

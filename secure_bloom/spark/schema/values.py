@@ -62,10 +62,7 @@ _OTHER_KIND = (
 def can_be_read_as(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether values keep their meaning in another type. Values that do not fit are an error.
 
-    Parameters
-    ----------
-    source, target : pyarrow.DataType
-        Types without fields: that of the file, and that of the DataFrame.
+    Both types have no fields: that of the file, and that of the DataFrame.
     """
     return source == target or _is_any(source, target, (*_SAME_VALUES, *_OTHER_KIND))
 

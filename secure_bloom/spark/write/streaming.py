@@ -38,15 +38,9 @@ class StreamTaskCommit(WriterCommitMessage):
 class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
     """Writes one batch of a streaming query.
 
-    Spark creates one writer on the driver for the tasks, and another for the commit.
-
-    Parameters
-    ----------
-    options : Options
-        As for a batch write.
-    schema : pyspark.sql.types.StructType
-    overwrite : bool
-        Whether a batch replaces the existing files, as in output mode ``complete``.
+    Spark creates one writer on the driver for the tasks, and another for the commit. The options
+    are those of a batch write. With ``overwrite``, a batch replaces the existing files, as in
+    output mode ``complete``.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):

@@ -43,16 +43,8 @@ class _Folder:
 class TaskFiles:
     """Writes the rows of a task. A context manager: after an exception, no open file is completed.
 
-    Parameters
-    ----------
-    job : Job
-    partition : int
-        The task's number.
-    schema : pyarrow.Schema
-        Schema of the files.
-    options : WriteOptions
-    open_writer : callable
-        Opens a file at a path.
+    ``partition`` is the task's number, ``schema`` that of the files; ``open_writer`` opens a file
+    at a path.
     """
 
     def __init__(self, job: Job, partition: int, schema: pa.Schema, options: WriteOptions,

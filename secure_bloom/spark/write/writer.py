@@ -50,17 +50,8 @@ class SecureParquetWriter(DataSourceArrowWriter):
 
     It carries the key-encryption keys, so the KMS is called once, and tasks do not need a KMS.
 
-    Parameters
-    ----------
-    options : Options
-    schema : pyspark.sql.types.StructType
-    overwrite : bool
-
-    Raises
-    ------
-    SecureBloomError
-        Before any task runs, if there is a problem with the options, the KMS, the columns or the
-        folder.
+    Raises SecureBloomError before any task runs, if there is a problem with the options, the KMS,
+    the columns or the folder.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
@@ -138,8 +129,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def _open_file(self, path: str) -> ParquetWriter:
         return self._open(path, self.job.filesystem)
 
-    def _open(self, where: FileTarget,
-              filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
+    def _open(self, where: FileTarget, filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
         return ParquetWriter(where, self._file_schema, filesystem=filesystem,
                              **self._options.writer_arguments(self._keks))
 
