@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
@@ -81,7 +81,8 @@ def open_keys(keys: Any) -> Any:
     Returns
     -------
     KmsClient, or the object that was passed; None if the environment names no KMS
-        One client for each keyring and URI, which this process reopens after ten minutes.
+        One client for each keyring and URI, which this process reopens after ten minutes; a
+        keyring is also read again when its file has changed.
 
     Raises
     ------
@@ -172,6 +173,11 @@ class EnvironmentKms(KmsClient):
         """See :meth:`KmsClient.unwrap_key`."""
         return self.client.unwrap_key(wrapped_key, master_key_identifier)
 
+    def cache_version(self, *, fresh: bool = False) -> Hashable:
+        """See :meth:`KmsClient.cache_version`."""
+        version = getattr(self.client, "cache_version", None)  # a client by entry point may lack it
+        return None if version is None else version(fresh=fresh)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("kms_instance_id", "kms_instance_url"):
             return getattr(self.client, name)
@@ -190,7 +196,7 @@ class EnvironmentKms(KmsClient):
             assert path is not None  # one of the two is set
             return Keyring(path, None if ask is None else lambda: ask(path))
         except KeyringError as error:
-            raise KeyringError(f"{error.message} ({name})", file=error.file) from error
+            raise type(error)(f"{error.message} ({name})", file=error.file) from error
         except ValueError as error:
             raise KeyringError(f"{name}: {error}") from None
 

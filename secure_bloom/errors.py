@@ -101,6 +101,10 @@ class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
 
 
+class KeyringNotFoundError(KeyringError):
+    """A keyring file does not exist: its path is wrong, or it was removed."""
+
+
 #: The reader does not have this key; the rest of the file can be read without it.
 NO_KEY = (KeyNotFoundError, KeyAccessError)
 #: The KMS itself fails: this says nothing about the file, and the next file would fail likewise.
