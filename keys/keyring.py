@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

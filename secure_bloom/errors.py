@@ -90,6 +90,10 @@ class KeyAccessError(KeyRetrievalError):
     """A key management service refused: access denied, credentials missing, key disabled."""
 
 
+class MasterKeyChangedError(KeyRetrievalError):
+    """A name meant different master keys during one job, so the job was not committed."""
+
+
 class KmsUnavailableError(KeyRetrievalError):
     """A key management service does not respond: unreachable, overloaded, too slow.
 
