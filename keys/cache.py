@@ -88,7 +88,7 @@ class CachedKms(KmsClient):
         """
         return self._unwrapped.get((wrapped_key, master_key_identifier), self.lifetime,
                                    lambda: self._unwrap(wrapped_key, master_key_identifier),
-                                   self._version())
+                                   self.cache_version())
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,
                            lifetime: float = LIFETIME) -> KeyEncryptionKey:
@@ -103,9 +103,10 @@ class CachedKms(KmsClient):
         """
         return self._keks.get((master_key_id, num_bytes), min(lifetime, self.lifetime),
                               lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes),
-                              self._version(fresh=True))
+                              self.cache_version(fresh=True))
 
-    def _version(self, *, fresh: bool = False) -> Hashable:
+    def cache_version(self, *, fresh: bool = False) -> Hashable:
+        """See :meth:`KmsClient.cache_version`."""
         version = getattr(self.kms, "cache_version", None)
         return None if version is None else version(fresh=fresh)
 

@@ -57,6 +57,7 @@ CLIENTS = {
     "a URI": lambda path: cached_client(f"keyring:{path}"),
     "the environment": lambda path: cached(EnvironmentKms(str(path), None)),
     "another lifetime": lambda path: CachedKms(Keyring(path), lifetime=3600),
+    "a cache of a cache": lambda path: CachedKms(CachedKms(Keyring(path))),
 }
 
 
