@@ -27,8 +27,9 @@ class CachedKms(KmsClient):
     """A KMS client that calls another one and caches its results for a limited time.
 
     A key that was unwrapped once stays available until its lifetime ends, even if the KMS has since
-    revoked access. Thread-safe: threads that need the same key wait for a single call. A forked
-    process starts with an empty cache.
+    revoked access, or until the client's :meth:`~KmsClient.cache_version` changes. Thread-safe:
+    threads that need the same key wait for a single call. A forked process starts with an empty
+    cache.
 
     Parameters
     ----------
@@ -86,7 +87,8 @@ class CachedKms(KmsClient):
             Any error of the KMS; KeyUnwrapError if its result is not a valid AES key.
         """
         return self._unwrapped.get((wrapped_key, master_key_identifier), self.lifetime,
-                                   lambda: self._unwrap(wrapped_key, master_key_identifier))
+                                   lambda: self._unwrap(wrapped_key, master_key_identifier),
+                                   self.cache_version())
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,
                            lifetime: float = LIFETIME) -> KeyEncryptionKey:
@@ -100,7 +102,13 @@ class CachedKms(KmsClient):
             Seconds for which one key is reused.
         """
         return self._keks.get((master_key_id, num_bytes), min(lifetime, self.lifetime),
-                              lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes))
+                              lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes),
+                              self.cache_version(fresh=True))
+
+    def cache_version(self, *, fresh: bool = False) -> Hashable:
+        """See :meth:`KmsClient.cache_version`."""
+        version = getattr(self.kms, "cache_version", None)
+        return None if version is None else version(fresh=fresh)
 
     def _unwrap(self, wrapped_key: str, master_key_identifier: str) -> bytes:
         key = self.kms.unwrap_key(wrapped_key, master_key_identifier)
@@ -127,14 +135,21 @@ class _Cache:
         self._lock = Lock()
         self._entries: dict[Hashable, _Entry] = {}
         self._next_tidying = 0.0
+        self._version: Hashable = None
 
-    def get(self, key: Hashable, lifetime: float, make: Callable[[], object]) -> Any:
-        """Return the value of a key; create it if it is missing or has expired."""
+    def get(self, key: Hashable, lifetime: float, make: Callable[[], object],
+            version: Hashable = None) -> Any:
+        """Return the value of a key; create it if it is missing or has expired.
+
+        All values are dropped if the version differs from that of the previous call.
+        """
         if self._process != os.getpid():  # forked: another thread may have held the lock forever
             self._reset()
         entry = _Entry(lifetime)
         try:
             with self._lock:
+                if version != self._version:
+                    self._entries, self._version = {}, version
                 self._tidy()
                 known = self._entries.get(key)
                 if known is None or known.is_over(lifetime):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
@@ -71,8 +71,8 @@ def open_keys(keys: Any) -> Any:
 
     A path object is the path of a keyring. A string that begins with a scheme and a colon is the
     URI of a KMS, any other string the path of a keyring. There is one client for each keyring and
-    URI, which this process reopens after ten minutes. None: the KMS of the environment. Other
-    objects are returned unchanged.
+    URI, which this process reopens after ten minutes; a keyring is also read again when its file has
+    changed. None: the KMS of the environment. Other objects are returned unchanged.
 
     Raises ValueError if the URI is malformed, or the string is empty; KeyringError if the keyring
     cannot be read.
@@ -167,6 +167,11 @@ class EnvironmentKms(KmsClient):
         """See :meth:`KmsClient.unwrap_key`."""
         return self.client.unwrap_key(wrapped_key, master_key_identifier)
 
+    def cache_version(self, *, fresh: bool = False) -> Hashable:
+        """See :meth:`KmsClient.cache_version`."""
+        version = getattr(self.client, "cache_version", None)  # a client by entry point may lack it
+        return None if version is None else version(fresh=fresh)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("kms_instance_id", "kms_instance_url"):
             return getattr(self.client, name)
@@ -185,7 +190,7 @@ class EnvironmentKms(KmsClient):
             assert path is not None  # one of the two is set
             return Keyring(path, None if ask is None else lambda: ask(path))
         except KeyringError as error:
-            raise KeyringError(f"{error.message} ({name})", file=error.file) from error
+            raise type(error)(f"{error.message} ({name})", file=error.file) from error
         except ValueError as error:
             raise KeyringError(f"{name}: {error}") from None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
 from secure_bloom.keys import keyring_file
@@ -14,12 +15,17 @@ from secure_bloom.keys.keyring_file import Content, SealingKey
 from secure_bloom.keys.kms import InMemoryKms, check_key
 from secure_bloom.keys.passphrase import WeakPassphraseWarning, weakness
 
+CHECK_INTERVAL = 1.0  #: seconds
+_Stamp: TypeAlias = tuple[int, ...]  # identifies one state of the file; empty if there is none
+
 
 class Keyring(InMemoryKms):
     """A KMS client over a local file of named master keys; wraps like :class:`InMemoryKms`.
 
-    Keys that are added to the file later, by any process, are available immediately. Only the path
-    is pickled: the process that unpickles the keyring must be able to read the file.
+    The file is read again whenever it has changed. Keys that are added to it later, by any process,
+    are available immediately. What its keys have unwrapped stays cached until the file is changed,
+    replaced or removed, and at most ``check_interval`` seconds longer. Only the path is pickled:
+    the process that unpickles the keyring must be able to read the file.
 
     Parameters
     ----------
@@ -30,22 +36,33 @@ class Keyring(InMemoryKms):
         ``passphrase_file``.
     passphrase_file : str or path, optional
         A file whose first line is the passphrase, and that only its owner may read.
+    check_interval : float
+        Seconds after which a cached key is used only if the file has not changed since; 0 means
+        that the file is looked at before every use.
 
     Raises
     ------
+    KeyringNotFoundError
+        If the file does not exist. Calls raise it as well if the file was removed since.
     KeyringError
-        If the file is missing, is not a valid keyring, or is accessible to others, or if the
+        If the file cannot be read, is not a valid keyring, or is accessible to others, or if the
         passphrase is wrong.
+    ValueError
+        If ``check_interval`` is negative or not a number.
     """
 
     def __init__(self, path: str | os.PathLike[str],
                  passphrase: str | Callable[[], str] | None = None, *,
-                 passphrase_file: str | os.PathLike[str] | None = None):
+                 passphrase_file: str | os.PathLike[str] | None = None,
+                 check_interval: float = CHECK_INTERVAL):
+        if not check_interval >= 0:
+            raise ValueError(f"check_interval must be 0 seconds or more, not {check_interval!r}")
         self.path = Path(path)
+        self._check_interval = check_interval
         self._given = passphrase
         self._passphrase_file = None if passphrase_file is None else Path(passphrase_file)
         super().__init__({})
-        self._seen = self._read(None)
+        self._seen: tuple[Content, _Stamp | None] = self._read(None)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str],
@@ -187,18 +204,31 @@ class Keyring(InMemoryKms):
         """Return the names of the master keys, sorted."""
         return sorted(self._current().keys)
 
+    def cache_version(self, *, fresh: bool = False) -> _Stamp:
+        """See :meth:`KmsClient.cache_version`. Looks at the file once in ``check_interval``."""
+        since, stamp = self._looked
+        is_recent = time.monotonic() - since < self._check_interval
+        return stamp if is_recent and not fresh else self._look()
+
     def _master_keys(self) -> dict[str, bytes]:
         return self._current().keys
 
     def _current(self) -> Content:
         """Return the content of the file; reread it if it has changed."""
         content, stamp = self._seen
-        if _stamp(self.path) != stamp:  # two threads may both read it, which is harmless
+        if self._look() != stamp:  # two threads may both read it, which is harmless
+            self._seen = Content({}, content.sealing), None  # reading may fail: use no old key
             content, _ = self._seen = self._read(content.sealing)
         return content
 
-    def _read(self, known: SealingKey | None) -> tuple[Content, tuple[Any, ...]]:
+    def _look(self) -> _Stamp:
+        now = time.monotonic()
         stamp = _stamp(self.path)
+        self._looked = now, stamp
+        return stamp
+
+    def _read(self, known: SealingKey | None) -> tuple[Content, _Stamp]:
+        stamp = self._look()
         return keyring_file.read(self.path, self._passphrase, known), stamp
 
     def _change(self, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
@@ -219,7 +249,7 @@ class Keyring(InMemoryKms):
 
     def _replace(self, content: Content) -> None:
         keyring_file.replace(self.path, content)
-        self._seen = content, _stamp(self.path)
+        self._seen = content, self._look()
 
     def _passphrase(self) -> str:
         if self._passphrase_file is not None:
@@ -233,14 +263,15 @@ class Keyring(InMemoryKms):
     def __reduce__(self) -> tuple[object, ...]:
         if self._seen[0].sealing is not None and self._passphrase_file is None:
             raise TypeError("a passphrase is never pickled: open the keyring with passphrase_file=")
-        return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file))
+        return _open, (str(self.path), self._passphrase_file and str(self._passphrase_file),
+                       self._check_interval)
 
     def __repr__(self) -> str:
         return f"<Keyring {self.path} with keys {sorted(self._seen[0].keys)}>"
 
 
-def _open(path: str, passphrase_file: str | None) -> Keyring:
-    return Keyring(path, passphrase_file=passphrase_file)
+def _open(path: str, passphrase_file: str | None, check_interval: float) -> Keyring:
+    return Keyring(path, passphrase_file=passphrase_file, check_interval=check_interval)
 
 
 def _check_name(name: str) -> None:
@@ -287,9 +318,9 @@ def _read_passphrase(path: Path) -> str:
     return passphrase
 
 
-def _stamp(path: Path) -> tuple[Any, ...]:
+def _stamp(path: Path) -> _Stamp:
     try:
         stat = os.stat(path)
     except OSError:
         return ()  # reading the file then raises the error
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

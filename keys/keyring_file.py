@@ -29,7 +29,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from secure_bloom.errors import KeyringError, KeyUnwrapError
+from secure_bloom.errors import KeyringError, KeyringNotFoundError, KeyUnwrapError
 from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
 from secure_bloom.storage.local_files import sync_folder, temporary_stem
 
@@ -79,8 +79,9 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
     """Read a keyring.
 
     ``passphrase`` is called only if it is needed. ``known`` is a key derived earlier, which saves
-    running scrypt if its parameters still match. Raises KeyringError if the file is missing, is not
-    a valid keyring, or is accessible to others, or if the passphrase is wrong.
+    running scrypt if its parameters still match. Raises KeyringNotFoundError if the file does not
+    exist; KeyringError if it cannot be read, is not a valid keyring, or is accessible to others, or
+    if the passphrase is wrong.
     """
     with _no_keyring(path):
         document = _load(path)
@@ -206,6 +207,10 @@ def _load(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             check_private(file.fileno(), path)
             return json.loads(file.read())
+    except FileNotFoundError as error:
+        raise KeyringNotFoundError(
+            "there is no such keyring file: correct the path, or restore the file from a backup; "
+            "'secure-bloom keyring create' creates a new, empty one", file=str(path)) from error
     except OSError as error:
         raise KeyringError(f"the keyring cannot be read: {error.strerror}; create one with "
                            "'secure-bloom keyring create'", file=str(path)) from error

@@ -11,7 +11,7 @@ import base64
 import ipaddress
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -63,6 +63,19 @@ class KmsClient(ABC):
         KeyRetrievalError
             Or a subclass, if the master key is unknown, cannot be used, or is the wrong key.
         """
+
+    def cache_version(self, *, fresh: bool = False) -> Hashable:
+        """Return a value that changes when cached keys of this client are no longer valid.
+
+        Called before each use of a cached key, so it must be cheap. A client need not have it:
+        then keys stay valid for their lifetime.
+
+        Parameters
+        ----------
+        fresh : bool
+            Whether the value must be up to date, because a new file is about to be written.
+        """
+        return None
 
 
 class InMemoryKms(KmsClient):

@@ -1,6 +1,6 @@
 """KMS clients by URI, for options and configuration files.
 
-    keyring:PATH?passphrase-file=PATH
+    keyring:PATH?passphrase-file=PATH&check-interval=SECONDS
     awskms:?region=eu-west-1&profile=x&endpoint=https://...
     vault:https://host:8200/transit?namespace=x&ca-file=/path
     pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
@@ -91,11 +91,12 @@ def _absolute(path: str) -> str:
 
 
 def _keyring(path: str, query: str) -> KmsClient:
-    from secure_bloom.keys.keyring import Keyring
-    options = _parameters(query, {"passphrase-file": str}, "keyring")
+    from secure_bloom.keys.keyring import CHECK_INTERVAL, Keyring
+    options = _parameters(query, {"passphrase-file": str, "check-interval": float}, "keyring")
     if not path:
         raise ValueError("a keyring URI must be keyring:PATH")
-    return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"))
+    return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"),
+                   check_interval=options.get("check-interval", CHECK_INTERVAL))
 
 
 def _awskms(path: str, query: str) -> KmsClient:

@@ -30,6 +30,11 @@ class _NamesMasterKeys(Protocol):
     def data_key_length_bits(self) -> int: ...
 
 
+def master_keys_of(encryption: _NamesMasterKeys) -> list[str]:
+    """Return the names of the master keys that an EncryptionConfiguration uses."""
+    return [encryption.footer_key, *(encryption.column_keys or {})]
+
+
 class KeyEncryptionKeys:
     """Key-encryption keys for many files, in one or more processes. Its pickle contains the keys.
 
@@ -64,7 +69,7 @@ class KeyEncryptionKeys:
     def for_encryption(cls, encryption: _NamesMasterKeys,
                        kms: KeyWrapper | str | os.PathLike[str]) -> KeyEncryptionKeys:
         """Make the keys that an EncryptionConfiguration needs."""
-        return cls(kms, [encryption.footer_key, *(encryption.column_keys or {})],
+        return cls(kms, master_keys_of(encryption),
                    data_key_length_bits=encryption.data_key_length_bits)
 
     def key_encryption_key(self, master_key_id: str, num_bytes: int,

@@ -90,6 +90,10 @@ class KeyAccessError(KeyRetrievalError):
     """A key management service refused: access denied, credentials missing, key disabled."""
 
 
+class MasterKeyChangedError(KeyRetrievalError):
+    """A name meant different master keys during one job, so the job was not committed."""
+
+
 class KmsUnavailableError(KeyRetrievalError):
     """A key management service does not respond: unreachable, overloaded, too slow.
 
@@ -99,6 +103,10 @@ class KmsUnavailableError(KeyRetrievalError):
 
 class KeyringError(KeyRetrievalError):
     """A keyring file is missing, malformed, or readable by others."""
+
+
+class KeyringNotFoundError(KeyringError):
+    """A keyring file does not exist: its path is wrong, or it was removed."""
 
 
 #: The reader does not have this key; the rest of the file can be read without it.

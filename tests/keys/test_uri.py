@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from secure_bloom import keys
-from secure_bloom.errors import KeyringError
+from secure_bloom.errors import KeyringNotFoundError
 from secure_bloom.keys import AwsKms, Keyring, Pkcs11Kms, VaultKms, open_kms
 from tests.keys.checks import refused
 from tests.support import run_python
@@ -31,7 +31,7 @@ def test_keyring(tmp_path, monkeypatch, name):
     quoted = name.replace("%", "%25").replace("?", "%3F")
     for uri in (f"keyring:{quoted}", f"KEYRING:{tmp_path}/{quoted}"):
         assert open_kms(uri).names() == ["k"]
-    refused(KeyringError, lambda: open_kms("keyring:none"), "none")
+    refused(KeyringNotFoundError, lambda: open_kms("keyring:none"), "none")
 
 
 @pytest.mark.parametrize(("uri", "expected"), [

@@ -181,7 +181,7 @@ def test_encrypted_files_in_hive_folders(spark, tmp_path, keyring, encrypted):
 
 def test_a_failing_partition_value_names_the_column(spark, tmp_path):
     frame = people(spark, 4).withColumn("city", F.lit("__HIVE_DEFAULT_PARTITION__"))
-    with pytest.raises(Exception, match="column city: the text __HIVE_DEFAULT_PARTITION__"):
+    with pytest.raises(Exception, match="column city: the string __HIVE_DEFAULT_PARTITION__"):
         write(frame, tmp_path, **PLAINTEXT, partition_by="city")
     assert visible(tmp_path) == []
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.master_key_check import MasterKeyCheck
+from secure_bloom.keys.wrapping import master_keys_of
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
@@ -66,17 +68,24 @@ class WriteOptions:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
         if self.encryption is None or not self.encryption.double_wrapping:
             return None
-        return KeyEncryptionKeys.for_encryption(self.encryption, self._kms_client())
+        return KeyEncryptionKeys.for_encryption(self.encryption, self.kms_client())
+
+    def master_key_check(self) -> MasterKeyCheck | None:
+        """Return a check of the master keys that tasks use; None if tasks do not use the KMS."""
+        if self.encryption is None or self.encryption.double_wrapping:
+            return None
+        return MasterKeyCheck(self.kms_client(), master_keys_of(self.encryption))
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Return keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
             arguments |= {"encryption": self.encryption,
-                          "kms": self._kms_client() if keks is None else keks}
+                          "kms": self.kms_client() if keks is None else keks}
         return arguments
 
-    def _kms_client(self) -> CachedKms:
+    def kms_client(self) -> CachedKms:
+        """Return the KMS client of this process, for options that encrypt."""
         assert self.kms is not None  # options that encrypt name a KMS
         return kms_client(self.kms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
 
@@ -48,7 +49,8 @@ class TaskCommit(WriterCommitMessage):
 class SecureParquetWriter(DataSourceArrowWriter):
     """Writes one DataFrame to a folder. Created on the driver, then pickled and sent to the tasks.
 
-    It carries the key-encryption keys, so the KMS is called once, and tasks do not need a KMS.
+    It carries the key-encryption keys, so the KMS is called once, and tasks do not need a KMS. With
+    single wrapping, tasks use the KMS, and check that its master keys are those of the driver.
 
     Raises SecureBloomError before any task runs, if there is a problem with the options, the KMS,
     the columns or the folder.
@@ -67,6 +69,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         if not overwrite:
             _check_partition_columns(self.job, partition_by)
         self._keks = self._options.key_encryption_keys()
+        self._master_keys = self._options.master_key_check()
         self._try()
         self.job.start()
 
@@ -129,9 +132,16 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def _open_file(self, path: str) -> ParquetWriter:
         return self._open(path, self.job.filesystem)
 
-    def _open(self, where: FileTarget, filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
-        return ParquetWriter(where, self._file_schema, filesystem=filesystem,
-                             **self._options.writer_arguments(self._keks))
+    def _open(self, where: FileTarget,
+              filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
+        with ExitStack() as stack:
+            writer = stack.enter_context(
+                ParquetWriter(where, self._file_schema, filesystem=filesystem,
+                              **self._options.writer_arguments(self._keks)))
+            if self._master_keys is not None:  # the keys of the file are wrapped by now
+                self._master_keys.verify(self._options.kms_client())
+            stack.pop_all()
+            return writer
 
 
 def task_context() -> TaskContext:
