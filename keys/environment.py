@@ -71,8 +71,8 @@ def open_keys(keys: Any) -> Any:
 
     A path object is the path of a keyring. A string that begins with a scheme and a colon is the
     URI of a KMS, any other string the path of a keyring. There is one client for each keyring and
-    URI, which this process reopens after ten minutes; a keyring is also read again when its file has
-    changed. None: the KMS of the environment. Other objects are returned unchanged.
+    URI, which this process reopens after ten minutes; a keyring is also read again when its file
+    has changed. None: the KMS of the environment. Other objects are returned unchanged.
 
     Raises ValueError if the URI is malformed, or the string is empty; KeyringError if the keyring
     cannot be read.

@@ -165,7 +165,7 @@ REFUSED = [
     ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "type BOOLEAN.* cannot have"),
     ({"plaintext": "true", f"{ENABLED}#address": "true"},
      "group of columns; specify one of its leaf columns: address.City, address.zip"),
-    ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "one of its leaf columns: tags.list.element"),
+    ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "its leaf columns: tags.list.element"),
     ({"plaintext": "true", f"{FPP}#ssn": "0.1"}, f"set {ENABLED}#SSN to true"),
     ({"plaintext": "true", f"{ENABLED}#id": "false", f"{NDV}#id": "5"}, "contradicts"),
     ({"plaintext": "true", FPP: "0"}, "between 0 and 1"),
