@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from secure_bloom.auditing.evidence import Evidence, Traces, fill
-from secure_bloom.auditing.policy import Policy
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     KINDS,
@@ -38,6 +37,15 @@ from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Stored
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.reading import (
+    UNENCRYPTED,
+    UNKNOWN_KEY,
+    Violation,
+    column_violations,
+    footer_violations,
+)
+from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
@@ -76,12 +84,14 @@ class OpenFileAudit:
                 else SIGNED_FOOTER
             if not footer.has_encrypted_footer and not footer.signature_verified:
                 self._not_checked("the footer's signature: its key is not at hand")
-        if self._policy and self._policy.encrypted_footer and not footer.has_encrypted_footer:
-            self._find("plaintext-footer", "the footer is not encrypted: column names, sizes and "
-                       "the statistics of plain columns can be read", _REWRITE)
-        for column in footer.columns:
+        demands = [ColumnPolicy(column.path) for column in footer.columns]
+        if self._policy is not None:
+            demands = self._policy.of_leaves(footer.columns)
+            for violation in footer_violations(self._policy, footer):
+                self._report(violation)
+        for column, demand in zip(footer.columns, demands, strict=True):
             chunks = [chunks[column.ordinal] for chunks in footer.row_groups]
-            self.result.columns.append(_ColumnAudit(self, column, chunks).run())
+            self.result.columns.append(_ColumnAudit(self, column, chunks, demand).run())
         if self._scan:
             self._find_traces()
 
@@ -99,6 +109,15 @@ class OpenFileAudit:
                        f"{found.num_bytes:,} bytes, which its footer does not name: left over, or "
                        "of columns whose keys are not at hand", _REWRITE, evidence=found.evidence)
 
+    def _report(self, violation: Violation) -> None:
+        """Report what the policy does not allow."""
+        if violation.kind == UNKNOWN_KEY:
+            self._not_checked(f"column {shown(violation.column)}: {violation.message}"
+                              if violation.column is not None else violation.message)
+            return
+        self.findings.append(AuditFinding(violation.kind, violation.message, _REWRITE,
+                                          self._file.name, violation.column, violation.row_groups))
+
     def _find(self, kind: str, message: str, remedy: str, column: str | None = None,
               chunks: Sequence[ColumnChunk] = (), evidence: Sequence[str] = ()) -> None:
         self.findings.append(AuditFinding(
@@ -113,8 +132,9 @@ class OpenFileAudit:
 class _ColumnAudit:
     """The audit of one column of a file."""
 
-    def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk]):
-        self._audit, self._file = audit, audit._file
+    def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk],
+                 demand: ColumnPolicy):
+        self._audit, self._file, self._demand = audit, audit._file, demand
         self._leaf, self._chunks = column, chunks
         self._fills: list[float] = []
         self._rates: list[float] = []
@@ -126,7 +146,7 @@ class _ColumnAudit:
         self.result = ColumnAudit(column.path)
 
     def run(self) -> ColumnAudit:
-        result, policy = self.result, self._audit._policy
+        result = self.result
         encrypted: list[ColumnChunk] = []
         plain: list[ColumnChunk] = []
         try:
@@ -139,11 +159,11 @@ class _ColumnAudit:
         if result.encrypted:
             with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
             result.encryption = "footer key" if with_footer_key else "column key"
-        demanded = policy is not None and policy.is_sensitive(self._leaf.path)
-        result.sensitive = demanded or bool(encrypted)
-        if (demanded or encrypted) and plain:
-            self._find("unencrypted", "the column is sensitive and its data is not encrypted",
+        result.sensitive = self._demand.encrypted or bool(encrypted)
+        if encrypted and plain and not self._demand.encrypted:
+            self._find(UNENCRYPTED, "the column is sensitive and its data is not encrypted",
                        _REWRITE, plain)
+        self._check_policy()
         self._find_places()
         for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._stored):
             self._look_at(chunk)
@@ -154,6 +174,15 @@ class _ColumnAudit:
         result.filters = None if self._hidden else len(self._stored)
         result.state = self._state()
         return result
+
+    def _check_policy(self) -> None:
+        try:
+            found = list(column_violations(self._audit._footer, self._chunks, self._demand))
+        except FormatError:
+            return  # reported already
+        for violation in found:
+            self._errors |= violation.kind != UNKNOWN_KEY
+            self._audit._report(violation)
 
     def _state(self) -> str:
         if self._errors:

@@ -14,6 +14,7 @@ from secure_bloom.display import Summarized, count, shown
 KINDS = {
     "leak": ("error", "A plaintext Bloom filter on an encrypted column"),
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
+    "master-key": ("error", "A column or footer under another master key than the policy demands"),
     "statistics": ("error", "Least and greatest values of an encrypted column can be read"),
     "plaintext-footer": ("error", "A footer that is not encrypted, though the policy demands it"),
     "shared-id": ("error", "Files that share a file id, so that parts of them can be exchanged"),

@@ -16,6 +16,7 @@ from secure_bloom.cli.shared import (
     jobs_option,
     json_option,
     kms_options,
+    policy_option,
     progress,
     write_report,
 )
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Find what filters and metadata give away.")
 @click.argument("path", type=click.Path())
-@click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="TOML file with the columns that must be encrypted: sensitive = [\"ssn\"].")
+@policy_option("What must be encrypted, such as: sensitive = [\"ssn\"].")
 @kms_options
 @click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
               help="Values to try on filters that leak, one on each line; - for standard input.")

@@ -26,8 +26,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
                  delimiter: str = ", ", allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
-                 encryption: Encryption | None = None, require_encryption: RequireEncryption = None,
-                 **writer: Any) -> None:
+                 encryption: Encryption | None = None, policy: Policy | str | None = None,
+                 require_encryption: RequireEncryption = None, **writer: Any) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters
@@ -50,6 +50,9 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         For the target and, if it is encrypted, for the source.
     require_encryption : optional
         For the source, as in :class:`secure_bloom.ParquetFile`.
+    policy : Policy or path, optional
+        For the target. Without ``encryption``, it makes the encryption, unless ``allow_plaintext``
+        is set.
     encryption, **writer
         Arguments of :class:`secure_bloom.ParquetWriter`.
 
@@ -57,7 +60,10 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     ------
     FileExistsError
         If the target exists, or is created meanwhile, and ``overwrite`` is false.
+    PolicyError
+        If the target would not meet the policy.
     """
+    rules = policy_for(policy, target)
     check_target = None if overwrite else lambda: check_absent(*resolve(target))
     if check_target is not None:
         check_target()

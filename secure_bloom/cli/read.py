@@ -13,7 +13,7 @@ from secure_bloom.cli.shared import (
     kms_options,
     line_from_stdin,
     print_json,
-    requirement_option,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path())
 @kms_options
-@requirement_option
+@reading_options
 @json_option
 def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncryption,
             as_json: bool) -> None:
@@ -45,7 +45,7 @@ def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncrypt
 @click.option("--value", metavar="V", help="Value to look for; read from standard input if absent, "
               "which keeps it out of the list of processes.")
 @kms_options
-@requirement_option
+@reading_options
 @json_option
 @click.pass_context
 def probe(ctx: click.Context, file: str, column: str, value: str | None, kms: KmsClient | None,

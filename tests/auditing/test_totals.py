@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from secure_bloom import attach, audit, write_table
 from secure_bloom.auditing.page import render_page
-from secure_bloom.auditing.policy import Policy
 from secure_bloom.auditing.result import (
     AuditFinding,
     AuditResult,
@@ -23,6 +22,7 @@ from secure_bloom.auditing.sarif import to_sarif
 from secure_bloom.cli import main
 from secure_bloom.cli.report import render_audit
 from secure_bloom.maintain.threads import in_threads
+from secure_bloom.policy import Policy
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, leaking
 
 MANY = 100_000
