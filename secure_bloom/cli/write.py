@@ -74,9 +74,9 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @json_option
 def write(source: str, target: str, kms: KmsClient | None, require_encryption: RequireEncryption,
           policy: str | None, footer_key: str | None, column_keys: tuple[str, ...],
-          plaintext_footer: bool, bloom: str | None, fpp: float, row_group_size: int | None, compression: str,
-          delimiter: str, text: str | None, plaintext: bool, overwrite: bool, as_json: bool) \
-        -> None:
+          plaintext_footer: bool, bloom: str | None, fpp: float, row_group_size: int | None,
+          compression: str, delimiter: str, text: str | None, plaintext: bool, overwrite: bool,
+          as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
