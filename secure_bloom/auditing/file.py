@@ -87,7 +87,7 @@ class OpenFileAudit:
         demands = [ColumnPolicy(column.path) for column in footer.columns]
         if self._policy is not None:
             demands = self._policy.of_leaves(footer.columns)
-            for violation in footer_violations(self._policy, footer):
+            for violation in footer_violations(self._policy, footer, demands):
                 self._report(violation)
         for column, demand in zip(footer.columns, demands, strict=True):
             chunks = [chunks[column.ordinal] for chunks in footer.row_groups]

@@ -17,6 +17,7 @@ KINDS = {
     "master-key": ("error", "A column or footer under another master key than the policy demands"),
     "statistics": ("error", "Least and greatest values of an encrypted column can be read"),
     "plaintext-footer": ("error", "A footer that is not encrypted, though the policy demands it"),
+    "algorithm": ("error", "Pages that are not authenticated, though the policy demands it"),
     "shared-id": ("error", "Files that share a file id, so that parts of them can be exchanged"),
     "authentication": ("error", "Something encrypted does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),

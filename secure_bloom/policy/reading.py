@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from secure_bloom.policy.policy import Policy
 
 #: kinds of violations
-UNENCRYPTED, MASTER_KEY, PLAINTEXT_FOOTER, UNKNOWN_KEY = \
-    "unencrypted", "master-key", "plaintext-footer", "unknown-key"
+UNENCRYPTED, MASTER_KEY, PLAINTEXT_FOOTER, ALGORITHM, UNKNOWN_KEY = \
+    "unencrypted", "master-key", "plaintext-footer", "algorithm", "unknown-key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Violation:
     Attributes
     ----------
     kind : str
-        ``unencrypted``, ``master-key``, ``plaintext-footer``, or ``unknown-key`` if it cannot be
-        determined without keys under which master key something is encrypted.
+        ``unencrypted``, ``master-key``, ``plaintext-footer``, ``algorithm``, or ``unknown-key`` if
+        it cannot be determined under which master key something is encrypted.
     message : str
     column : str or None
         Dotted path.
@@ -45,6 +45,11 @@ class Violation:
     message: str
     column: str | None = None
     row_groups: tuple[int, ...] = ()
+
+
+def is_demanding(policy: Policy, columns: Iterable[ColumnPolicy]) -> bool:
+    """Whether a file with these columns must be encrypted in any way."""
+    return policy.encrypted_footer or any(column.encrypted for column in columns)
 
 
 # --- for readers ---------------------------------------------------------------------------------
@@ -68,7 +73,7 @@ def check_file(policy: Policy, footer: Footer) -> None:
     columns = policy.of_leaves(footer.columns)
     demanded = {leaf.ordinal: column for leaf, column in zip(footer.columns, columns, strict=True)
                 if column.encrypted}
-    if not demanded and not policy.encrypted_footer:
+    if not is_demanding(policy, columns):
         return
     check_footer(footer)
     if policy.encrypted_footer and not footer.has_encrypted_footer:
@@ -91,21 +96,29 @@ def violations(policy: Policy, footer: Footer) -> list[Violation]:
 
     Without keys, the names of master keys are those that the file claims.
     """
-    found = list(footer_violations(policy, footer))
-    for leaf, column in zip(footer.columns, policy.of_leaves(footer.columns), strict=True):
+    columns = policy.of_leaves(footer.columns)
+    found = list(footer_violations(policy, footer, columns))
+    for leaf, column in zip(footer.columns, columns, strict=True):
         chunks = [chunks[leaf.ordinal] for chunks in footer.row_groups]
         found += column_violations(footer, chunks, column)
     return found
 
 
-def footer_violations(policy: Policy, footer: Footer) -> Iterator[Violation]:
-    """Yield what the policy does not allow in a footer."""
+def footer_violations(policy: Policy, footer: Footer, columns: Iterable[ColumnPolicy]) \
+        -> Iterator[Violation]:
+    """Yield what the policy does not allow in the footer of a file with these columns."""
     if policy.encrypted_footer and not footer.has_encrypted_footer:
         yield Violation(PLAINTEXT_FOOTER, "the footer is not encrypted: column names, sizes and "
                         "the statistics of plain columns can be read")
     if policy.footer_key is not None and footer.is_encrypted:
         yield from _key_violations(footer, footer.footer_key_metadata, policy.footer_key,
                                    "the footer", "footer_key")
+    algorithm = footer.algorithm
+    if algorithm is not None and not algorithm.authenticates_pages \
+            and footer.has_encrypted_footer and is_demanding(policy, columns):
+        yield Violation(ALGORITHM, f"the algorithm is {algorithm.name}, which does not "
+                        "authenticate pages; under an encrypted footer, readers that enforce the "
+                        "policy refuse the file")
 
 
 def column_violations(footer: Footer, chunks: Iterable[ColumnChunk], column: ColumnPolicy) \

@@ -10,6 +10,7 @@ from secure_bloom.encryption import Encryption, EncryptionConfiguration, Uniform
 from secure_bloom.errors import PolicyError
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths, named_columns
 from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.reading import is_demanding
 from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.files import FilePath, FileTarget, is_path, resolve
@@ -64,7 +65,7 @@ def policy_encryption(policy: Policy, leaves: Sequence[LeafColumn]) \
     """
     columns = policy.of_leaves(leaves)
     demanded = [column for column in columns if column.encrypted]
-    if not demanded and not policy.encrypted_footer:
+    if not is_demanding(policy, columns):
         return None
     if policy.footer_key is None and demanded:
         raise PolicyError(f"it must be encrypted by the policy's rule {demanded[0].rule}, and "
@@ -120,10 +121,10 @@ def check_encryption(policy: Policy, encryption: Encryption | None,
             raise PolicyError("the file would be written in plaintext; the policy requires an "
                               "encrypted footer: encrypted_footer = true")
         return
-    _check_footer(policy, encryption, any(column.encrypted for column in columns))
+    _check_footer(policy, encryption, is_demanding(policy, columns))
 
 
-def _check_footer(policy: Policy, encryption: Encryption, is_demanding: bool) -> None:
+def _check_footer(policy: Policy, encryption: Encryption, demands: bool) -> None:
     if policy.encrypted_footer and encryption.plaintext_footer:
         raise PolicyError("the footer would be written in plaintext; the policy requires an "
                           "encrypted one: encrypted_footer = true")
@@ -131,7 +132,7 @@ def _check_footer(policy: Policy, encryption: Encryption, is_demanding: bool) ->
     _check_key(key, policy.footer_key, "footer_key of the policy", None)
     algorithm = encryption.algorithm if isinstance(encryption, UniformKey) \
         else encryption.encryption_algorithm
-    if is_demanding and algorithm != "AES_GCM_V1" and not encryption.plaintext_footer:
+    if demands and algorithm != "AES_GCM_V1" and not encryption.plaintext_footer:
         raise PolicyError(f"the algorithm would be {algorithm}, which does not authenticate pages; "
                           "under an encrypted footer, readers that enforce the policy refuse it: "
                           "use AES_GCM_V1")
