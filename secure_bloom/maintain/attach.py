@@ -15,7 +15,7 @@ from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import column_violations
-from secure_bloom.policy.writing import with_policy_filters
+from secure_bloom.policy.writing import by_column, with_policy_filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.files import FilePath
@@ -78,13 +78,15 @@ def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None
         If the KMS does not respond.
     """
     rules = as_policy(policy)
-    wanted = None if rules is not None and bloom_filters is None \
-        else filters_for_files(bloom_filters)
+    wanted: BloomFilters = bloom_filters
+    if rules is None:
+        wanted = filters_for_files(bloom_filters)
+    elif bloom_filters is not None and not isinstance(bloom_filters, bool):
+        wanted = by_column(bloom_filters)
 
     def planner(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
-        filters: BloomFilters = wanted
-        if rules is not None:
-            filters = with_policy_filters(rules.for_path(file.path), wanted, file.columns)
+        filters = wanted if rules is None else with_policy_filters(
+            rules.for_path(file.path), wanted, file.columns)
         asked = normalize_options(filters, filterable_paths(file.columns))
         columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)

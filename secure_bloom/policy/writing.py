@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow.fs as pa_fs
 
@@ -185,8 +186,18 @@ def with_policy_filters(policy: Policy, bloom_filters: BloomFilters,
         return own
     if bloom_filters is True:
         return dict.fromkeys(filterable_paths(leaves), True) | own
-    if not isinstance(bloom_filters, Mapping):
-        if isinstance(bloom_filters, str | bytes) or not isinstance(bloom_filters, Iterable):
-            normalize_options(bloom_filters)  # raises
+    return {**own, **by_column(bloom_filters)}
+
+
+def by_column(bloom_filters: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested filters by column, with those that are to be left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`.normalize_options`.
+    """
+    if not isinstance(bloom_filters, Mapping | str | bytes) and isinstance(bloom_filters, Iterable):
         bloom_filters = dict.fromkeys(bloom_filters, True)
-    return {**own, **bloom_filters}
+    normalize_options(bloom_filters)
+    return dict(cast(Mapping[str, Any], bloom_filters))
