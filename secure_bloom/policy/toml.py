@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 8
-_GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
+GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
 _OF_TABLE = ("path", "name", "sensitive", "columns")
 _TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*')
 _DEEP_KEY = re.compile(rf"(?:[\w\"-]+[ \t]*\.[ \t]*){{{_MAX_DEPTH}}}")
@@ -39,7 +39,7 @@ def parse(text: str) -> dict[str, Any]:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"this policy is not valid TOML: {str(error)[:200]}") from None
-    check_settings(found, _GENERAL, "a policy")
+    check_settings(found, GENERAL, "a policy")
     tables = found.pop("tables", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise PolicyError("the tables of a policy are written as [[tables]]")

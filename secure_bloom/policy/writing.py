@@ -9,7 +9,12 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
 from secure_bloom.errors import PolicyError
-from secure_bloom.parquet.schema import LeafColumn, filterable_paths, named_columns
+from secure_bloom.parquet.schema import (
+    LeafColumn,
+    columns_by_prefix,
+    filterable_paths,
+    named_columns,
+)
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import is_demanding
 from secure_bloom.policy.rules import ColumnPolicy
@@ -159,8 +164,9 @@ def _master_keys(encryption: Encryption | None, leaves: Sequence[LeafColumn]) \
         return dict.fromkeys((leaf.ordinal for leaf in leaves), encryption.footer_key)
     keys_by_path = {path: key for key, paths in (encryption.column_keys or {}).items()
                     for path in paths}
+    by_prefix = columns_by_prefix(leaves)
     return {leaf.ordinal: keys_by_path[path] for path in sorted(keys_by_path, key=len)
-            for leaf in named_columns(leaves, path)}
+            for leaf in named_columns(by_prefix.get(path, ()), path)}
 
 
 def with_policy_filters(policy: Policy, bloom_filters: BloomFilters,
