@@ -279,7 +279,9 @@ def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
     ("[[tables]]\npath = 'x'\nsensitive = ['a']\ndefault = 'open'", "default"),
     ("sensitive = " + "[" * 100_000, "TOML"), ("a = " + "{a = " * 100_000, "TOML"),
     (".".join("a" * 100_000) + " = 1", "deep"), ("[" + ".".join(["'a'"] * 50_000) + "]", "deep"),
-    ("# " + "x" * 2**20, "bytes"), ('sensitive = ["\\ud800"]', "TOML"), ("a = 1\na = 2", "TOML")],
+    ("a" * 1_000_000, "TOML"), ('a = "' + '\\"' * 400_000, "TOML"), ("'" * 999_999, "TOML"),
+    ("a " * 400_000, "TOML"), ("# " + "x" * 2**20, "bytes"),
+    ('sensitive = ["\\ud800"]', "TOML"), ("a = 1\na = 2", "TOML")],
     ids=lambda text: str(text)[:40])
 def test_what_is_not_a_policy(tmp_path, text, words):
     path = tmp_path / "p.toml"

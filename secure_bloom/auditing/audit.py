@@ -65,7 +65,9 @@ def audit(path: FilePath, keys: Keys = None, *,
         Default: every encrypted column counts as sensitive. Without keys, the audit relies on the
         names of master keys that the files claim.
     guesses : iterable of str
-        Values to try on leaking filters, as an attacker would; only the number of hits is reported.
+        Values to try on plaintext filters, as an attacker would; only the number of hits is
+        reported. If the filters of a column that is not encrypted recognize them, it may be a
+        renamed or copied sensitive column.
     scan : bool
         Search every byte for plaintext filters that no footer references, and for those of files
         with an encrypted footer whose key is not available.

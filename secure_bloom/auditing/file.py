@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_bloom.auditing.evidence import Evidence, Traces, fill
+from secure_bloom.auditing.evidence import Evidence, Recognition, Traces, fill
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     KINDS,
@@ -143,6 +143,8 @@ class _ColumnAudit:
         self._hidden: KeyRetrievalError | None = None
         self._without_key = False
         self._errors = False
+        self._guessed = Recognition(column, audit._guesses) \
+            if audit._guesses and column.type.can_have_filter and not demand.encrypted else None
         self.result = ColumnAudit(column.path)
 
     def run(self) -> ColumnAudit:
@@ -168,6 +170,7 @@ class _ColumnAudit:
         for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._stored):
             self._look_at(chunk)
         self._report_leaks()
+        self._report_guessed()
         self._check_statistics(encrypted)
         if self._rates:
             result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
@@ -248,6 +251,8 @@ class _ColumnAudit:
         if filter_ is not None:
             self._measure(filter_)
             self._check_readers(chunk, filter_)
+            if chunk.encryption is None and self._guessed is not None:
+                self._guessed.add(filter_)
 
     def _measure(self, filter_: SplitBlockBloomFilter) -> None:
         self._fills.append(fill(filter_))
@@ -275,6 +280,14 @@ class _ColumnAudit:
         self._find("leak", "the column is encrypted and its Bloom filters are not: everybody who "
                    "has the file can test which values it holds", _SEAL, self._leaking,
                    evidence.sentences() if evidence is not None else ())
+
+    def _report_guessed(self) -> None:
+        sentence = self._guessed.sentence() if self._guessed is not None else None
+        if sentence is not None:
+            self._find("guessed", "the column is not encrypted, and its plaintext filters "
+                       "recognize the values that were guessed: it may be a copy of a sensitive "
+                       "column, or a renamed one", "if it is, name it in the policy, and write the file again",
+                       evidence=[sentence])
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
         """Read a plaintext filter, without any key."""

@@ -22,6 +22,7 @@ KINDS = {
     "authentication": ("error", "Something encrypted does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer names"),
+    "guessed": ("warning", "An unencrypted column whose filters recognize the values guessed"),
     "refused": ("warning", "A filter that some readers refuse or ignore"),
     "policy": ("warning", "A name in the policy that matches no column"),
 }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @policy_option("What must be encrypted, such as: sensitive = [\"ssn\"].")
 @kms_options
 @click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
-              help="Values to try on filters that leak, one on each line; - for standard input.")
+              help="Values to try on plaintext filters, one on each line; - for standard input.")
 @click.option("--scan", is_flag=True, help="Look at every byte for plaintext filters that no "
               "footer names.")
 @jobs_option

@@ -101,7 +101,7 @@ def _by_policy(policy: Policy, encryption: Encryption | None, schema: pa.Schema,
     leaves = parquet_leaves(schema)
     with error_location(file=target):
         if encryption is None and not plaintext:
-            encryption = policy_encryption(policy, leaves)
+            encryption = policy_encryption(policy, policy.of_leaves(leaves))
         check_encryption(policy, resolve_columns(encryption, leaves), leaves)
     return encryption
 

@@ -112,7 +112,7 @@ def _check_schema(ctx: click.Context, policy_file: str, path: str, at: str | Non
     rules = rules.for_path(own_path if at is None else at)
     result, error = _explained(rules, leaves), None  # raises if rules contradict each other
     try:
-        policy_encryption(rules, leaves)
+        policy_encryption(rules, rules.of_leaves(leaves))
     except PolicyError as found:
         error = str(found)
     if as_json:

@@ -91,7 +91,7 @@ def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None
         columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
         if rules is not None:
-            check_policy(rules, file, {column.ordinal for column, _ in columns})
+            _check_policy(rules, file, {column.ordinal for column, _ in columns})
         chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
                   for column, options in columns]
         return Plan([(chunk, options) for chunk, options in chunks
@@ -115,7 +115,7 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
     return wanted
 
 
-def check_policy(policy: Policy, file: ParquetFile, ordinals: Container[int]) -> None:
+def _check_policy(policy: Policy, file: ParquetFile, ordinals: Container[int]) -> None:
     """Check that columns of a file are encrypted as a policy requires.
 
     Parameters

@@ -19,8 +19,8 @@ MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 8
 GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
 _OF_TABLE = ("path", "name", "sensitive", "columns")
-_TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*')
-_DEEP_KEY = re.compile(rf"(?:[\w\"-]+[ \t]*\.[ \t]*){{{_MAX_DEPTH}}}")
+_TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+')
+_DEEP_KEY = re.compile(rf'(?<![\w"-])(?:[\w"-]++[ \t]*+\.[ \t]*+){{{_MAX_DEPTH}}}')
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow.fs as pa_fs
@@ -49,11 +49,11 @@ def with_policy(policy: Policy, bloom_filters: BloomFilters, encryption: Encrypt
     Parameters and errors are those of :func:`policy_encryption` and :func:`with_policy_filters`.
     """
     if encryption is None:
-        encryption = policy_encryption(policy, leaves)
+        encryption = policy_encryption(policy, policy.of_leaves(leaves))
     return with_policy_filters(policy, bloom_filters, leaves), encryption
 
 
-def policy_encryption(policy: Policy, leaves: Sequence[LeafColumn]) \
+def policy_encryption(policy: Policy, columns: Collection[ColumnPolicy]) \
         -> EncryptionConfiguration | None:
     """Return the encryption that a policy makes for a file; None if nothing must be encrypted.
 
@@ -61,15 +61,14 @@ def policy_encryption(policy: Policy, leaves: Sequence[LeafColumn]) \
     ----------
     policy : Policy
         For the path of the file; see :meth:`Policy.for_path`.
-    leaves : sequence of LeafColumn
-        Of the file.
+    columns : collection of ColumnPolicy
+        What it says about the leaf columns of the file.
 
     Raises
     ------
     PolicyError
         If something must be encrypted, and the policy does not name a footer key.
     """
-    columns = policy.of_leaves(leaves)
     demanded = [column for column in columns if column.encrypted]
     if not is_demanding(policy, columns):
         return None
@@ -82,7 +81,7 @@ def policy_encryption(policy: Policy, leaves: Sequence[LeafColumn]) \
     return _configuration(policy.footer_key, columns)
 
 
-def _configuration(footer_key: str, columns: Sequence[ColumnPolicy]) -> EncryptionConfiguration:
+def _configuration(footer_key: str, columns: Collection[ColumnPolicy]) -> EncryptionConfiguration:
     column_keys: dict[str, dict[str, None]] = {}  # by master key: the paths, each once
     for column in columns:
         if column.encrypted:

@@ -142,3 +142,22 @@ def test_a_policy_costs_no_reads(path, monkeypatch):
     reads.clear()
     check_files(path, KEYS, KMS)
     assert len(reads) <= len(counts[0])
+
+
+def test_a_renamed_column_is_found_by_guesses(path):
+    """No rule applies to it; its plaintext filters recognize the values."""
+    policy = Policy(["ssn"])
+    renamed = TABLE.rename_columns(["id", "name", "city", "number"])
+    write_table(renamed, path, bloom_filters=True)
+    numbers = [f"{i:09d}" for i in range(50)]
+    others = [f"x{i}" for i in range(50)]
+    assert kinds(path, policy=policy) == kinds(path, policy=policy, guesses=others) \
+        == [("policy", None)]
+    result = audit(path, policy=policy, guesses=numbers + others)
+    assert ("guessed", "id") in [(finding.kind, finding.column) for finding in result.findings]
+    [finding] = [finding for finding in result.findings if finding.kind == "guessed"
+                 and finding.column == "id"]
+    assert "of 100 values guessed, 50 are" in finding.evidence[0] and result.ok
+    assert not any(number in str(result.to_dict()) for number in numbers)
+    attempt = Policy(["id"])  # which is reported as such
+    assert kinds(path, policy=attempt, guesses=numbers)[:1] == [("unencrypted", "id")]
