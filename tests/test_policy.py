@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from fnmatch import fnmatchcase
 
 import pytest
@@ -176,6 +177,19 @@ def test_other_writers_names_of_list_groups_do_not_escape(other):
     assert found[other].key == "pii" and not found["city"].encrypted
     assert not policy.columns_of(["tags.list.element", other], {other})[other].encrypted \
         or other == "tags.list.element"
+
+
+def test_deep_schemas_take_little_memory():
+    """The paths of their groups take a hundred times as much as those of their columns."""
+    paths = [".".join([f"{number}group"] * 199 + ["leaf"]) for number in range(200)]
+    policy = Policy(["a.b.c", f"{paths[0]}.list.element"], columns={"x.y": "pii", "*.z": "pii"})
+    tracemalloc.start()
+    try:
+        found = policy.columns_of(paths)
+        assert tracemalloc.get_traced_memory()[1] < 2 * sum(map(len, paths))
+    finally:
+        tracemalloc.stop()
+    assert [path for path in paths if found[path].encrypted] == paths[:1]
 
 
 def test_a_field_of_a_struct_is_not_taken_for_another():

@@ -286,7 +286,8 @@ class _ColumnAudit:
         if sentence is not None:
             self._find("guessed", "the column is not encrypted, and its plaintext filters "
                        "recognize the values that were guessed: it may be a copy of a sensitive "
-                       "column, or a renamed one", "if it is, name it in the policy, and write the file again",
+                       "column, or a renamed one",
+                       "if it is, name it in the policy, and write the file again",
                        evidence=[sentence])
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:

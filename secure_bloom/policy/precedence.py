@@ -64,11 +64,7 @@ class Rules:
     def ranks(self, path: str) -> Iterator[list[NamedRule]]:
         """Yield the rules that apply to a column, in lists of equal rank, the highest first."""
         path = path.lower()
-        yield self._named.get(path, [])
-        group = path
-        while "." in group:
-            group = group.rpartition(".")[0]
-            yield self._named.get(group, [])
+        yield from (self._named.get(group, []) for group in _groups(path))
         yield [rule for pattern, rule in self._patterns if pattern.match(path)]
         yield self._all
 
@@ -138,10 +134,11 @@ def in_other_words(found: dict[str, ColumnPolicy], scopes: Iterable[Rules],
     repeated : container of str
         Which of these paths are within a list or map.
     """
-    groups = _groups(found)
-    for rule in (rule for scope in scopes for rule in scope.rules):
-        name = rule.name.lower()
-        if not rule.demands or name in groups or "." not in name or _WILDCARDS & set(name):
+    parts = [(rule.name.lower(), rule) for scope in scopes for rule in scope.rules
+             if rule.demands and "." in rule.name and not _WILDCARDS & set(rule.name)]
+    groups = _columns_below({group for name, _ in parts for group in _groups(name)}, found)
+    for name, rule in parts:
+        if name in groups:
             continue
         while "." in name and name not in groups:
             name = name.rpartition(".")[0]
@@ -163,16 +160,25 @@ def without_match(rules: Iterable[NamedRule], paths: Collection[str]) -> list[st
     return found
 
 
-def _groups(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Map each column and each group, in lower case, to the columns at or below it."""
-    groups: dict[str, list[str]] = {}
-    for path in paths:
-        name = path.lower()
-        groups.setdefault(name, []).append(path)
-        while "." in name:
-            name = name.rpartition(".")[0]
-            groups.setdefault(name, []).append(path)
-    return groups
+def _groups(name: str) -> Iterator[str]:
+    """Yield the name, and the groups around it."""
+    yield name
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def _columns_below(names: Container[str], paths: Iterable[str]) -> dict[str, list[str]]:
+    """Map those of the names that are columns or groups to the columns at or below them.
+
+    Other groups are left out: a schema may be deep, so that their paths would take much memory.
+    """
+    found: dict[str, list[str]] = {}
+    for path in paths if names else ():
+        for group in _groups(path.lower()):
+            if group in names:
+                found.setdefault(group, []).append(path)
+    return found
 
 
 def _same(path: str, rules: list[NamedRule], setting: str) -> NamedRule | None:
