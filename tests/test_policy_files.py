@@ -21,10 +21,12 @@ from secure_bloom import (
     verify_file,
     write_table,
 )
+from secure_bloom.arrow import encrypted_columns
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.errors import AuthenticationError, KeyNotFoundError, PolicyError
 from secure_bloom.keys import InMemoryKms
-from secure_bloom.policy import TableRules
+from secure_bloom.parquet import schema
+from secure_bloom.policy import TableRules, writing
 from secure_bloom.policy.reading import violations
 from secure_bloom.policy.writing import check_encryption
 from tests.forging import plaintext_file, stripped, with_open_metadata
@@ -206,6 +208,21 @@ def test_list_groups_of_other_names_are_encrypted_too():
     data = unchecked(plain, use_compliant_nested_type=False)
     with pytest.raises(AuthenticationError):
         read_table(data, KMS, require_encryption=policy)
+
+
+def test_wide_tables_are_not_searched_for_each_column(monkeypatch):
+    seen = []
+
+    def counted(leaves, path):
+        leaves = list(leaves)
+        seen.append(len(leaves))
+        return schema.named_columns(leaves, path)
+
+    for module in (encrypted_columns, writing):
+        monkeypatch.setattr(module, "named_columns", counted)
+    wide = pa.table({f"c{number}": [number] for number in range(300)})
+    data = written(Policy(footer_key="footer", default="encrypt", columns={"c1": "pii"}), wide)
+    assert len(keys_of(data)) == 300 and sum(seen) <= 10 * 300
 
 
 def test_columns_of_one_path_are_refused_not_left_open():

@@ -200,7 +200,9 @@ def _render_files(files: list[FileCompliance]) -> str:
     from secure_bloom.cli.report import by_message
     from secure_bloom.display import count, shown
     bad = sum(bool(file.violations) for file in files)
-    lines = [f"{count(len(files), 'file')}: {len(files) - bad:,} without a violation, {bad:,} with"]
+    unknown = sum(bool(file.not_checked) and not file.violations for file in files)
+    lines = [f"{count(len(files), 'file')}: {len(files) - bad - unknown:,} meet the policy, "
+             f"{bad:,} do not, {unknown:,} not fully checked"]
     lines += by_message((file.file, violation.message if violation.column is None
                          else f"column {shown(violation.column)}: {violation.message}")
                         for file in files for violation in file.violations)

@@ -57,7 +57,7 @@ def test_write_makes_a_file_from_the_policy(run, tmp_path):
         assert {info.column: info.encrypted for info in file.bloom_filters} \
             == {"ssn": True, "city": False}
         assert file.read().equals(TABLE)
-    assert run("policy", "check", "policy.toml", "b.parquet").count("1 without a violation") == 1
+    assert run("policy", "check", "policy.toml", "b.parquet").count("1 meet the policy") == 1
     (tmp_path / "vip").mkdir()
     run("write", "data/a.parquet", "vip/b.parquet", "--policy", "policy.toml", "--bloom", "amount")
     with ParquetFile("vip/b.parquet", keyring()) as file:
@@ -120,7 +120,7 @@ def test_check_says_which_file_breaks_which_rule(run):
     write_table(TABLE, "data/c.parquet", encryption=EncryptionConfiguration(
         "footer", uniform_encryption=True), keys=keyring())
     out = run("policy", "check", "policy.toml", "data", code=1)
-    assert "3 files: 1 without a violation, 2 with" in out
+    assert "3 files: 1 meet the policy, 2 do not, 0 not fully checked" in out
     assert "a.parquet: column ssn: the column is sensitive and its data is not encrypted" in out
     assert "'ssn' in columns" in out and "c.parquet: column ssn" in out and "b.parquet" not in out
     result = json.loads(run("policy", "check", "policy.toml", "data", "--json", code=1))
@@ -134,7 +134,8 @@ def test_check_tells_what_was_not_checked(run, tmp_path):
     run("policy", "check", "policy.toml", "empty", code=3)
     run("policy", "check", "policy.toml", "nothing", code=3)
     write_table(TABLE, "data/a.parquet", encryption=UniformKey(b"k" * 16))
-    assert "not checked" in run("policy", "check", "policy.toml", "data", code=4, keys=False)
+    out = run("policy", "check", "policy.toml", "data", code=4, keys=False)
+    assert "not checked in" in out and "0 meet the policy, 0 do not, 1 not fully checked" in out
     (tmp_path / "data" / "a.parquet").write_bytes(b"PAR1 nothing")
     assert "not checked" in run("policy", "check", "policy.toml", "data", code=3)
 
