@@ -191,7 +191,8 @@ class FolderChecks:
             self._found.update(self._own.names_in(leaf.path for leaf in footer.columns))
         elif _depends_on_path(requirement):
             requirement.check_path_columns(self._path_columns, footer.columns)
-            self._demanding |= requirement.demands_any(footer.columns)
+            if requirement.demands_any(footer.columns):  # other threads may check other files
+                self._demanding = True
             if not footer.is_encrypted and not self._plaintext:
                 self._plaintext.append(path)
 

@@ -23,6 +23,7 @@ from secure_bloom import (
 )
 from secure_bloom.arrow import encrypted_columns
 from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import AuthenticationError, KeyNotFoundError, PolicyError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import schema
@@ -328,6 +329,8 @@ def test_a_signature_that_was_not_verified_is_refused():
 def test_metadata_outside_of_the_module_of_its_column_is_refused():
     data = with_open_metadata(unchecked(), KMS, "ssn", (b"y", b"z"))
     assert "metadata" in refused(data, column="ssn")
+    assert [violation.column for violation in violations(POLICY, ParquetFile(data, KMS).footer)] \
+        == ["ssn"]
 
 
 def test_pages_that_are_not_authenticated_are_refused():
@@ -347,6 +350,32 @@ def test_a_plaintext_file_without_the_column_among_encrypted_ones_is_refused(tmp
         with pytest.raises(AuthenticationError, match="other files") as raised:
             read_table(tmp_path, KMS, filters=filters, require_encryption=policy)
         assert raised.value.file == str(tmp_path / "b.parquet")
+
+
+def test_files_that_are_checked_at_the_same_time_are_all_taken_into_account():
+    """A thread that finds nothing must not undo what another one found meanwhile."""
+    class Requirement:
+        def for_path(self, path):
+            return self
+
+        def check(self, footer):
+            pass
+
+        def check_path_columns(self, names, columns):
+            pass
+
+        def demands_any(self, columns):
+            if len(list(columns)) == 1:
+                checks.check(sensitive, "b")  # as another thread would
+                return False
+            return True
+
+    checks = FolderChecks(Requirement())
+    sensitive = ParquetFile(unchecked(), KMS).footer
+    checks.check(ParquetFile(plaintext_file(TABLE.select(["city"]), [])).footer, "a")
+    with pytest.raises(AuthenticationError, match="other files") as raised:
+        checks.finish()
+    assert raised.value.file == "a"
 
 
 @pytest.mark.parametrize(("policy", "is_refused"), [

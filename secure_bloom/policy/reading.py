@@ -85,7 +85,7 @@ def check_file(policy: Policy, footer: Footer) -> None:
         check_columns(footer, {ordinal: column.key for ordinal, column in demanded.items()})
     except AuthenticationError as error:
         rule = next(column.rule for column in columns if column.path == error.column)
-        error.message += f" by the policy: {rule}"
+        error.message += f" (policy: {rule})"
         raise
 
 
@@ -139,7 +139,11 @@ def _chunk_violations(footer: Footer, chunk: ColumnChunk, column: ColumnPolicy) 
     if chunk.encryption is None:
         yield Violation(UNENCRYPTED, "the column is sensitive and its data is not encrypted; the "
                         f"policy requires it: {column.rule}")
-    elif column.key is not None:
+        return
+    if not chunk.is_metadata_encrypted:
+        yield Violation(UNENCRYPTED, "the column is encrypted, but its metadata is not encrypted "
+                        f"with its key; the policy requires it: {column.rule}")
+    if column.key is not None:
         key_metadata = chunk.key_metadata if chunk.encryption == "column key" \
             else footer.footer_key_metadata
         yield from _key_violations(footer, key_metadata, column.key, "the column",
