@@ -1,7 +1,7 @@
-# make demo: set everything up and run the main job on real data
-# make check: style and quick tests, for the minute between two edits
-# make test: set everything up and run the tests that decide a merge
-# make test-all: every test, also combinations that go the same ways
+# make demo: set everything up and run the demo on real data
+# make check: style and quick tests, to run between edits
+# make test: set everything up and run the tests required for a merge
+# make test-all: every test, including redundant combinations
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark
 
 PYTHON ?= python3
@@ -14,22 +14,22 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: setup  ## run the main job on real data, through Python and through Spark
+demo: setup  ## run the demo on real data, with Python and with Spark
 	$(BIN)/secure-bloom demo
 
 check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
 	$(BIN)/pytest --tier check $(PYTEST_ARGS)
 
-test: setup tools check-tools lint  ## run the tests that decide a merge
+test: setup tools check-tools lint  ## run the tests required for a merge
 	$(BIN)/pytest --tier test $(PYTEST_ARGS)
 
 test-all: setup tools check-tools lint  ## run every test
 	$(BIN)/pytest --tier all $(PYTEST_ARGS)
 
-test-sweep: setup tools check-tools  ## run the tests that `make test` leaves out
+test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
 	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
 
-bench: setup check-tools  ## measure the speed; brings docs/performance.md up to date
+bench: setup check-tools  ## measure the speed and update docs/performance.md
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
 	$(BIN)/python -m benchmarks --docs --json build/benchmarks.json $(BENCH_ARGS)
 
@@ -41,7 +41,7 @@ setup: $(VENV)/.ready  ## create the virtual environment
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "secure_bloom needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; \
+	  echo "secure_bloom needs Python 3.11 or newer; specify one: make PYTHON=python3.12 ..." >&2; \
 	  exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -56,11 +56,11 @@ check-tools:
 	command -v java >/dev/null || missing="$$missing java"; \
 	command -v javac >/dev/null || missing="$$missing javac"; \
 	command -v g++ >/dev/null || missing="$$missing g++"; \
-	[ -z "$$missing" ] || { echo "the tests compare with parquet-java and Arrow C++ and miss:$$missing" >&2; \
+	[ -z "$$missing" ] || { echo "the tests compare with parquet-java and Arrow C++; missing:$$missing" >&2; \
 	  echo "on Debian or Ubuntu: apt-get install openjdk-17-jdk-headless g++" >&2; exit 1; }
 
-vectors: setup check-tools  ## build the test vectors again
+vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
 
-clean:  ## remove what make and the tests made
+clean:  ## remove the output of make and of the tests
 	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -33,14 +33,14 @@ _ANSWERS = {
         KeyAccessError, "access is denied; an IAM policy or the key policy must allow {action}"),
     "DisabledException": (KeyAccessError, "the key is disabled; enable it"),
     "KMSInvalidStateException": (
-        KeyAccessError, "the key is pending deletion or not usable for another reason"),
+        KeyAccessError, "the key is pending deletion or otherwise unusable"),
     "InvalidKeyUsageException": (
-        KeyAccessError, "the key is not a symmetric one for encryption and decryption"),
+        KeyAccessError, "the key is not a symmetric encryption key"),
     "IncorrectKeyException": (
-        KeyUnwrapError, "another KMS key has wrapped this; an alias may have been moved"),
+        KeyUnwrapError, "this was wrapped with another KMS key; an alias may have been moved"),
     "InvalidCiphertextException": (
-        KeyUnwrapError, "the wrapped key does not open; it was changed, or wrapped under another "
-                        "name of the key"),
+        KeyUnwrapError, "the wrapped key cannot be unwrapped; it was changed, or wrapped under "
+                        "another name of the key"),
 } | dict.fromkeys(
     ("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException",
      "SignatureDoesNotMatch", "IncompleteSignature", "IncompleteSignatureException",
@@ -104,7 +104,7 @@ class AwsKms(KmsClient):
             blob = b""
         if not blob:
             raise KeyUnwrapError(f"AWS KMS, master key {master_key_identifier!r}: the wrapped key "
-                                 "is no base64")
+                                 "is not valid base64")
         return self._call("Decrypt", "Plaintext", master_key_identifier, CiphertextBlob=blob)
 
     def _call(self, action: str, result: str, name: str, **parameters: Any) -> bytes:
@@ -120,11 +120,11 @@ class AwsKms(KmsClient):
         except BotoCoreError as error:
             raise _fault(error, where) from _harmless(error)
         except Exception as error:  # botocore's parser raises many; some quote the response
-            raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS "
+            raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response "
                                       f"({type(error).__name__})") from None
         value = answer.get(result) if isinstance(answer, dict) else None
         if not isinstance(value, bytes):
-            raise KmsUnavailableError(f"{where}: the answer is none of AWS KMS")
+            raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response")
         return value
 
     def _client(self, where: str) -> Any:
@@ -175,15 +175,15 @@ def _fault(error: Any, where: str) -> KeyRetrievalError:
     from botocore import exceptions as boto
     name = type(error).__name__
     if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
-        return KmsUnavailableError(f"{where}: no answer ({name}); check the network and the "
+        return KmsUnavailableError(f"{where}: no response ({name}); check the network and the "
                                    "endpoint, or try again later")
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError
                   | boto.CredentialRetrievalError | boto.TokenRetrievalError | boto.SSOError):
-        return KeyAccessError(f"{where}: no AWS credentials could be had ({name})")
+        return KeyAccessError(f"{where}: AWS credentials could not be obtained ({name})")
     if isinstance(error, boto.ParamValidationError):
-        return KeyNotFoundError(f"{where}: this cannot be the name of a KMS key")
-    return KeyRetrievalError(f"{where}: the AWS configuration cannot be used ({name}); it needs a "
-                             "region, and a profile given must exist")
+        return KeyNotFoundError(f"{where}: this is not a valid KMS key name")
+    return KeyRetrievalError(f"{where}: the AWS configuration is unusable ({name}); set a region, "
+                             "and check that the profile exists")
 
 
 def _harmless(error: Any) -> Any:

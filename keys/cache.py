@@ -33,12 +33,13 @@ class CachedKms(KmsClient):
     Parameters
     ----------
     kms : KmsClient or any object with ``wrap_key`` and ``unwrap_key``
+        Also an attribute.
     lifetime : float
         Seconds that a key is cached; 0 disables caching.
     """
 
     def __init__(self, kms: KeyUnwrapper, lifetime: float = LIFETIME):
-        self._kms: Any = kms  # for reading, unwrap_key alone is enough
+        self.kms: Any = kms  # for reading, unwrap_key alone is enough
         self.lifetime = lifetime
         self._unwrapped = _Cache()
         self._keks = _Cache()
@@ -54,9 +55,10 @@ class CachedKms(KmsClient):
         return self._instance("kms_instance_url")
 
     def _instance(self, name: str) -> str:
-        value = getattr(self._kms, name, DEFAULT_INSTANCE)
+        value = getattr(self.kms, name, DEFAULT_INSTANCE)
         if not isinstance(value, str):
-            raise TypeError(f"{name} of the KMS client must be text, not {type(value).__name__}")
+            raise TypeError(f"{name} of the KMS client must be a string, not "
+                            f"{type(value).__name__}")
         return value
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
@@ -67,11 +69,11 @@ class CachedKms(KmsClient):
         KeyRetrievalError
             Any error of the KMS, or if its result is not text.
         """
-        wrapped = self._kms.wrap_key(key_bytes, master_key_identifier)
+        wrapped = self.kms.wrap_key(key_bytes, master_key_identifier)
         with suppress(UnicodeDecodeError):
             wrapped = wrapped.decode("ascii") if isinstance(wrapped, bytes) else wrapped
         if not isinstance(wrapped, str) or not wrapped:
-            raise KeyRetrievalError("the KMS returned no wrapped key, which is text, for master "
+            raise KeyRetrievalError("the KMS did not return a wrapped key (a string) for master "
                                     f"key {master_key_identifier!r}")
         return wrapped
 
@@ -101,17 +103,17 @@ class CachedKms(KmsClient):
                               lambda: KeyEncryptionKey.make(self, master_key_id, num_bytes))
 
     def _unwrap(self, wrapped_key: str, master_key_identifier: str) -> bytes:
-        key = self._kms.unwrap_key(wrapped_key, master_key_identifier)
+        key = self.kms.unwrap_key(wrapped_key, master_key_identifier)
         if not isinstance(key, bytes | bytearray | memoryview) or len(key) not in KEY_SIZES:
-            raise KeyUnwrapError("the KMS returned something that is no AES key for master key "
+            raise KeyUnwrapError("the KMS did not return a valid AES key for master key "
                                  f"{master_key_identifier!r}")
         return bytes(key)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return CachedKms, (self._kms, self.lifetime)  # never the keys
+        return CachedKms, (self.kms, self.lifetime)  # never the keys
 
     def __repr__(self) -> str:
-        return f"<CachedKms of {type(self._kms).__name__}>"
+        return f"<CachedKms of {type(self.kms).__name__}>"
 
 
 class _Cache:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from secure_bloom.errors import KeyNotFoundError, KeyringError
-from secure_bloom.keys.cache import LIFETIME, cached
+from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
 from secure_bloom.keys.kms import KmsClient
 from secure_bloom.keys.uri import absolute_uri, has_scheme, keyring_uri, open_kms
 
@@ -97,17 +97,32 @@ def open_keys(keys: Any) -> Any:
     name = os.fspath(keys)
     if not name:
         raise ValueError("keys must be a KmsClient, the path of a keyring, or the URI of a KMS, "
-                         "not an empty text")
+                         "not an empty string")
     if isinstance(keys, str) and has_scheme(keys):
-        return _client(absolute_uri(keys))
-    return _client(keyring_uri(os.fsdecode(name)))
+        return cached_client(absolute_uri(keys)).kms
+    return cached_client(keyring_uri(os.fsdecode(name))).kms
 
 
 def keys_or_kms(keys: Any, kms: Any) -> Any:
     """Resolve ``keys`` or its alias ``kms``; at most one of them may be given."""
     if keys is not None and kms is not None:
-        raise TypeError("give keys or kms, not both: they mean the same")
+        raise TypeError("pass keys or kms, not both: they mean the same thing")
     return open_keys(kms if keys is None else keys)
+
+
+def open_client(keys: Any, kms: Any = None) -> Any:
+    """Resolve ``keys`` or its alias ``kms`` where only a KMS client will do.
+
+    Raises
+    ------
+    TypeError
+        If it cannot unwrap keys, or if none is given and the environment names none.
+    """
+    client = keys_or_kms(keys, kms)
+    if not hasattr(client, "unwrap_key"):
+        raise TypeError("keys must be a KmsClient such as secure_bloom.keys.Keyring, the path of a "
+                        f"keyring, or the URI of a KMS, not {type(client).__name__}")
+    return client
 
 
 def shared_keys(keys: Any) -> Any:
@@ -116,13 +131,14 @@ def shared_keys(keys: Any) -> Any:
     return cached(keys) if hasattr(keys, "unwrap_key") else keys
 
 
-_clients: dict[str, tuple[float, Any]] = {}  # URI -> (time of opening, client)
+_clients: dict[str, tuple[float, CachedKms]] = {}  # URI -> (time of opening, client)
 
 
-def _client(uri: str) -> Any:
+def cached_client(uri: str) -> CachedKms:
+    """Return the client of this process for a KMS URI, which it reopens after ten minutes."""
     since, client = _clients.get(uri, (0.0, None))
     if client is None or time.monotonic() - since > LIFETIME:
-        client = open_kms(uri)
+        client = cached(open_kms(uri))
         _clients[uri] = time.monotonic(), client
     return client
 
@@ -179,8 +195,8 @@ class EnvironmentKms(KmsClient):
     def _opened(self) -> KmsClient:
         from secure_bloom.keys.keyring import Keyring
         if self.keyring is not None and self.uri is not None:
-            raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or name the "
-                               "keys where they are used")
+            raise KeyringError(f"{KEYRING} and {KMS} are both set: unset one of them, or pass "
+                               "keys explicitly")
         name = KEYRING if self.uri is None else KMS
         try:
             if self.uri is not None:

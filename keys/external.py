@@ -110,9 +110,9 @@ def check_new(filesystem: pa_fs.FileSystem, path: str) -> None:
         if error.errno != errno.ENAMETOOLONG:
             raise
         raise UnsupportedError(
-            "its name is too long to have key material beside it, in a file whose name is "
-            f"{len(material_path(path)) - len(path)} bytes longer: take a shorter one, or leave "
-            "the key material in the file", file=path) from None
+            "its name is too long: the name of its key material file is "
+            f"{len(material_path(path)) - len(path)} bytes longer; use a shorter name, or store "
+            "the key material in the Parquet file", file=path) from None
 
 
 def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
@@ -124,13 +124,13 @@ def check_new_file(filesystem: pa_fs.FileSystem, path: str) -> None:
 
 
 def _exists(path: str) -> FileExistsError:
-    return FileExistsError(f"{path} exists; a file whose key material stands beside it cannot be "
-                           "replaced in one step: remove both, or take another name")
+    return FileExistsError(f"{path} exists; a file with external key material cannot be replaced "
+                           "in one step: remove both, or use another name")
 
 
 def _missing(path: str) -> KeyNotFoundError:
-    return KeyNotFoundError(f"its key material is missing: {material_path(path)} must stand "
-                            "beside it", file=path)
+    return KeyNotFoundError("its key material is missing: it must be stored in "
+                            f"{material_path(path)}", file=path)
 
 
 def _to_bytes(materials: Mapping[str, str]) -> bytes:
@@ -139,7 +139,7 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
 
 def _read(file: pa.NativeFile, where: str) -> dict[str, str]:
     if file.size() > _MAX_SIZE:
-        raise KeyRetrievalError("the key material is larger than any can be", file=where)
+        raise KeyRetrievalError("the key material is too large", file=where)
     return _parse(file.read(), where)
 
 
@@ -149,14 +149,15 @@ def _parse(data: bytes, where: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         materials = None
     if not isinstance(materials, dict) or not all(map(_is_text, materials.values())):
-        raise KeyRetrievalError("this is no key material: it is no JSON object of texts",
+        raise KeyRetrievalError("this is not valid key material: it is not a JSON object of "
+                                "strings",
                                 file=where)
     return materials
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):  # parsers differ: some take the first, some the last
-        raise ValueError("a name stands twice")
+        raise ValueError("a name occurs twice")
     return dict(pairs)
 
 

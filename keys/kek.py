@@ -58,7 +58,8 @@ class KeyEncryptionKey:
         with _counting:
             if self._invocations >= MAX_INVOCATIONS:
                 raise KeyExhaustedError(f"the key-encryption key under {self.master_key_id!r} has "
-                                        f"wrapped {MAX_INVOCATIONS} keys; make a new one")
+                                        f"wrapped {MAX_INVOCATIONS} keys, which is the limit; "
+                                        "create a new one")
             self._invocations += 1
         return wrap_locally(self._key, data_key, self.kek_id)
 

@@ -150,7 +150,7 @@ class Keyring(InMemoryKms):
         """
         names = [names] if isinstance(names, str) else list(names)
         if not names:
-            raise ValueError("give the names of the keys that the new keyring is to have")
+            raise ValueError("specify at least one key for the new keyring")
         keys = self._current().keys
         self._check_present(keys, names)
         return self._create(path, {name: keys[name] for name in names}, passphrase)
@@ -209,12 +209,12 @@ class Keyring(InMemoryKms):
 
     def _check_free(self, keys: Mapping[str, bytes], name: str) -> None:
         if name in keys:
-            raise KeyringError(f"a key named {name!r} exists already", file=str(self.path))
+            raise KeyringError(f"a key named {name!r} already exists", file=str(self.path))
 
     def _check_present(self, keys: Mapping[str, bytes], names: Iterable[str]) -> None:
         for name in names:
             if name not in keys:
-                raise KeyNotFoundError(f"no master key named {name!r}; there are: "
+                raise KeyNotFoundError(f"there is no master key named {name!r}; available: "
                                        f"{', '.join(sorted(keys)) or 'none'}", file=str(self.path))
 
     def _replace(self, content: Content) -> None:
@@ -225,7 +225,7 @@ class Keyring(InMemoryKms):
         if self._passphrase_file is not None:
             return _read_passphrase(self._passphrase_file)
         if self._given is None:
-            raise KeyringError("it needs a passphrase: give a file that holds it "
+            raise KeyringError("it needs a passphrase: specify a file that contains it "
                                "(keyring:PATH?passphrase-file=PATH, or passphrase_file=)",
                                file=str(self.path))
         return _checked(self._given() if callable(self._given) else self._given)
@@ -245,7 +245,7 @@ def _open(path: str, passphrase_file: str | None) -> Keyring:
 
 def _check_name(name: str) -> None:
     if not name or not name.isprintable():
-        raise ValueError("a key name has at least one character, all printable")
+        raise ValueError("a key name must not be empty, and all its characters must be printable")
 
 
 def _derived(passphrase: str | None, *, stacklevel: int) -> SealingKey | None:
@@ -261,7 +261,7 @@ def _derived(passphrase: str | None, *, stacklevel: int) -> SealingKey | None:
 
 def _checked(passphrase: str) -> str:
     if not isinstance(passphrase, str):
-        raise TypeError(f"the passphrase must be text, not {type(passphrase).__name__}")
+        raise TypeError(f"the passphrase must be a string, not {type(passphrase).__name__}")
     if not passphrase:
         raise ValueError("the passphrase is empty")
     try:
@@ -278,10 +278,10 @@ def _read_passphrase(path: Path) -> str:
             keyring_file.check_private(file.fileno(), path)
             passphrase = file.readline().rstrip("\r\n")
     except OSError as error:
-        raise KeyringError("the file with the passphrase cannot be read: "
+        raise KeyringError("the passphrase file cannot be read: "
                            f"{error.strerror}", file=str(path)) from error
     except UnicodeDecodeError:  # it quotes the passphrase
-        raise KeyringError("the passphrase is no UTF-8", file=str(path)) from None
+        raise KeyringError("the passphrase is not valid UTF-8", file=str(path)) from None
     if not passphrase:
         raise KeyringError("its first line, the passphrase, is empty", file=str(path))
     return passphrase

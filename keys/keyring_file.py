@@ -106,7 +106,7 @@ def read(path: Path, passphrase: Callable[[], str], known: SealingKey | None = N
         try:
             keys = unwrap_locally(sealing.key, document["sealed"], _AAD)
         except KeyUnwrapError:
-            raise KeyringError("it does not open: the passphrase is another, or the file was "
+            raise KeyringError("it cannot be decrypted: the passphrase is wrong, or the file was "
                                "changed", file=str(path)) from None
         return Content(_decode(json.loads(keys)), sealing)
 
@@ -128,8 +128,8 @@ def check_private(descriptor: int, path: Path) -> None:
     """Raise KeyringError if a file is accessible to users other than its owner."""
     mode = os.fstat(descriptor).st_mode
     if mode & _OTHERS:
-        raise KeyringError(f"others may use it (mode {stat.S_IMODE(mode):04o}); run chmod 600 on "
-                           "it", file=str(path))
+        raise KeyringError(f"other users can access it (mode {stat.S_IMODE(mode):04o}); run chmod "
+                           "600 on it", file=str(path))
 
 
 def create(path: Path, content: Content) -> None:
@@ -143,7 +143,7 @@ def create(path: Path, content: Content) -> None:
     try:
         create_private(path, serialize(content))
     except FileExistsError:
-        raise KeyringError("the file exists already", file=str(path)) from None
+        raise KeyringError("the file already exists", file=str(path)) from None
     except OSError as error:
         raise KeyringError(f"cannot be created: {error.strerror}", file=str(path)) from error
 
@@ -215,7 +215,7 @@ def _no_keyring(path: Path) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
             binascii.Error):
-        raise KeyringError("this is no keyring", file=str(path)) from None
+        raise KeyringError("this is not a keyring", file=str(path)) from None
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _cost(asked: dict[str, Any], path: Path) -> tuple[bytes, int, int, int]:
     if not all(type(value) is int and value > 0 for value in (n, r, p)):
         raise ValueError
     if n & (n - 1) or n < 2 or 128 * r * (n + p) > _MAX_MEMORY or p > _MAX_P:
-        raise KeyringError("its scrypt parameters would take more memory or time than any "
+        raise KeyringError("its scrypt parameters require more memory or time than any "
                            "keyring needs", file=str(path))
     return salt, n, r, p
 

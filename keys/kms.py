@@ -96,7 +96,7 @@ class InMemoryKms(KmsClient):
             return unwrap_locally(self._key(master_key_identifier), wrapped_key,
                                   master_key_identifier.encode())
         except KeyUnwrapError:
-            raise KeyUnwrapError(f"the wrapped key does not open with master key "
+            raise KeyUnwrapError("the wrapped key cannot be unwrapped with master key "
                                  f"{master_key_identifier!r}") from None
 
     def _master_keys(self) -> Mapping[str, bytes]:
@@ -105,7 +105,7 @@ class InMemoryKms(KmsClient):
     def _key(self, name: str) -> bytes:
         keys = self._master_keys()
         if name not in keys:
-            raise KeyNotFoundError(f"no master key named {name!r}; there are: "
+            raise KeyNotFoundError(f"there is no master key named {name!r}; available: "
                                    f"{', '.join(sorted(keys)) or 'none'}")
         return keys[name]
 
@@ -139,7 +139,7 @@ def unwrap_locally(key: bytes, wrapped: str | bytes, aad: bytes) -> bytes:
             raise InvalidTag
         return AESGCM(key).decrypt(raw[:NONCE_SIZE], raw[NONCE_SIZE:], aad)
     except (binascii.Error, ValueError, InvalidTag):
-        raise KeyUnwrapError("a wrapped key does not open with the key given") from None
+        raise KeyUnwrapError("a wrapped key cannot be unwrapped with this key") from None
 
 
 def check_endpoint(url: str) -> None:
@@ -150,11 +150,11 @@ def check_endpoint(url: str) -> None:
     except ValueError:  # it would quote the URL, which might contain a password
         host = None
     if not host or parts.query or parts.fragment:
-        raise ValueError("the address of a KMS is a URL such as https://host:8200")
+        raise ValueError("the address of a KMS must be a URL such as https://host:8200")
     if "@" in parts.netloc:
-        raise ValueError("the address of a KMS must not hold a user name or password")
+        raise ValueError("the address of a KMS must not contain a user name or password")
     if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(host)):
-        raise ValueError(f"keys would travel unencrypted to {host!r}: use https, or http "
+        raise ValueError(f"keys would be sent unencrypted to {host!r}: use https, or http "
                          "to a loopback address")
 
 

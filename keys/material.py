@@ -73,7 +73,7 @@ class KeyMaterial:
         """
         fields = _load(text)
         if _reference(fields) is not None:
-            raise KeyRetrievalError("key material: it only names an entry of an external file")
+            raise KeyRetrievalError("key material: it only refers to an entry of an external file")
         return cls._of(fields)
 
     @classmethod
@@ -83,7 +83,8 @@ class KeyMaterial:
             kek_id = base64.b64decode(_get(fields, "keyEncryptionKeyID", str), validate=True) \
                 if double else None
         except (binascii.Error, ValueError):
-            raise KeyRetrievalError("key material: keyEncryptionKeyID is no base64") from None
+            raise KeyRetrievalError("key material: keyEncryptionKeyID is not valid "
+                                    "base64") from None
         return cls(
             master_key_id=_get(fields, "masterKeyID", str),
             wrapped_dek=_get(fields, "wrappedDEK", str),
@@ -186,7 +187,7 @@ def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial |
 
 def _entry(name: str, entries: Mapping[str, str]) -> str:
     if name not in entries:
-        raise KeyNotFoundError(f"the key material beside the file has no entry {name!r}")
+        raise KeyNotFoundError(f"the external key material has no entry {name!r}")
     return entries[name]
 
 
@@ -204,11 +205,11 @@ def _load(text: bytes | str) -> dict[str, Any]:
     fields = _fields(text)
     if fields is None:
         raise KeyRetrievalError(
-            f"the key metadata is not {MATERIAL_TYPE} key material, so a KMS cannot open it; the "
+            f"the key metadata is not {MATERIAL_TYPE} key material, so a KMS cannot use it; the "
             "file was written with explicit keys: pass ExplicitKeys")
     names = [name for name, _ in fields]
     if len(set(names)) < len(names):  # parsers differ: some take the first, some the last
-        raise KeyRetrievalError("key material: it has a field twice")
+        raise KeyRetrievalError("key material: it has a duplicate field")
     return dict(fields)
 
 
@@ -235,5 +236,5 @@ def _get(fields: dict[str, Any], name: str, type_: type, default: object = None)
         raise KeyRetrievalError(f"key material: field {name} is missing or not a {type_.__name__}")
     if isinstance(value, str) and not value.isascii() \
             and any("\ud800" <= character <= "\udfff" for character in value):
-        raise KeyRetrievalError(f"key material: field {name} is no valid text")
+        raise KeyRetrievalError(f"key material: field {name} is not a valid string")
     return value

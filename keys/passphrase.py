@@ -33,7 +33,7 @@ def weakness(passphrase: str) -> str | None:
     if word in _COMMON:
         return "it is a common word with additions"
     if len(word) > 3 and any(word in row or word[::-1] in row for row in _ROWS):
-        return "it is a row of the alphabet or of the keyboard with additions"
+        return "it is a sequence from the alphabet or the keyboard with additions"
     return None
 
 

@@ -87,9 +87,9 @@ class Pkcs11Kms(KmsClient):
                  pin_file: str | os.PathLike[str] | None = None,
                  pin: Callable[[], str] | None = None, pin_env: str | None = None):
         if sum(source is not None for source in (pin_file, pin, pin_env)) != 1:
-            raise TypeError("give the PIN as exactly one of pin_file, pin and pin_env")
+            raise TypeError("specify the PIN with exactly one of pin_file, pin and pin_env")
         if pin is not None and not callable(pin):
-            raise TypeError("pin is a function that returns the PIN, not the PIN")
+            raise TypeError("pin must be a function that returns the PIN, not the PIN itself")
         self.library = os.fspath(library)
         self.token = token
         self.serial = serial
@@ -112,7 +112,7 @@ class Pkcs11Kms(KmsClient):
             raw = b""
         if len(raw) < NONCE_SIZE + TAG_SIZE:
             raise KeyUnwrapError(f"{self._where(master_key_identifier)}: the wrapped key is "
-                                 "truncated or no base64")
+                                 "truncated or not valid base64")
         return self._call("decrypt", master_key_identifier, raw[:NONCE_SIZE], raw[NONCE_SIZE:])
 
     def _call(self, action: str, name: str, nonce: bytes, data: bytes) -> bytes:
@@ -169,8 +169,8 @@ class Pkcs11Kms(KmsClient):
         except _wrong_tag(pkcs11) as error:
             if action == "encrypt":
                 raise
-            raise KeyUnwrapError(f"{self._where(name)}: the wrapped key does not open; it was "
-                                 "changed, or wrapped with another key or under another name "
+            raise KeyUnwrapError(f"{self._where(name)}: the wrapped key cannot be unwrapped; it "
+                                 "was changed, or wrapped with another key or under another name "
                                  f"({type(error).__name__})") from error
 
     def _open(self, pkcs11: Any) -> Any:
@@ -202,7 +202,8 @@ class Pkcs11Kms(KmsClient):
         where = f"token {self.token!r}"
         if self._pin_refused:
             raise KeyAccessError(f"{where}: the PIN was refused before ({self._pin_refused}) and "
-                                 "is not tried again, lest the token locks; make a new client")
+                                 "is not retried, because that might lock the token; create a new "
+                                 "client")
         try:
             if self._pin is not None:
                 return self._pin()
@@ -211,7 +212,7 @@ class Pkcs11Kms(KmsClient):
             assert self._pin_file is not None
             return Path(self._pin_file).read_text().removesuffix("\n")
         except KeyError:
-            raise KeyAccessError(f"{where}: there is no PIN; the environment variable "
+            raise KeyAccessError(f"{where}: there is no PIN: the environment variable "
                                  f"{self._pin_env} is not set") from None
         except (OSError, UnicodeDecodeError) as error:
             raise KeyAccessError(f"{where}: the PIN cannot be read from {self._pin_file} "
@@ -253,10 +254,10 @@ def _refusal(pkcs11: Any, error: Exception, where: str) -> SecureBloomError:
     if isinstance(error, pkcs11.PinIncorrect | pkcs11.PinLenRange | pkcs11.PinLocked
                   | pkcs11.PinExpired | pkcs11.PinInvalid | pkcs11.UserPinNotInitialized
                   | pkcs11.UserNotLoggedIn):
-        return KeyAccessError(f"{where}: the token refuses the PIN ({name})")
+        return KeyAccessError(f"{where}: the token rejected the PIN ({name})")
     if isinstance(error, pkcs11.MechanismInvalid | pkcs11.MechanismParamInvalid):
-        return UnsupportedError(f"{where}: the token does not do AES-GCM (CKM_AES_GCM) with a "
-                                f"nonce given to it ({name})")
+        return UnsupportedError(f"{where}: the token does not support AES-GCM (CKM_AES_GCM) with "
+                                f"a nonce from the caller ({name})")
     if isinstance(error, pkcs11.NoSuchToken | pkcs11.MultipleTokensReturned):
-        return KmsUnavailableError(f"{where}: the library shows no such token, or several ({name})")
-    return KmsUnavailableError(f"{where}: the token or its library fails ({name}); see the cause")
+        return KmsUnavailableError(f"{where}: the library lists no such token, or several ({name})")
+    return KmsUnavailableError(f"{where}: the token or its library failed ({name}); see the cause")

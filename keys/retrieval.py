@@ -95,7 +95,7 @@ def _hint(key_metadata: bytes | None) -> str:
 
 
 def _no_path() -> Mapping[str, str]:
-    raise KeyNotFoundError("the key material is in a file beside the Parquet file; open the "
+    raise KeyNotFoundError("the key material is in a file next to the Parquet file; open the "
                            "Parquet file by its path")
 
 
@@ -152,15 +152,15 @@ class KmsKeys:
 
     def _data_key(self, key_metadata: bytes | None) -> bytes:
         if key_metadata is None:
-            raise KeyRetrievalError("the file holds no key metadata, so a KMS cannot open it; it "
-                                    "was written with explicit keys: pass ExplicitKeys")
+            raise KeyRetrievalError("the file has no key metadata, so a KMS cannot provide its "
+                                    "keys; it was written with explicit keys: pass ExplicitKeys")
         material = self.material(key_metadata)
         if material.kek_id is None:
             return self.kms.unwrap_key(material.wrapped_dek, material.master_key_id)
         kek = self.kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)
         key = unwrap_locally(kek, material.wrapped_dek, material.kek_id)
         if len(key) not in KEY_SIZES:
-            raise KeyUnwrapError(f"the key material holds a key of {len(key)} bytes")
+            raise KeyUnwrapError(f"the key material contains a key of {len(key)} bytes")
         return key
 
     def __repr__(self) -> str:

@@ -45,8 +45,8 @@ def open_kms(uri: str) -> KmsClient:
         If a keyring cannot be read.
     """
     if not has_scheme(uri):
-        raise ValueError(f"a KMS is named by a URI, with one of these schemes: {_known()}; a "
-                         "keyring by keyring:PATH")
+        raise ValueError(f"specify a KMS as a URI with one of these schemes: {_known()}; specify "
+                         "a keyring as keyring:PATH")
     scheme, _, rest = uri.partition(":")
     scheme = scheme.lower()
     if scheme in _OPENERS:
@@ -55,7 +55,7 @@ def open_kms(uri: str) -> KmsClient:
     for entry_point in _registered():
         if entry_point.name == scheme:
             return entry_point.load()(uri)
-    raise ValueError(f"no KMS has the URI scheme {scheme!r}; there are: {_known()}")
+    raise ValueError(f"unknown KMS URI scheme {scheme!r}; known schemes: {_known()}")
 
 
 def has_scheme(text: str) -> bool:
@@ -94,14 +94,14 @@ def _keyring(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.keyring import Keyring
     options = _parameters(query, {"passphrase-file": str}, "keyring")
     if not path:
-        raise ValueError("a keyring URI is keyring:PATH")
+        raise ValueError("a keyring URI must be keyring:PATH")
     return Keyring(unquote(path), passphrase_file=options.get("passphrase-file"))
 
 
 def _awskms(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.aws import AwsKms
     if path:
-        raise ValueError("an awskms URI has parameters only: awskms:?region=...")
+        raise ValueError("an awskms URI must have only parameters: awskms:?region=...")
     names = {"region": str, "endpoint": str, "profile": str, **_LIMITS}
     options = _parameters(query, names, "awskms")
     return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
@@ -125,13 +125,14 @@ def _pkcs11(path: str, query: str) -> KmsClient:
     names = {"module-path": str, "pin-source": str, "pin-env": str}
     options = _parameters(query, names, "pkcs11")
     if "token" not in token or "module-path" not in options:
-        raise ValueError("a pkcs11 URI names the token and the library: "
+        raise ValueError("a pkcs11 URI must name the token and the library: "
                          "pkcs11:token=...?module-path=...&pin-source=file:...")
     source = options.get("pin-source")
     if source is not None and not source.startswith("file:/"):
-        raise ValueError("pin-source must be file:/path of a file that holds the PIN")
+        raise ValueError("pin-source must be file:/path of a file that contains the PIN")
     if (source is None) == ("pin-env" not in options):
-        raise ValueError("a pkcs11 URI says where the PIN is, with either pin-source or pin-env")
+        raise ValueError("a pkcs11 URI must say where the PIN is, with either pin-source or "
+                         "pin-env")
     pin_file = None if source is None else "/" + source.removeprefix("file:").lstrip("/")
     return Pkcs11Kms(options["module-path"], token["token"], serial=token.get("serial"),
                      pin_file=pin_file, pin_env=options.get("pin-env"))
@@ -157,9 +158,9 @@ def _parameters(text: str, types: Mapping[str, type], scheme: str, separator: st
     for pair in filter(None, text.split(separator)):
         name, equals, value = pair.partition("=")
         if name == "pin-value":
-            raise ValueError("a PIN must not stand in a URI: pin-value is not accepted")
+            raise ValueError("a PIN must not be part of a URI: pin-value is not accepted")
         if name not in types:
-            raise ValueError(f"an unknown parameter in the {scheme} URI; it can have: "
+            raise ValueError(f"unknown parameter in the {scheme} URI; allowed: "
                              f"{', '.join(sorted(types)) or 'none'}")
         if not equals or not value or name in values:
             raise ValueError(f"parameter {name} of the {scheme} URI needs one value")

@@ -78,12 +78,13 @@ class VaultKms(KmsClient):
                  attempts: int = 4):
         address = address or os.environ.get("VAULT_ADDR")
         if not address:
-            raise ValueError("the address of Vault is not known: give it, or set VAULT_ADDR")
+            raise ValueError("the address of Vault is unknown: specify it, or set VAULT_ADDR")
         check_endpoint(address)
         check_limits(timeout, attempts)
         steps = mount.strip("/").split("/")
         if not all(steps) or {".", ".."} & set(steps):
-            raise ValueError("the mount of Transit is a path without empty steps, '.' and '..'")
+            raise ValueError("the mount of Transit must be a path without empty, '.' or '..' "
+                             "segments")
         ca_file = ca_file or os.environ.get("VAULT_CACERT")
         self.address = address.rstrip("/")
         self.mount = "/".join(steps)
@@ -108,24 +109,25 @@ class VaultKms(KmsClient):
         try:
             return base64.b64decode(plaintext, validate=True)
         except (binascii.Error, ValueError):
-            raise KmsUnavailableError(f"{self._where(master_key_identifier)}: the answer is none "
-                                      "of Transit") from None
+            raise KmsUnavailableError(f"{self._where(master_key_identifier)}: this is not a valid "
+                                      "Transit response") from None
 
     def _call(self, action: str, result: str, name: str, **fields: str) -> str:
         where = self._where(name)
         if not _KEY_NAME.fullmatch(name):
-            raise KeyNotFoundError(f"{where}: no Transit key can have this name; it has letters, "
-                                   "digits, '_', '-' and '.'")
+            raise KeyNotFoundError(f"{where}: this is not a valid Transit key name; it may "
+                                   "contain letters, digits, '_', '-' and '.'")
         fields["associated_data"] = base64.b64encode(name.encode()).decode("ascii")
         status, answer = self._post(f"{quote(self.mount)}/{action}/{name}", fields, where)
         if status != 200:
             raise _refusal(status, str(answer.get("errors")), action, where)
         if "associated_data" in str(answer.get("warnings")):
-            raise UnsupportedError(f"{where}: this Vault does not know associated_data, which "
-                                   "binds a wrapped key to its master key; it takes Vault 1.13")
+            raise UnsupportedError(f"{where}: this Vault does not support associated_data, which "
+                                   "binds a wrapped key to its master key; it needs Vault 1.13 or "
+                                   "newer")
         data = answer.get("data")
         if not isinstance(data, dict) or not isinstance(data.get(result), str):
-            raise KmsUnavailableError(f"{where}: the answer is none of Transit")
+            raise KmsUnavailableError(f"{where}: this is not a valid Transit response")
         return data[result]
 
     def _post(self, path: str, fields: dict[str, Any], where: str) -> tuple[int, dict[str, Any]]:
@@ -142,8 +144,8 @@ class VaultKms(KmsClient):
         except (HTTPError, OSError) as error:
             reason = getattr(error, "reason", None) or error
             raise KmsUnavailableError(
-                f"{where}: no answer ({type(reason).__name__}); check the address, the network and "
-                "the certificates, or try again later") from error
+                f"{where}: no response ({type(reason).__name__}); check the address, the network "
+                "and the certificates, or try again later") from error
         try:
             answer = json.loads(response.data)
         except (ValueError, RecursionError):
@@ -161,7 +163,8 @@ class VaultKms(KmsClient):
                                      "that ~/.vault-token exists") from None
         token = token.strip()
         if not (token.isascii() and token.isprintable()):  # http.client's error would quote it
-            raise KeyAccessError(f"{where}: the token has characters that no token has")
+            raise KeyAccessError(f"{where}: the token contains characters that are not valid in a "
+                                 "token")
         return token
 
     def _pool(self) -> Any:
@@ -189,9 +192,9 @@ class VaultKms(KmsClient):
 
     def __getstate__(self) -> dict[str, Any]:
         if isinstance(self._token, str):
-            raise TypeError("a VaultKms with a token given as text cannot be pickled: the token "
-                            "would be written down; set VAULT_TOKEN where it is used, or give a "
-                            "function that returns the token")
+            raise TypeError("a VaultKms with a token given as a string cannot be pickled, because "
+                            "the pickle would contain the token: set VAULT_TOKEN where it is "
+                            "used, or pass a function that returns the token")
         return {**self.__dict__, "_live": None}
 
     def __repr__(self) -> str:
@@ -205,7 +208,7 @@ def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalE
         return KmsUnavailableError(f"{where}: sealed, overloaded or failing (HTTP {status}); try "
                                    "again later")
     if status == 403:
-        created = ("; with this policy Vault answers so too when the key does not exist"
+        created = ("; with this policy, Vault also answers this when the key does not exist"
                    if action == "encrypt" else "")
         return KeyAccessError(f"{where}: access is denied; the token must be valid, and its policy "
                               f"must allow update on .../{action}/<key>{created} (HTTP 403)")
@@ -216,10 +219,10 @@ def _refusal(status: int, errors: str, action: str, where: str) -> KeyRetrievalE
         return KeyAccessError(f"{where}: the key, or this version of it, is deleted or below "
                               "min_decryption_version")
     if 300 <= status < 400:
-        return KeyRetrievalError(f"{where}: Vault points to another address (HTTP {status}), which "
-                                 "is not followed; give the address of the active node")
+        return KeyRetrievalError(f"{where}: Vault redirects to another address (HTTP {status}), "
+                                 "which is not followed; specify the address of the active node")
     if action == "decrypt" and status == 400 and "non-AEAD" not in errors:
-        return KeyUnwrapError(f"{where}: the wrapped key does not open; it was changed, or wrapped "
-                              "with another key or under another name")
+        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
+                              "wrapped with another key or under another name")
     return KeyRetrievalError(f"{where}: the request was refused (HTTP {status}); the key must have "
                              "an AEAD type such as aes256-gcm96 and must not be derived")

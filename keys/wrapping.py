@@ -80,11 +80,11 @@ class KeyEncryptionKeys:
         """
         if num_bytes != self._num_bytes:
             raise ValueError(f"these key-encryption keys are for data keys of {self._num_bytes * 8}"
-                             f" bits, not {num_bytes * 8}: give data_key_length_bits to "
+                             f" bits, not {num_bytes * 8}: pass data_key_length_bits to "
                              "KeyEncryptionKeys")
         if master_key_id not in self._keys:
-            raise KeyNotFoundError(f"no key-encryption key was made under {master_key_id!r}; there "
-                                   f"are: {', '.join(self._keys) or 'none'}")
+            raise KeyNotFoundError(f"there is no key-encryption key under {master_key_id!r}; "
+                                   f"available: {', '.join(self._keys) or 'none'}")
         return self._keys[master_key_id]
 
     def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
@@ -99,7 +99,7 @@ class KeyEncryptionKeys:
         """
         kek = self._keys.get(master_key_identifier)
         if kek is None or kek.wrapped_kek != wrapped_key:
-            raise KeyNotFoundError("this is not the key-encryption key that was made under "
+            raise KeyNotFoundError("this is not the key-encryption key that was created under "
                                    f"{master_key_identifier!r}; read with the KMS")
         return kek.secret
 

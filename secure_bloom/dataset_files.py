@@ -97,7 +97,7 @@ class FolderFile:
         try:
             return Source(self.path, self._query.filesystem)
         except FileNotFoundError as error:
-            raise OtherFilesError("the file was removed while its folder was read; try again",
+            raise OtherFilesError("the file was removed while its folder was being read; try again",
                                   file=self.path) from error
 
     def open(self) -> Source:
@@ -110,7 +110,7 @@ class FolderFile:
                 self.look()
             if not self.schema.equals(schema, check_metadata=True):
                 raise OtherFilesError("the file was replaced by one with another schema while its "
-                                      "folder was read; try again", file=self.path)
+                                      "folder was being read; try again", file=self.path)
         return self._source
 
     def fragment(self) -> ds.ParquetFileFragment | None:

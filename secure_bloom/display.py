@@ -67,6 +67,28 @@ class Summarized:
         return _html(f"{type(self).__name__} {self._headline()}", *self._rows())
 
 
+class ChangeResult(Summarized):
+    """Base of what an operation did to many files: dataclasses with these attributes.
+
+    Attributes
+    ----------
+    unchanged : int
+        Files that needed no change.
+    failed : dict of str to str
+        Files that could not be changed, and why. They are unmodified.
+    dry_run : bool
+        Whether this was a dry run, which changes nothing.
+    """
+
+    unchanged: int
+    failed: dict[str, str]
+    dry_run: bool
+
+    def _counts(self, changed: int, to_do: str, done: str) -> str:
+        return (f"{count(changed, 'file')} {to_do if self.dry_run else done}, "
+                f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
+
+
 def _html(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines: list[str] = []
     more = 0

@@ -14,7 +14,7 @@ from secure_bloom.keys.cache import LIFETIME
 from secure_bloom.keys.kms import check_key
 
 ALGORITHMS = ("AES_GCM_V1", "AES_GCM_CTR_V1")
-_NO_PLAINTEXT_FOOTER = ("pyarrow writes no plaintext footer with uniform_encryption; use "
+_NO_PLAINTEXT_FOOTER = ("pyarrow cannot write a plaintext footer with uniform_encryption; use "
                         "column_keys, or UniformKey(plaintext_footer=True)")
 
 
@@ -97,7 +97,7 @@ class EncryptionConfiguration:
             raise ValueError("data_key_length_bits must be 128, 192 or 256, "
                              f"not {self.data_key_length_bits!r}")
         if bool(self.column_keys) == self.uniform_encryption:
-            raise ValueError("give either column_keys or uniform_encryption=True")
+            raise ValueError("specify either column_keys or uniform_encryption=True")
         if self.uniform_encryption and self.plaintext_footer:
             raise UnsupportedError(_NO_PLAINTEXT_FOOTER)
         _check_columns(self.column_keys or {})
@@ -125,7 +125,7 @@ def from_pyarrow(encryption: pe.EncryptionConfiguration) -> EncryptionConfigurat
 
 def _check_name(master_key: str) -> None:
     if not isinstance(master_key, str) or not master_key:
-        raise ValueError("the name of a master key is text that is not empty")
+        raise ValueError("the name of a master key must be a non-empty string")
 
 
 def _check_algorithm(algorithm: str) -> None:
@@ -143,7 +143,7 @@ def _check_columns(column_keys: Mapping[str, Sequence[str]]) -> None:
             if column in seen:
                 raise ValueError(f"column {column!r} has two keys")
             if confuses_pyarrow(column):
-                raise UnsupportedError("pyarrow cannot give this column a key of its own, because "
-                                       "of the punctuation or the spaces in its name; rename it, "
+                raise UnsupportedError("pyarrow cannot encrypt this column with its own key, "
+                                       "because of punctuation or spaces in its name; rename it, "
                                        "or use uniform_encryption", column=column)
             seen.add(column)

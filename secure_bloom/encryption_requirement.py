@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import Protocol, TypeGuard, cast
+from typing import Protocol, TypeGuard, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import listed
@@ -102,7 +102,7 @@ class EncryptionRequirement:
     def check_names(self, found: Iterable[str]) -> None:
         """Raise ColumnError for a name that matches no column in any file: it may be misspelt."""
         for name in self.columns.keys() - set(found):
-            raise ColumnError("it must be encrypted, and no file has such a column", column=name)
+            raise ColumnError("it must be encrypted, but no file has such a column", column=name)
 
     def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
         """Check columns whose values come from a file's path, which is not authenticated.
@@ -125,8 +125,8 @@ class EncryptionRequirement:
             folded = self._folded(name)
             if (self.every_column and folded in own) \
                     or any(_is_at_or_below(one, folded) for one in demanded):
-                raise AuthenticationError("it must be encrypted, and its values come from the path "
-                                          "of the file, which is not", column=name)
+                raise AuthenticationError("it must be encrypted, but its values come from the "
+                                          "path of the file, which is not encrypted", column=name)
 
     def _demanded(self, columns: list[LeafColumn]) -> dict[int, str | None]:
         """Return the ordinals of the columns that must be encrypted, with their master keys."""
@@ -135,8 +135,9 @@ class EncryptionRequirement:
         for name, master_key in self.columns.items():
             found = self._at_or_below(name, columns)
             if not found and not self.columns_may_be_missing:
-                raise ColumnError("it must be encrypted, and the file has no such column; there "
-                                  f"are: {listed(leaf.path for leaf in columns)}", column=name)
+                raise ColumnError("it must be encrypted, but the file has no such column; "
+                                  f"existing columns: {listed(leaf.path for leaf in columns)}",
+                                  column=name)
             for leaf in found or self._instead(name, columns):
                 demanded[leaf.ordinal] = master_key or demanded.get(leaf.ordinal)
         return demanded
@@ -215,6 +216,16 @@ class FolderChecks:
                                       file=self._plaintext[0])
 
 
+@overload
+def encryption_requirement(required: bool | Iterable[str] | Mapping[str, str | None] | None, *,
+                           ignore_case: bool = False) -> EncryptionRequirement | None: ...
+
+
+@overload
+def encryption_requirement(required: RequireEncryption, *,
+                           ignore_case: bool = False) -> Requirement | None: ...
+
+
 def encryption_requirement(required: RequireEncryption, *,
                            ignore_case: bool = False) -> Requirement | None:
     """Parse the argument ``require_encryption`` of a reader.
@@ -251,10 +262,10 @@ def encryption_requirement(required: RequireEncryption, *,
     columns = dict(required) if isinstance(required, Mapping) else dict.fromkeys(required)
     for text in (*columns, *(key for key in columns.values() if key is not None)):
         if not isinstance(text, str) or not text:
-            raise ValueError("the columns and master keys in require_encryption must be strings "
-                             "that are not empty")
+            raise ValueError("the columns and master keys in require_encryption must be non-empty "
+                             "strings")
     if not columns:
-        raise ValueError("require_encryption names no column; give True to require that every "
+        raise ValueError("require_encryption is empty; pass True to require that every "
                          "column is encrypted")
     requirement = EncryptionRequirement(columns=columns, ignore_case=ignore_case)
     requirement.check_no_conflict()
@@ -310,14 +321,14 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
     """
     if not footer.is_encrypted and not getattr(keys, "plaintext_files_allowed", True):
         raise AuthenticationError("the file is not encrypted, but explicit keys were given for it; "
-                                  "to read such files as well, give plaintext_files_allowed=True "
+                                  "to read such files as well, pass plaintext_files_allowed=True "
                                   "to ExplicitKeys")
     if requirement is not None:
         check_requirement(requirement, footer, path)
 
 
-_FORM = 'its form is "true", "column, column", or "key1: column, column; key2: column", in which ' \
-        "each column has one key"
+_FORM = 'it must have the form "true", "column, column", or "key1: column, column; ' \
+        'key2: column", in which each column has one key'
 
 
 def _names(text: str) -> list[str]:
@@ -340,11 +351,11 @@ def check_footer(footer: Footer) -> None:
         raise AuthenticationError("the file is not encrypted, but encryption is required")
     if not footer.has_encrypted_footer and not footer.signature_verified:
         raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
-                               "verified; give the footer key")
+                               "verified; pass the footer key")
     if footer.has_encrypted_footer and not algorithm.authenticates_pages:
         raise AuthenticationError(
-            f"its algorithm is {algorithm.name}, which does not authenticate pages, and "
-            "nothing authenticates which algorithm a file with an encrypted footer has; "
+            f"its algorithm is {algorithm.name}, which does not authenticate pages, and in a file "
+            "with an encrypted footer the algorithm itself is not authenticated; "
             "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
             "which is signed")
 
@@ -375,8 +386,8 @@ def check_master_key(footer: Footer, key_metadata: bytes | None, required: str,
     found = footer.crypto.master_key(key_metadata)
     if found is None:
         raise AuthenticationError(f"master key {required!r} is required, but only a KMS can tell "
-                                  f"under which one {what} is; with explicit keys, require the "
-                                  "column without a master key")
+                                  f"which master key {what} is encrypted under; with explicit "
+                                  "keys, require the column without a master key")
     if found != required:
         raise AuthenticationError(f"{what} is encrypted under master key {found!r}, but "
                                   f"{required!r} is required")

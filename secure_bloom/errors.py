@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from secure_bloom.display import shown
+from secure_bloom.display import ChangeResult, shown
 
 _MAX_MESSAGE = 2000  # characters; text from files may be much longer
 
@@ -27,7 +27,11 @@ class SecureBloomError(Exception):
         Row-group number, counted from 0.
     column : str or None
         Dotted path of the leaf column.
+    result : ChangeResult or None
+        If the error has ended an operation on many files: what was done before.
     """
+
+    result: ChangeResult | None = None
 
     def __init__(self, message: str, *, file: str | None = None,
                  row_group: int | None = None, column: str | None = None):
@@ -51,12 +55,7 @@ class SecureBloomError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Spark passes exceptions between processes; keep the attributes when pickled.
-        return _rebuild, (type(self), self.message, self.file, self.row_group, self.column)
-
-
-def _rebuild(cls: type[SecureBloomError], message: str, file: str | None, row_group: int | None,
-             column: str | None) -> SecureBloomError:
-    return cls(message, file=file, row_group=row_group, column=column)
+        return type(self), (self.message,), vars(self)
 
 
 class FileError(SecureBloomError):
@@ -126,7 +125,6 @@ class PredicateError(ColumnError, TypeError):
 
 class UnknownColumnError(ColumnError):
     """A file does not have this column.
-        A column in the file that may be meant.
 
     Attributes
     ----------
@@ -172,6 +170,14 @@ class ChangedMeanwhileError(SecureBloomError):
 
 class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+class OperationInterrupted(KeyboardInterrupt):
+    """Ctrl+C during an operation on many files; attribute ``result`` is what was done before."""
+
+    def __init__(self, result: ChangeResult):
+        super().__init__(result)
+        self.result = result
 
 
 @contextmanager

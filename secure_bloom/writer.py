@@ -64,7 +64,7 @@ _PART = 1 << 16  # values whose hashes stay in the cache
 _REFUSED_OPTIONS = {
     "bloom_filter_options": "use bloom_filters",
     "encryption_properties": "use encryption and keys",
-    "metadata_collector": "it would collect footers that do not know the filters",
+    "metadata_collector": "it would collect footers without the filters",
 }
 
 
@@ -337,7 +337,7 @@ class ParquetWriter(Summarized):
         indexes, content, magic = split_tail(held)
         footer = Footer(content, magic, self._encryption.keys)
         if len(footer.row_groups) != len(self._filters):
-            raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups where "
+            raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
                               f"{len(self._filters)} were expected")
         check_encrypted(self._asked, footer.columns,
                         itertools.chain.from_iterable(footer.row_groups))
@@ -369,7 +369,8 @@ class ParquetWriter(Summarized):
         if self._encryption.external_material is None:
             return None
         if not is_path(where):
-            raise TypeError("internal_key_material=False needs a path, to write beside it")
+            raise TypeError("internal_key_material=False needs a path, because the key material "
+                            "is written next to the file")
         place = resolve(where, filesystem)
         external.check_new(*place)
         return place

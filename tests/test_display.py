@@ -82,7 +82,7 @@ def test_an_unknown_column_is_perhaps_another_one():
             find_column(leaves, asked)
         assert caught.value.similar == similar
         assert ("did you mean" in str(caught.value)) == (similar is not None)
-        assert "there are: ssn, city, Phone" in str(caught.value)
+        assert "existing columns: ssn, city, Phone" in str(caught.value)
 
 
 def test_many_long_names_are_not_compared(monkeypatch):

@@ -253,7 +253,7 @@ def test_a_missing_file_and_a_folder_are_reported_in_plain_words(tmp_path):
     assert str(missing.value) == f"there is no file {tmp_path}/x.parquet"
     with pytest.raises(IsADirectoryError) as folder:
         ParquetFile(tmp_path)
-    assert str(folder.value) == f"{tmp_path} is a folder; give one of its files"
+    assert str(folder.value) == f"{tmp_path} is a folder; specify one of its files"
 
 
 def test_a_slash_at_the_start_of_a_path_means_the_root_of_a_subtree(tmp_path):

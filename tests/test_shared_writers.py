@@ -157,7 +157,7 @@ def in_fork(function) -> None:
 
 
 def refused(use) -> None:
-    with pytest.raises(UnsupportedError, match=r"process \d+ has opened this file"):
+    with pytest.raises(UnsupportedError, match=r"process \d+ opened this file"):
         use()
 
 

@@ -16,10 +16,12 @@ def test_each_tier_holds_the_one_before():
     assert check > test > everything == set()
 
 
-@sweep_where(lambda number: number > 1)
-@pytest.mark.parametrize("number", [1, 2])
+@sweep_where(lambda number: number == 2)
+@sweep_where(lambda number: number == 3, "soak")
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_combinations_are_marked_by_their_parameters(request, number):
-    assert bool(request.node.get_closest_marker("sweep")) == (number > 1)
+    marks = [bool(request.node.get_closest_marker(name)) for name in ("sweep", "soak")]
+    assert marks == [number == 2, number == 3]
     assert number == 1 or tiers.tier == "all"
 
 
@@ -34,8 +36,8 @@ def test_each_tier_has_its_command(command, tier):
     assert f"--tier {tier} " in recipe
 
 
-def test_ci_runs_the_tests_that_decide_a_merge():
-    assert "make test\n" in (ROOT / ".ci" / "run").read_text()
+def test_ci_runs_the_tests_that_decide_a_merge_and_the_sweeps():
+    assert "make test\nmake test-sweep\n" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_the_check_tries_fewer_examples(monkeypatch):

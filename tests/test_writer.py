@@ -418,14 +418,15 @@ def test_names_of_master_keys_and_columns(tmp_path):
     ({"flag": True}, ColumnError, "BOOLEAN"), ({"z": True}, ColumnError, "no such column"),
     ({"s": True}, ColumnError, "s.x"), ({"l": True}, ColumnError, "l.list.element"),
     ({"a": 0.01}, TypeError, r"\['a'\]: 0.01 is not allowed; .*BloomFilterOptions"),
-    ({"a": {"fp": 0.1}}, TypeError, r"\['a'\]: 'fp' is not allowed; allowed are fpp, ndv, max_by"),
-    ({"a": {"fpp": 2}}, ValueError, r"\['a'\]: fpp must lie between 0 and 1"),
+    ({"a": {"fp": 0.1}}, TypeError,
+     r"\['a'\]: 'fp' is not allowed; allowed options: fpp, ndv, max_by"),
+    ({"a": {"fpp": 2}}, ValueError, r"\['a'\]: fpp must be between 0 and 1"),
     ({"a": {"ndv": "9"}}, TypeError, r"\['a'\]: ndv must be a number, not '9'"),
     ({"a": {"fpp": None}}, TypeError, r"\['a'\]: fpp must be a number"),
     ({"a": {"fpp": True}}, TypeError, r"\['a'\]: fpp must be a number"),
     ("a", TypeError, r"a list of column paths.*not str: write \['a'\]"),
     (5, TypeError, "a list of column paths"), (b"a", TypeError, "not bytes"),
-    ([5], TypeError, "5 where the path"), ({5: True}, TypeError, "5 where the path"),
+    ([5], TypeError, "5 where a column path"), ({5: True}, TypeError, "5 where a column path"),
     (["flag"], ColumnError, "BOOLEAN"), (["z"], ColumnError, "no such column"),
 ])
 def test_wrong_columns(tmp_path, bloom_filters, error, message):

@@ -4,22 +4,24 @@
 tier       command        tests
 =========  =============  ========================================================================
 ``check``  make check     for the minute between two edits: only unmarked tests
-``test``   make test      required for a merge, and the default of pytest: all except ``sweep``
+``test``   make test      before every merge, and the default of pytest: all except ``sweep`` and
+                         ``soak``. CI runs the tests marked ``sweep`` after it.
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
 Tests that use the fixtures of :data:`STARTED` are marked ``spark``, ``peer`` or ``slow``
 automatically, and all tests in ``tests/peers`` are marked ``peer``. Modules that start their own
-Spark, slow tests and ``sweep`` are marked by hand. No test is dropped for good: what ``test``
-leaves out, ``all`` runs. A test that is named on the command line (``pytest tests/x.py::test_y``)
-always runs.
+Spark, slow tests, ``sweep`` and ``soak`` are marked by hand. No test is dropped for good: what
+``test`` leaves out, ``all`` runs. A test that is named on the command line
+(``pytest tests/x.py::test_y``) always runs.
 """
 
 from collections.abc import Callable
 
 import pytest
 
-LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep"), "test": ("sweep",), "all": ()}
+LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "soak"), "test": ("sweep", "soak"),
+            "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
            "s3": "slow", "moto": "slow"}
@@ -30,15 +32,15 @@ _SHARE_OF_EXAMPLES = {"check": 5}
 tier = "test"  #: of this run
 
 
-def sweep_where(condition: Callable[..., bool]) -> pytest.MarkDecorator:
-    """Mark some combinations of a test's parameters as ``sweep``.
+def sweep_where(condition: Callable[..., bool], mark: str = "sweep") -> pytest.MarkDecorator:
+    """Mark some combinations of a test's parameters as ``sweep``, or ``soak``.
 
     Parameters
     ----------
     condition
         Called with the parameters by name, including those of fixtures.
     """
-    return pytest.mark.sweep_where.with_args(condition)
+    return pytest.mark.sweep_where.with_args(condition, mark)
 
 
 def number_of_examples(count: int) -> int:
@@ -64,8 +66,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for mark in sorted(_marks(item)):
             item.add_marker(mark)
-        if "spark" in item.fixturenames and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one session for all
+        if "spark" in item.fixturenames:  # a module's tests share a process, and its session
+            item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
         (others if is_left_out else kept).append(item)
     if others:
@@ -81,8 +83,10 @@ def _marks(item) -> set[str]:
         found.add("slow")
     if item.path.parent.name == "peers":
         found.add("peer")
-    if any(mark.args[0](**parameters) for mark in item.iter_markers("sweep_where")):
-        found.add("sweep")
+    for mark in item.iter_markers("sweep_where"):
+        condition, name = mark.args
+        if condition(**parameters):
+            found.add(name)
     return found
 
 

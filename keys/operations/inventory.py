@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, names, shown
-from secure_bloom.errors import NO_KEY, KeyRetrievalError, SecureBloomError, error_location
+from secure_bloom.errors import NO_KEY, KeyRetrievalError
 from secure_bloom.keys import external
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.material import (
@@ -31,6 +31,7 @@ from secure_bloom.parquet.footer import (
     read_footer,
 )
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.many_files import Advance, ManyFiles
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 
@@ -107,7 +108,7 @@ class Inventory(Summarized):
 
 def list_master_keys(path: FilePath, keys: Keys = None, *,
                      filesystem: pa_fs.FileSystem | None = None,
-                     advance: Callable[[float], None] | None = None) -> Inventory:
+                     advance: Advance | None = None) -> Inventory:
     """List the master keys that the files of a data set need.
 
     Parameters
@@ -125,15 +126,16 @@ def list_master_keys(path: FilePath, keys: Keys = None, *,
     ------
     FileNotFoundError
         If the file or folder does not exist.
+    KmsUnavailableError, KeyringError
+        If the KMS does not respond, or the keyring cannot be read.
     """
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     counting = _Counting(filesystem, shared_keys(keys))
-    for number, file in enumerate(paths, 1):
-        counting.add(file)
-        if advance is not None:
-            advance(number / len(paths))
-    return counting.finish()
+    files: ManyFiles[None] = ManyFiles(counting.add, paths, advance)
+    files.run(1)  # counted in the order of the paths
+    *_, failed = files.outcomes()
+    return counting.finish(len(paths), failed)
 
 
 class _Counting:
@@ -142,23 +144,15 @@ class _Counting:
         self._inventory = Inventory()
         self._uses: dict[str, MasterKeyUse] = {}
 
-    def add(self, path: str) -> None:
-        self._inventory.files += 1
-        try:
-            with error_location(file=path):
-                materials = self._materials(path)
-        except SecureBloomError as error:
-            self._inventory.failed[path] = error.message
-            return
-        except OSError as error:
-            self._inventory.failed[path] = str(error)
-            return
+    def add(self, path: str, advance: Advance) -> None:
+        materials = self._materials(path)
         for name in {material.master_key_id for _, material in materials}:
             self._uses.setdefault(name, MasterKeyUse(name)).files += 1
         for place, material in materials:
             self._count(place, material)
 
-    def finish(self) -> Inventory:
+    def finish(self, num_files: int, failed: dict[str, str]) -> Inventory:
+        self._inventory.files, self._inventory.failed = num_files, failed
         self._inventory.master_keys = [self._uses[name] for name in sorted(self._uses)]
         return self._inventory
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -18,16 +17,8 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, count
-from secure_bloom.errors import (
-    KMS_FAULTS,
-    NO_KEY,
-    KeyNotFoundError,
-    KeyUnwrapError,
-    MissingExtraError,
-    SecureBloomError,
-    error_location,
-)
+from secure_bloom.display import ChangeResult
+from secure_bloom.errors import NO_KEY, KeyNotFoundError, KeyUnwrapError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import keys_or_kms
@@ -36,30 +27,26 @@ from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
-_NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 _FILES_AT_ONCE = 4
 _KEY_SIZE = 16
 
 
 @dataclass(repr=False)
-class RotationResult(Summarized):
+class RotationResult(ChangeResult):
     """Result of a rotation or of a dry run.
 
     Attributes
     ----------
     rotated : list of str
         Files with the old master key, which now have the new one.
-    unchanged : int
-        Files that did not have the old master key.
-    failed : dict of str to str
-        Files that could not be rotated, and why. They are unchanged.
+    unchanged, failed, dry_run
+        See :class:`ChangeResult`. Unchanged files did not have the old master key.
     master_keys : list of str
         All master keys found in the files before the rotation.
-    dry_run : bool
-        Whether this was a dry run, in which nothing was changed.
     """
 
     rotated: list[str] = field(default_factory=list)
@@ -69,11 +56,10 @@ class RotationResult(Summarized):
     dry_run: bool = False
 
     def _headline(self) -> str:
-        return (f"{count(len(self.rotated), 'file')} {'to rotate' if self.dry_run else 'rotated'}, "
-                f"{self.unchanged:,} unchanged, {len(self.failed):,} failed")
+        return self._counts(len(self.rotated), "to rotate", "rotated")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        return ("file", "why it could not be rotated"), self.failed.items()
+        return ("file", "error"), self.failed.items()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result in the structure of its JSON form."""
@@ -84,7 +70,7 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
                        new: str, dry_run: bool = False,
                        filesystem: pa_fs.FileSystem | None = None,
                        kms: KeyWrapper | FilePath | None = None,
-                       advance: Callable[[float], None] | None = None) -> RotationResult:
+                       advance: Advance | None = None) -> RotationResult:
     """Rewrap everything that one master key wraps with another one.
 
     First the new master key wraps and unwraps a random key, also in a dry run, which additionally
@@ -119,8 +105,10 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
         either of them.
     KeyRetrievalError
         If the old or the new master key is missing or denied, or cannot unwrap what it has wrapped,
-        or the KMS does not respond. Any exception that ends a rotation has the attribute
-        ``result``, a RotationResult: what was done before.
+        or the KMS does not respond. An error of secure_bloom that ends a rotation has a
+        ``result``: a RotationResult with what was done before.
+    OperationInterrupted
+        On KeyboardInterrupt, of which it is a subclass; with the same ``result``.
     FileNotFoundError
         If the file or folder does not exist.
     """
@@ -130,23 +118,31 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     rotation = _Rotation(filesystem, cached(client), old, new, dry_run)
-    try:
-        rotation.try_new_key()
-        if filesystem.type_name == "local" and not dry_run:
-            # Left by rotations that were killed.
-            remove_leftovers_of(file for path in paths
-                                for file in (path, external.material_path(path)))
-        rotation.run(paths, advance or (lambda _: None))
-        rotation.check_found(path)
-    except BaseException as error:
-        reason: Any = error.__cause__ if isinstance(error, _Stop) else error
-        reason.result = rotation.result(paths)
-        raise reason from reason.__cause__
-    return rotation.result(paths)
+    files = ManyFiles(lambda path, _: path if rotation.rotate(path) else None, paths, advance)
+
+    def result() -> RotationResult:
+        return RotationResult(*files.outcomes(), sorted(rotation.found), dry_run)
+
+    with result_on_error(result):
+        try:
+            rotation.try_new_key()
+            if not dry_run:
+                remove_leftovers_of(filesystem, (file for path in paths for file in (
+                    path, external.material_path(path))))
+            files.run(_FILES_AT_ONCE)
+            done = result()
+            if not done.failed:
+                rotation.check_found(path)
+            return done
+        except _Stop as stop:
+            raise stop.reason from stop.reason.__cause__
 
 
 class _Stop(Exception):
-    """Raised when no file can be rotated; its cause is the reason."""
+    """Raised when no file can be rotated: the reason is not the failure of one file."""
+
+    def __init__(self, reason: Exception):
+        self.reason = reason
 
 
 class _FooterKeys(KmsKeys):
@@ -164,7 +160,7 @@ class _FooterKeys(KmsKeys):
         except NO_KEY as error:
             if key_metadata is not None \
                     and self.material(key_metadata).master_key_id in self._needed:
-                raise _Stop from error
+                raise _Stop(error) from None
             raise
 
 
@@ -175,10 +171,8 @@ class _Rotation:
                  dry_run: bool):
         self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
         self._old, self._new = old, new
-        self._outcomes: dict[str, bool | str] = {}  # whether the file had the old key, or the error
-        self._found: set[str] = set()
+        self.found: set[str] = set()  # names of master keys
         self._wrapped: dict[str, str] = {}
-        self._is_stopped = False
         self._old_has_opened = False
         self._lock = Lock()
 
@@ -188,52 +182,14 @@ class _Rotation:
 
     def check_found(self, path: str) -> None:
         """Raise KeyNotFoundError if no file has, or has had, anything to rotate."""
-        has_failed = any(isinstance(outcome, str) for outcome in self._outcomes.values())
-        if has_failed or {self._old, self._new} & self._found:
+        if {self._old, self._new} & self.found:
             return
-        found = f"the files use: {', '.join(sorted(self._found))}" if self._found \
-            else "no file is encrypted with master keys"
+        found = f"the files use: {', '.join(sorted(self.found))}" if self.found \
+            else "no file is encrypted under a master key"
         raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
-    def run(self, paths: list[str], advance: Callable[[float], None]) -> None:
-        """Rotate the files, several concurrently."""
-        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-            try:
-                futures = [pool.submit(self._try_file, path) for path in paths]
-                for number, future in enumerate(as_completed(futures), 1):
-                    future.result()
-                    advance(number / len(paths))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def result(self, paths: list[str]) -> RotationResult:
-        """Return what was done, in the order of the paths."""
-        outcomes = {path: self._outcomes[path] for path in paths if path in self._outcomes}
-        return RotationResult(
-            rotated=[path for path, outcome in outcomes.items() if outcome is True],
-            unchanged=sum(outcome is False for outcome in outcomes.values()),
-            failed={path: outcome for path, outcome in outcomes.items()
-                    if isinstance(outcome, str)},
-            master_keys=sorted(self._found), dry_run=self._dry_run)
-
-    def _try_file(self, path: str) -> None:
-        if self._is_stopped:
-            return
-        try:
-            with error_location(file=path):
-                self._outcomes[path] = self._file(path)
-        except (SecureBloomError, OSError) as error:
-            if isinstance(error, _NO_FAULT_OF_A_FILE):
-                self._is_stopped = True
-                raise
-            self._outcomes[path] = error.message if isinstance(error, SecureBloomError) \
-                else str(error)
-        except BaseException:
-            self._is_stopped = True
-            raise
-
-    def _file(self, path: str) -> bool:
+    def rotate(self, path: str) -> bool:
+        """Rotate one file; return whether it had the old master key."""
         with Rewrite(self._filesystem, path) as rewrite:
             with rewrite.source.one_version():
                 content, magic = read_footer(rewrite.source)
@@ -283,7 +239,7 @@ class _Rotation:
 
     def _rotated(self, material: KeyMaterial) -> KeyMaterial | None:
         """Return the material under the new master key; None if it is not under the old one."""
-        self._found.add(material.master_key_id)
+        self.found.add(material.master_key_id)
         if material.master_key_id != self._old:
             return None
         if self._dry_run:
@@ -313,17 +269,17 @@ class _Rotation:
         except KeyUnwrapError:  # the file may be damaged
             raise
         except Exception as error:
-            raise _Stop from error
+            raise _Stop(error) from None
 
     def _wrap(self, key: bytes) -> str:
         """Wrap with the new master key, and check that it can be unwrapped."""
         try:
             wrapped = self._kms.wrap_key(key, self._new)
             if not isinstance(wrapped, str) or not self._opens(wrapped, key):
-                raise KeyUnwrapError(f"what the KMS wraps with master key {self._new!r} does not "
-                                     "open with it; so nothing is wrapped with it")
+                raise KeyUnwrapError("the KMS cannot unwrap a key that it just wrapped with "
+                                     f"master key {self._new!r}, so the rotation stopped")
         except Exception as error:
-            raise _Stop from error
+            raise _Stop(error) from None
         return wrapped
 
     def _opens(self, wrapped: str, key: bytes) -> bool:

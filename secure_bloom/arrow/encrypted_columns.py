@@ -74,8 +74,8 @@ def _check_pyarrow(encryption: pe.EncryptionConfiguration, columns: list[LeafCol
         return
     for column in columns:
         if confuses_pyarrow(column.path):
-            raise UnsupportedError("pyarrow's EncryptionConfiguration may take another column for "
-                                   "this one, because of the punctuation or the spaces in its "
+            raise UnsupportedError("pyarrow's EncryptionConfiguration may encrypt another column "
+                                   "instead, because of the punctuation or the spaces in its "
                                    "name; use secure_bloom's", column=column.path)
 
 
@@ -83,7 +83,7 @@ def _named(columns: list[LeafColumn], by_prefix: dict[str, list[LeafColumn]],
            path: str) -> list[LeafColumn]:
     found = named_columns(by_prefix.get(path, ()), path)
     if not found:
-        raise ColumnError("it has a key, but does not exist; there are: "
+        raise ColumnError("it has a key, but does not exist; existing columns: "
                           f"{listed(column.path for column in columns)}", column=path)
     return found
 
@@ -121,5 +121,5 @@ def check_encrypted(encryption: Encryption | None, columns: list[LeafColumn],
     ordinals = {column.ordinal for column in asked}
     for chunk in chunks:
         if chunk.encryption is None and chunk.column.ordinal in ordinals:
-            raise UnsupportedError("pyarrow has left this column unencrypted, so the file was "
+            raise UnsupportedError("pyarrow did not encrypt this column, so the file was "
                                    "discarded", **chunk.place)

@@ -72,8 +72,8 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
     if keys is not None or kms is not None:
-        raise TypeError("keys are for an EncryptionConfiguration, which was not given; the file "
-                        "would not be encrypted with its keys")
+        raise TypeError("keys need an EncryptionConfiguration, but none was given; the file would "
+                        "not be encrypted with these keys")
     if encryption is None:
         return FileEncryption()
     properties = pe.create_encryption_properties(
@@ -202,7 +202,7 @@ def _writing_kms(kms: Any, encryption: EncryptionConfiguration) \
     """Return what wraps data keys: a KMS client with this process's cache, or KEKs."""
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:
-            raise TypeError("double_wrapping=False uses no key-encryption keys: pass the KMS "
+            raise TypeError("double_wrapping=False does not use key-encryption keys: pass the KMS "
                             "client itself")
         return kms
     if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):

@@ -81,13 +81,13 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
     except pa.ArrowInvalid as error:
         if columns is not None:
             raise
-        raise UnsupportedError("pyarrow cannot read several columns of the same name; give the "
-                               "names of other columns to read") from error
+        raise UnsupportedError("pyarrow cannot read several columns with the same name; select "
+                               "other columns") from error
     if alternatives is None:
         with _page_errors():
             return scanner.to_table()
     if isinstance(columns, dict):
-        raise TypeError("columns must be a list of names where filters are given")
+        raise TypeError("columns must be a list of names if filters are given")
     result = scanner.projected_schema
     row_filter = RowFilter(alternatives, schema)
     columns = schema.names if columns is None else columns
@@ -126,10 +126,10 @@ def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
             if type(error) is not OSError or error.errno is not None:
                 raise  # from the operating system
             if "decrypt" in str(error).lower() and keys in (None, NO_KEYS):
-                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or read "
+                raise KeyNotFoundError("a column is encrypted; pass keys (--keyring), or select "
                                        "other columns") from error
             if "decrypt" in str(error).lower():
                 raise AuthenticationError(
-                    "the pages of a column do not decrypt; the keys must be those they were "
-                    "written with, and the file must be unchanged") from error
+                    "the pages of a column cannot be decrypted: the keys are wrong, or the file "
+                    "was changed") from error
             raise FormatError(f"pyarrow cannot read the file: {error}") from error

@@ -26,7 +26,7 @@ def arrow_schema(file: bytes) -> pa.Schema:
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise FormatError("pyarrow cannot read the schema") from error
     except pa.ArrowNotImplementedError as error:
-        raise UnsupportedError("pyarrow does not know a type of the schema") from error
+        raise UnsupportedError("pyarrow does not support a type in the schema") from error
 
 
 def parquet_leaves(schema: pa.Schema, **writer_options: Any) -> list[LeafColumn]:

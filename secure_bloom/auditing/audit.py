@@ -31,7 +31,6 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import (
     MAGIC_ENCRYPTED,
     TAIL_SIZE,
@@ -41,6 +40,7 @@ from secure_bloom.parquet.footer import (
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.many_files import in_threads
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -144,8 +144,8 @@ class _Auditing:
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, UNREADABLE,
-                             not_checked=["everything: the file cannot be read"]), \
-                [AuditFinding(kind, error.message, "take a good copy of the file", path)]
+                             not_checked=["the whole file: it cannot be read"]), \
+                [AuditFinding(kind, error.message, "replace the file with a good copy", path)]
         except (SecureBloomError, OSError) as error:
             return FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"]), []
 
@@ -170,7 +170,7 @@ class _Auditing:
             if magic == MAGIC_ENCRYPTED:
                 return self._closed(path, error)
             result, findings = self._open(path, NO_KEYS)  # only its signature needs the key
-            result.not_checked.append(f"what needs keys: {error.message}")
+            result.not_checked.append(f"everything that needs keys: {error.message}")
             return result, findings
 
     def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[AuditFinding]]:
@@ -193,9 +193,10 @@ class _Auditing:
             -> tuple[FileAudit, list[AuditFinding]]:
         """Audit a file with an encrypted footer whose key is not available."""
         result = FileAudit(path, ENCRYPTED_FOOTER, missing_keys=True,
-                           not_checked=[f"everything but its file id: {error.message}"])
+                           not_checked=[f"everything except its file id: {error.message}"])
         if not self._scan:
-            result.not_checked.append("whether plaintext filters stand in it: not looked for")
+            result.not_checked.append("whether it contains plaintext filters: the bytes were not "
+                                      "searched")
             return result, []
         source = Source(path, self._filesystem)
         try:
@@ -206,9 +207,10 @@ class _Auditing:
         if not found.count:
             return result, []
         return result, [AuditFinding(
-            "trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
-            f"{found.num_bytes:,} bytes; of which columns, its encrypted footer says",
-            "audit it with its keys: they are leaks unless their columns are plain", path,
+            "trace", f"{found.count:,} plaintext Bloom filters were found in the file, of "
+            f"{found.num_bytes:,} bytes; only its encrypted footer says which columns they belong "
+            "to",
+            "audit it with its keys: they are leaks unless their columns are unencrypted", path,
             evidence=found.evidence)]
 
     def shared_ids(self) -> list[AuditFinding]:
@@ -225,8 +227,9 @@ class _Auditing:
                 "shared-id", "the file has the same file id as "
                 + ", ".join(other for other in names[:6] if other != name)
                 + (", ..." if len(names) > 6 else "")
-                + ": if they share keys too, parts of one can be put into the other unseen",
-                "write the files again, each with encryption properties of its own", name)
+                + ": if they share keys too, parts of one can be put into another without "
+                  "detection",
+                "rewrite the files, each with its own encryption properties", name)
                 for name in names]
         return findings
 
@@ -241,8 +244,8 @@ def _without_match(policy: Policy, result: AuditResult,
     missing = {own: own.without_match(found) for own, found in columns.items()}
     matched = {name for own, names in missing.items()
                for name in set(own.without_match(())) - set(names)}
-    return [AuditFinding("policy", f"{name!r} is sensitive by the policy and matches no column of "
-                         "any file that could be read", "correct the policy, if this is a misspelt "
-                         "name", result.path)
+    return [AuditFinding("policy", f"{name!r} is sensitive according to the policy, but matches "
+                                    "no column in any readable file",
+                         "correct the policy if the name is misspelt", result.path)
             for name in dict.fromkeys(name for names in missing.values() for name in names)
             if name not in matched]

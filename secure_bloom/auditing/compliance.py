@@ -13,12 +13,12 @@ from secure_bloom.display import Summarized, count
 from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, PolicyError, SecureBloomError
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.maintain.threads import in_threads
 from secure_bloom.parquet.footer import encryption_algorithm, read_footer
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.many_files import in_threads
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 

@@ -71,16 +71,16 @@ class Evidence:
             return []
         counts = [count for count in self._counts if count is not None]
         many = "many" if len(counts) < len(self._counts) else f"about {max(counts):,}"
-        found = [f"the filters say that a row group has {many} distinct values, and expose "
+        found = [f"the filters show that a row group has {many} distinct values, and expose "
                  f"{1 - max(self._rates):.1%} of all wrong guesses, without any key"]
         if self._tried.size:
-            found.append(f"of {self._tried.size:,} values guessed, {self._tried_hits.sum():,} are "
+            found.append(f"of {self._tried.size:,} guessed values, {self._tried_hits.sum():,} are "
                          "reported present")
         if self._domain.size:
             by_chance = min(1.0, sum(self._rates)) * self._domain.size
             found.append(f"all {self._domain.size:,} {self._domain_name} were tried: "
-                         f"{self._domain_hits.sum():,} are reported present (by chance it would be "
-                         f"about {by_chance:,.0f})")
+                         f"{self._domain_hits.sum():,} are reported present (by chance, about "
+                         f"{by_chance:,.0f})")
         return found
 
 
@@ -138,7 +138,7 @@ def _domain(type_: ColumnType) -> tuple[np.ndarray, str]:
         every = pa.array(range(info.min, info.max + 1), arrow_type)
         return hash_values(every, type_), "values of the type"
     if arrow_type in (pa.int32(), pa.int64(), pa.uint32(), pa.uint64()):
-        return hash_values(pa.array(_NUMBERS, arrow_type), type_), "numbers below a million"
+        return hash_values(pa.array(_NUMBERS, arrow_type), type_), "numbers below one million"
     return np.empty(0, np.uint64), ""
 
 

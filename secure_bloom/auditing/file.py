@@ -49,9 +49,9 @@ from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
-_SEAL = "mend the file with secure-bloom seal, and withdraw its copies"
-_REWRITE = "write the file again, and withdraw its copies"
-_ATTACH = "build the filter again with secure-bloom attach --replace"
+_SEAL = "repair the file with secure-bloom seal, and withdraw its copies"
+_REWRITE = "rewrite the file, and withdraw its copies"
+_ATTACH = "rebuild the filter with secure-bloom attach --replace"
 
 
 class OpenFileAudit:
@@ -83,7 +83,7 @@ class OpenFileAudit:
             self.result.encryption = ENCRYPTED_FOOTER if footer.has_encrypted_footer \
                 else SIGNED_FOOTER
             if not footer.has_encrypted_footer and not footer.signature_verified:
-                self._not_checked("the footer's signature: its key is not at hand")
+                self._not_checked("the signature of the footer: its key is not available")
         demands = [ColumnPolicy(column.path) for column in footer.columns]
         if self._policy is not None:
             demands = self._policy.of_leaves(footer.columns)
@@ -105,9 +105,10 @@ class OpenFileAudit:
                 continue  # reported with its column
         found = Traces(known).look(self._file, self._footer.start)
         if found.count:
-            self._find("trace", f"{found.count:,} plaintext Bloom filters stand in the file, of "
-                       f"{found.num_bytes:,} bytes, which its footer does not name: left over, or "
-                       "of columns whose keys are not at hand", _REWRITE, evidence=found.evidence)
+            self._find("trace", f"{found.count:,} plaintext Bloom filters were found in the file, "
+                                f"of {found.num_bytes:,} bytes, which its footer does not "
+                                "reference: they are left over, or belong to columns whose keys "
+                                "are not available", _REWRITE, evidence=found.evidence)
 
     def _report(self, violation: Violation) -> None:
         """Report what the policy does not allow."""
@@ -163,7 +164,7 @@ class _ColumnAudit:
             result.encryption = "footer key" if with_footer_key else "column key"
         result.sensitive = self._demand.encrypted or bool(encrypted)
         if encrypted and plain and not self._demand.encrypted:
-            self._find(UNENCRYPTED, "the column is sensitive and its data is not encrypted",
+            self._find(UNENCRYPTED, "the column is sensitive, but its data is not encrypted",
                        _REWRITE, plain)
         self._check_policy()
         self._find_places()
@@ -208,15 +209,15 @@ class _ColumnAudit:
             except (FileError, UnsupportedError) as error:
                 kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
                 self._find(kind, f"the column's metadata cannot be read: {error.message}",
-                           "take a good copy of the file", [chunk])
+                           "replace the file with a good copy", [chunk])
                 continue
             if stored is not None:
                 self._stored[chunk.row_group] = stored
                 self.result.bytes += (chunk.bloom_filter or (0, 0))[1] or stored.length or 0
                 self.result.plain_filters += stored.kind == PLAIN
         if self._hidden:
-            reason = "a key that is not at hand" if isinstance(self._hidden, NO_KEY) \
-                else f"a key that cannot be had: {self._hidden.message}"
+            reason = "a key that is not available" if isinstance(self._hidden, NO_KEY) \
+                else f"a key that cannot be retrieved: {self._hidden.message}"
             self._audit._not_checked(f"column {shown(self._leaf.path)}: whether it has filters is "
                                      f"encrypted with {reason}")
 
@@ -226,8 +227,8 @@ class _ColumnAudit:
             self._leaking.append(chunk)
             return
         if chunk.encryption is None and stored.kind == ENCRYPTED:
-            self._find("refused", "the filter is encrypted and its column is not: no reader can "
-                       "use it", _ATTACH, [chunk])
+            self._find("refused", "the filter is encrypted but its column is not: no reader can "
+                                  "use it", _ATTACH, [chunk])
             return
         try:
             filter_ = read_filter(self._file, chunk, self._audit._footer.start,
@@ -237,11 +238,11 @@ class _ColumnAudit:
         except KeyRetrievalError:
             if not self._without_key:
                 self._audit._not_checked(f"column {shown(self._leaf.path)}: whether its filters "
-                                         "authenticate, without its key")
+                                         "authenticate; its key is not available")
             self._without_key = True
             return
         except UnsupportedError as error:
-            self._find("refused", f"readers pass over the filter: {error.message}", _ATTACH,
+            self._find("refused", f"readers ignore the filter: {error.message}", _ATTACH,
                        [chunk])
             return
         except FileError as error:
@@ -260,8 +261,8 @@ class _ColumnAudit:
 
     def _check_readers(self, chunk: ColumnChunk, filter_: SplitBlockBloomFilter) -> None:
         if filter_.num_blocks & (filter_.num_blocks - 1):
-            self._find("refused", f"the filter has {filter_.num_bytes:,} bytes, no power of two: "
-                       "Arrow C++ refuses it", _ATTACH, [chunk])
+            self._find("refused", f"the filter has {filter_.num_bytes:,} bytes, which is not a "
+                                  "power of two: Arrow C++ rejects it", _ATTACH, [chunk])
         if chunk.encryption is not None and chunk.hides_bloom_filter:
             self._find("refused", "the redacted metadata under the plaintext footer does not say "
                        "where the filter is: Arrow C++ ignores it", _ATTACH, [chunk])
@@ -277,8 +278,8 @@ class _ColumnAudit:
                 self._measure(filter_)
                 if evidence is not None:
                     evidence.add(filter_)
-        self._find("leak", "the column is encrypted and its Bloom filters are not: everybody who "
-                   "has the file can test which values it holds", _SEAL, self._leaking,
+        self._find("leak", "the column is encrypted but its Bloom filters are not: anyone who has "
+                           "the file can test which values it contains", _SEAL, self._leaking,
                    evidence.sentences() if evidence is not None else ())
 
     def _report_guessed(self) -> None:
@@ -306,13 +307,14 @@ class _ColumnAudit:
         footer = self._audit._footer
         found = [chunk for chunk in encrypted if chunk.has_readable_bounds]
         if found:
-            who = "whoever has the footer key" if footer.has_encrypted_footer else "everybody"
-            self._find("statistics", f"the column is encrypted, but {who} can read its least and "
-                       "greatest values in the footer", _REWRITE, found)
+            who = "anyone with the footer key" if footer.has_encrypted_footer else "anyone"
+            self._find("statistics", f"the column is encrypted, but {who} can read its minimum "
+                                     "and maximum values in the footer", _REWRITE, found)
         found = self._with_plain_index(encrypted)
         if found:
-            self._find("statistics", "the column is encrypted, but the least and greatest values "
-                       "of its pages stand in a column index that is not", _REWRITE, found)
+            self._find("statistics", "the column is encrypted, but the minimum and maximum values "
+                                     "of its pages are stored in a column index that is not",
+                       _REWRITE, found)
 
     def _with_plain_index(self, chunks: list[ColumnChunk]) -> list[ColumnChunk]:
         try:

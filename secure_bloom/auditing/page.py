@@ -31,9 +31,9 @@ _MAX_FINDINGS = 200
 _MAX_NAMES = 20  # files listed for a finding
 _STATES = {  # symbol, label, meaning
     PROTECTED: ("✓", "protected", "encrypted, and so are its filters"),
-    LEAKING: ("✗", "leaking", "sensitive, and something of it can be read"),
-    UNKNOWN: ("?", "unknown", "encrypted with a key that was not at hand"),
-    OPEN: ("○", "open", "not sensitive, with filters that everybody can read"),
+    LEAKING: ("✗", "leaking", "sensitive, but part of it can be read"),
+    UNKNOWN: ("?", "unknown", "encrypted with a key that was not available"),
+    OPEN: ("○", "open", "not sensitive, with filters that anyone can read"),
     NONE: ("·", "none", "not sensitive, without filters"),
 }
 _STYLE = """
@@ -92,15 +92,15 @@ def _verdict(result: AuditResult) -> str:
     none = f"No file is encrypted: {count(result.unencrypted_files, 'file')}. " \
         if result.lacks_encryption else ""
     if errors:
-        state, text = LEAKING, f"{none}{count(errors, 'error')} found: see below what to do. " \
-            "What a leak has given away cannot be taken back."
+        state, text = LEAKING, f"{none}{count(errors, 'error')} found: see below for what to do. " \
+            "What has leaked cannot be taken back."
     elif none:
-        state, text = UNKNOWN, f"{none}Everything in them can be read without a key. A policy " \
-            "says which columns must be encrypted."
+        state, text = UNKNOWN, f"{none}Everything in them can be read without a key. Use a " \
+            "policy to specify which columns must be encrypted."
     elif not result.complete:
-        state, text = UNKNOWN, "No error was found, but not everything could be checked."
+        state, text = UNKNOWN, "No errors were found, but not everything could be checked."
     else:
-        state, text = PROTECTED, "No error was found, and everything was checked."
+        state, text = PROTECTED, "No errors were found, and everything was checked."
     return f"<p class=\"verdict {state}\" id=\"verdict\">{text}</p>"
 
 
@@ -109,7 +109,7 @@ def _cards(result: AuditResult) -> str:
     cards = (f"<div class=\"card\"><b class=\"{state}\">{counts[state]:,}</b>{sign} {word}"
              f"<br><small>{meaning}</small></div>"
              for state, (sign, word, meaning) in _STATES.items())
-    return "<h2>Columns of files</h2><div class=\"cards\">" + "".join(cards) + "</div>"
+    return "<h2>Columns by state</h2><div class=\"cards\">" + "".join(cards) + "</div>"
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _finding(group: list[AuditFinding]) -> str:
     return (f"<div class=\"finding {first.severity}\" data-kind=\"{first.kind}\">"
             f"<b>{first.severity.capitalize()}: {escape(KINDS[first.kind][1])}</b>{column}"
             + "".join(f"<p>{escape(message)}</p>" for message in messages)
-            + (f"<p>Shown by the file itself:</p><ul>{proofs}</ul>" if proofs else "")
+            + (f"<p>Evidence from the file:</p><ul>{proofs}</ul>" if proofs else "")
             + f"<p><b>What to do:</b> {escape(_sentence(first.remedy))}</p>"
             f"<p><small>{', '.join(names)}</small></p></div>")
 
@@ -247,7 +247,7 @@ def _pictures(columns: dict[str, _Filters]) -> str:
     rates = [(name, one.worst, one.mean("fpp")) for name, one in found]
     return ("<h2>Filters</h2>"
             + _bars("Bytes of filters", sizes, lambda value: f"{value:,}")
-            + _bars("Bits that are set", fills, lambda value: f"{value:.0%}", 1.0)
+            + _bars("Bits set", fills, lambda value: f"{value:.0%}", 1.0)
             + _bars("Estimated false positives", rates, lambda value: f"{value:.2%}") + more)
 
 
@@ -259,7 +259,7 @@ def _bars(title: str, rows: list[tuple[Any, ...]], text: Callable[[Any], str],
     marks = []
     for number, (name, state, value) in enumerate(rows):
         y = number * height + 4
-        figure = "not known without its key" if value is None else text(value)
+        figure = "unknown without its key" if value is None else text(value)
         label = shown(name, 28)
         marks.append(f"<text x=\"{left - 8}\" y=\"{y + 14}\" text-anchor=\"end\">{escape(label)}"
                      f"</text><rect class=\"track\" x=\"{left}\" y=\"{y}\" width=\"{width}\" "

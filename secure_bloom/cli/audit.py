@@ -26,32 +26,32 @@ if TYPE_CHECKING:
     from secure_bloom.keys.kms import KmsClient
 
 
-@click.command(short_help="Find what filters and metadata give away.")
+@click.command(short_help="Find what filters and metadata leak.")
 @click.argument("path", type=click.Path())
 @policy_option("What must be encrypted, such as: sensitive = [\"ssn\"].")
 @kms_options
 @click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
-              help="Values to try on plaintext filters, one on each line; - for standard input.")
-@click.option("--scan", is_flag=True, help="Look at every byte for plaintext filters that no "
-              "footer names.")
+              help="Values to test against plaintext filters, one per line; - for standard input.")
+@click.option("--scan", is_flag=True, help="Search every byte for plaintext filters that no "
+                                           "footer references.")
 @jobs_option
 @json_option
 @click.option("--sarif", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
-              help="Write the findings as SARIF 2.1.0, too.")
+              help="Also write the findings as SARIF 2.1.0.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
-              help="Write a page for people, too.")
+              help="Also write an HTML page.")
 @click.pass_context
 def audit(ctx: click.Context, path: str, policy: str | None, kms: KmsClient | None, guesses: Any,
           scan: bool, jobs: int | None, as_json: bool, sarif: str | None, html: str | None) -> None:
-    """Find what Bloom filters and metadata of a file or folder give away.
+    """Find what Bloom filters and metadata of a file or folder leak.
 
-    Plaintext filters on encrypted columns; sensitive columns that are not encrypted; statistics of
-    encrypted columns that can be read; filters that do not authenticate, or that readers refuse;
-    files that share a file id. Without keys it sees what an attacker sees.
+    Finds plaintext filters on encrypted columns; sensitive columns that are not encrypted;
+    readable statistics of encrypted columns; filters that do not authenticate, or that readers
+    reject; files that share a file id. Without keys, it sees what an attacker sees.
 
-    Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
-    4: none found, but not everything was checked, for lack of a key; 3: some files could not be
-    read, or there are none; 2: other errors.
+    Exit code 0: everything was checked and no errors were found (there may be warnings); 1: errors
+    were found; 4: no errors were found, but not everything was checked because keys are missing;
+    3: some files could not be read, or there are none; 2: other errors.
     """
     from secure_bloom.auditing.audit import audit
     from secure_bloom.cli.report import render_audit

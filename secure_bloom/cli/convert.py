@@ -82,8 +82,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         with ParquetFile(source, kms, require_encryption=require_encryption) as file:
             chosen = options(file.schema)
             if file.footer.is_encrypted and chosen["encryption"] is None and not allow_plaintext:
-                raise UnsupportedError("the source is encrypted, the target would not be; ask for "
-                                       "encryption, or for plaintext", file=file.name)
+                raise UnsupportedError("the source is encrypted, but the target would not be; "
+                                       "specify encryption, or plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
             _write(target, file.schema, tables, row_group_size, chosen, check_target)
         return
@@ -108,8 +108,8 @@ def _by_policy(policy: Policy, encryption: Encryption | None, schema: pa.Schema,
 
 def _is_parquet(path: str) -> bool:
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would block
-        raise UnsupportedError("it is read more than once, so it must be a regular file: save the "
-                               "data first", file=path)
+        raise UnsupportedError("it must be a regular file, because it is read more than once: "
+                               "save the data to a file first", file=path)
     with open(path, "rb") as file:
         return file.read(4) in (b"PAR1", b"PARE")
 

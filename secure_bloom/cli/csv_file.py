@@ -101,7 +101,7 @@ class CsvFile:
             except UnicodeDecodeError:
                 raise ColumnError("the header line is not UTF-8", file=self._path) from None
             for name in text_columns.difference(names):
-                raise ColumnError(f"there is no such column; there are: {listed(names)}",
+                raise ColumnError(f"there is no such column; existing columns: {listed(names)}",
                                   file=self._path, column=name)
             # By name, as pyarrow assigns types: columns with the same name have the same type.
             types = {name: ColumnType(is_text=name in text_columns) for name in names}
@@ -112,8 +112,8 @@ class CsvFile:
                     types[name].add(column)
         for name in text_columns:
             if types[name].type != pa.string():
-                raise ColumnError("it cannot be text, because it is not UTF-8", file=self._path,
-                                  column=name)
+                raise ColumnError("it cannot be read as text, because it is not UTF-8",
+                                  file=self._path, column=name)
         return pa.schema([(name, types[name].type) for name in names])
 
     def _open(self, conversion: dict[str, Any]) -> tuple[pa_csv.CSVStreamingReader, pa.NativeFile]:
@@ -141,7 +141,7 @@ class CsvFile:
         except OSError as error:
             if self._compression is None or error.errno is not None:
                 raise
-            raise FormatError(f"its {self._compression} data is damaged, or ends too early",
+            raise FormatError(f"its {self._compression} data is damaged or truncated",
                               file=self._path) from None
 
     def _current_version(self) -> FileVersion:
@@ -149,7 +149,8 @@ class CsvFile:
 
     def _check_unchanged(self) -> None:
         if self._current_version() != self._version:
-            raise ChangedMeanwhileError("the CSV file was changed while it was read; try again",
+            raise ChangedMeanwhileError("the CSV file was changed while it was being read; try "
+                                        "again",
                                         file=self._path)
 
 

@@ -42,7 +42,7 @@ def run(output: Path, *, with_spark: bool = True) -> None:
     _look_up(path, keyring)
     if with_spark:
         _spark(flights, output, keyring)
-    _title("Yours to try")
+    _title("Try it yourself")
     command = "secure-bloom" if shutil.which("secure-bloom") else \
         os.path.relpath(Path(sys.executable).parent / "secure-bloom")
     _say(f"{command} inspect {path} --keyring {keyring.path}")
@@ -74,15 +74,15 @@ def _attack(flights: pa.Table, path: Path) -> None:
     write_table(flights, plain, bloom_filters=BLOOM_FILTERS, row_group_size=ROW_GROUP_ROWS)
     leaking = ParquetFile(plain.getvalue())
     found = int(leaking.might_contain("tailnum", guesses)[0].sum())
-    _say(f"plaintext filters: of {len(guesses):,} registered aircraft, {found:,} are seen to be "
-         f"among the first {ROW_GROUP_ROWS:,} flights")
+    _say(f"plaintext filters: of {len(guesses):,} registered aircraft, {found:,} show up in the "
+         f"first {ROW_GROUP_ROWS:,} flights")
     filters = (leaking.read_bloom_filter(row_group, "tailnum")
                for row_group in range(leaking.num_row_groups))
     secrets = [bytes(filter_.bitset) for filter_ in filters if filter_ is not None]
     raw = path.read_bytes()
     leaked = sum(secret in raw for secret in secrets)
     _say(f"encrypted filters: {leaked} of {len(secrets)} plaintext bitsets occur in the file, and "
-         "without the key there is nothing to guess with")
+         "without the key there is nothing to test guesses against")
 
 
 def _look_up(path: Path, keyring: Keyring) -> None:
@@ -104,15 +104,15 @@ def _look_up(path: Path, keyring: Keyring) -> None:
         _say(f"{row['time_hour']:%d %B %Y}: {row['carrier']} {row['flight']} "
              f"from {row['origin']} to {row['dest']}")
     _say(f"{len(kept)} of {groups} row groups read, {touched:,} of {total:,} rows decrypted; "
-         f"a scan of all finds the same {expected}")
+         f"a full scan finds the same {expected}")
     if len(rows) != expected:
-        raise AssertionError(f"the lookup found {len(rows)} rows, the scan {expected}")
+        raise AssertionError(f"the lookup found {len(rows)} rows, but the scan {expected}")
 
 
 def _spark(flights: pa.Table, output: Path, keyring: Keyring) -> None:
     _title("The same from Spark")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        _say("skipped: Spark needs Java 17, and there is no java on the path")
+        _say("skipped: Spark needs Java 17, and java is not on the PATH")
         return
     from secure_bloom.spark import register
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # works without an activated venv too

@@ -17,7 +17,7 @@ _FILE = click.argument("file", type=click.Path(dir_okay=False))
 _NAME = click.argument("name")
 _FORMAT = click.option("--format", "form", required=True,
                        type=click.Choice(["hex", "base64", "raw"]),
-                       help="Encoding of the key; it cannot be detected.")
+                       help="Encoding of the key; it is not detected automatically.")
 _MAX_INPUT = 4096  # bytes; longer than any key
 
 
@@ -25,19 +25,19 @@ _MAX_INPUT = 4096  # bytes; longer than any key
 def keyring() -> None:
     """Manage a local keyring: a file of named master keys that only you can read.
 
-    Where it has a passphrase, that is asked for on the terminal.
+    If it has a passphrase, the terminal prompts for it.
     """
 
 
 @keyring.command("create")
 @_FILE
-@click.option("--passphrase", is_flag=True, help="Seal it with a passphrase.")
+@click.option("--passphrase", is_flag=True, help="Encrypt it with a passphrase.")
 def keyring_create(file: str, passphrase: bool) -> None:
     """Create an empty keyring."""
     from secure_bloom.keys import Keyring
     with _warnings_shown():
         Keyring.create(file, ask_passphrase(file, new=True) if passphrase else None)
-    click.echo(f"created {file}; keep a copy: data is lost without its keys", err=True)
+    click.echo(f"created {file}; keep a backup: without its keys, data is lost", err=True)
 
 
 @keyring.command("add")
@@ -69,17 +69,17 @@ def keyring_list(file: str, as_json: bool) -> None:
 @_NAME
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def keyring_remove(file: str, name: str, yes: bool) -> None:
-    """Remove a master key. Without a copy of it, what is encrypted with it is lost.
+    """Remove a master key. Without a backup of the key, data encrypted with it is lost.
 
-    'secure-bloom keys list PATH' says which master keys a data set needs.
+    'secure-bloom keys list PATH' shows which master keys a data set needs.
     """
     opened = open_keyring(file)
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("data is lost without its key, and there is no terminal to ask "
-                                   "for confirmation: give --yes")
-        click.confirm(f"Data that is encrypted with {name!r} is lost unless there is a copy of "
-                      "the key. Remove it?", abort=True, err=True)
+            raise click.UsageError("without its key, data is lost, and there is no terminal to ask "
+                                   "for confirmation: specify --yes")
+        click.confirm(f"Data encrypted with {name!r} is lost unless you have a backup of the key. "
+                      "Remove it?", abort=True, err=True)
     opened.remove(name)
     echo(f"removed the key named {name}", err=True)
 
@@ -89,13 +89,13 @@ def keyring_remove(file: str, name: str, yes: bool) -> None:
 @click.argument("old")
 @click.argument("new")
 def keyring_rename(file: str, old: str, new: str) -> None:
-    """Give a master key another name.
+    """Rename a master key.
 
-    Files name their master keys: those written under OLD do not open under NEW. For them, add a
-    key and use 'secure-bloom keys rotate' instead.
+    Files refer to master keys by name: those written under OLD cannot be opened under NEW. For
+    such files, add a key and use 'secure-bloom keys rotate' instead.
     """
     open_keyring(file).rename(old, new)
-    echo(f"renamed {old} to {new}; files that were written under the old name open only under that "
+    echo(f"renamed {old} to {new}; files written under the old name can be opened only under that "
          "name", err=True)
 
 
@@ -104,10 +104,10 @@ def keyring_rename(file: str, old: str, new: str) -> None:
 @click.argument("new_file", metavar="NEWFILE", type=click.Path(dir_okay=False))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--passphrase/--no-passphrase", default=None,
-              help="Whether to seal NEWFILE with a passphrase. Default: as FILE.")
+              help="Whether to encrypt NEWFILE with a passphrase. Default: same as FILE.")
 def keyring_subset(file: str, new_file: str, names: tuple[str, ...],
                    passphrase: bool | None) -> None:
-    """Create NEWFILE with some of the keys, for a reader who may read only what they encrypt."""
+    """Create NEWFILE with some of the keys, for readers of only the data that they encrypt."""
     opened = open_keyring(file)
     is_sealed = opened.has_passphrase if passphrase is None else passphrase
     with _warnings_shown():
@@ -123,7 +123,7 @@ def keyring_subset(file: str, new_file: str, names: tuple[str, ...],
 @click.option("--from", "source", type=click.Path(dir_okay=False, allow_dash=True), default="-",
               metavar="PATH", help="File with the key. Default: standard input.")
 def keyring_import(file: str, name: str, form: str, source: str) -> None:
-    """Add a master key of 128, 192 or 256 bits that exists already."""
+    """Add an existing master key of 128, 192 or 256 bits."""
     key = _decoded(_input(source, form), form)
     open_keyring(file).add(name, key)
     echo(f"added a key of {len(key) * 8} bits named {name}", err=True)
@@ -137,7 +137,7 @@ def keyring_import(file: str, name: str, form: str, source: str) -> None:
               type=click.Path(dir_okay=False, allow_dash=True),
               help="A new file that only you can read; - for standard output.")
 def keyring_export(file: str, name: str, form: str, target: str) -> None:
-    """Write a master key itself. Anyone who has it can read what is encrypted with it."""
+    """Export a master key in plaintext. Anyone who has it can read data encrypted with it."""
     from secure_bloom.keys.keyring_file import create_private
     text = _encoded(open_keyring(file).export(name), form)
     if target == "-":
@@ -146,13 +146,13 @@ def keyring_export(file: str, name: str, form: str, target: str) -> None:
     try:
         create_private(target, text)
     except FileExistsError:
-        raise click.UsageError(f"{target} exists; give the path of a new file") from None
+        raise click.UsageError(f"{target} exists; specify the path of a new file") from None
     echo(f"wrote the key named {name} to {target}", err=True)
 
 
 @keyring.command("passphrase")
 @_FILE
-@click.option("--remove", is_flag=True, help="Leave the keyring without a passphrase.")
+@click.option("--remove", is_flag=True, help="Remove the passphrase from the keyring.")
 def keyring_passphrase(file: str, remove: bool) -> None:
     """Set, change or remove the passphrase of a keyring."""
     opened = open_keyring(file)
@@ -191,7 +191,7 @@ def _decoded(data: bytes, form: str) -> bytes:
     except binascii.Error:
         raise click.UsageError(f"the input is not a key in {form}") from None
     if len(data) not in KEY_SIZES:
-        raise click.UsageError(f"the input has {len(data)} bytes as {form}; a master key has 16, "
+        raise click.UsageError(f"as {form}, the input has {len(data)} bytes; a master key has 16, "
                                "24 or 32 (128, 192 or 256 bits)")
     return data
 

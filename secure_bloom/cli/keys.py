@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def keys() -> None:
-    """Say which master keys a data set needs, and rotate them."""
+    """Show which master keys a data set needs, and rotate them."""
 
 
 @keys.command("list")
@@ -34,8 +34,8 @@ def keys() -> None:
 def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
     """List the master keys that a file or folder needs.
 
-    Needs no key. But where a footer is encrypted, what it says about the keys of columns can only
-    be read with its key.
+    No keys are required, except for encrypted footers: what they say about the keys of columns can
+    be read only with the footer key.
 
     Exit code 0: all files were read; 3: some were not; 2, 4, 5: other errors.
     """
@@ -50,32 +50,32 @@ def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: boo
     ctx.exit(UNREADABLE if inventory.failed else 0)
 
 
-@keys.command("rotate", short_help="Wrap keys with another master key.")
+@keys.command("rotate", short_help="Rewrap keys with another master key.")
 @click.argument("path", type=click.Path())
 @click.option("--from", "old", required=True, metavar="NAME", help="The old master key.")
 @click.option("--to", "new", required=True, metavar="NAME", help="The new master key.")
 @kms_options
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @json_option
 @click.pass_context
 def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClient | None,
                 dry_run: bool, as_json: bool) -> None:
-    """Wrap with another master key what one of them wraps, in a file or folder.
+    """Rewrap the keys of a file or folder from one master key to another.
 
-    Pages and filters are not touched; where the key material stands beside a file, neither is the
-    file. Each file changes in one step, and after a crash the command can be given again. Readers
-    need both master keys until it is done.
+    Pages and filters are not changed; if the key material is stored next to a file, the file is not
+    changed either. Each file changes in one step, and after a crash the command can be run again.
+    Readers need both master keys until it is done.
 
-    First the new master key is tried. A dry run tries both master keys.
+    The new master key is tested first. A dry run tests both master keys.
 
-    Exit code 0: done, now or before; 3: some files could not be rotated; 4: a master key is
-    missing or refused, or no file has the old or the new one; 2, 5: other errors. What was done
-    before an error is shown.
+    Exit code 0: all files are rotated, now or before; 3: some files could not be rotated; 4: a
+    master key is missing or refused, or no file uses the old or the new one; 2, 5: other errors.
+    What was done before an error is shown.
     """
     from secure_bloom.cli.report import render_rotation
     from secure_bloom.keys import rotate_master_keys
     if kms is None:
-        raise click.UsageError("the master keys are missing: give --keyring or --kms, or set "
+        raise click.UsageError("the master keys are missing: specify --keyring or --kms, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
     def show(result: RotationResult) -> None:

@@ -25,16 +25,16 @@ def lance() -> None:
 @lance.command()
 @click.argument("dataset", type=click.Path())
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--column", required=True, metavar="C", help="Column to index; in a struct with its "
-              "parts joined by dots.")
+@click.option("--column", required=True, metavar="C",
+              help="Column to index; for a field of a struct, its names joined by dots.")
 @click.option("--items", type=click.IntRange(min=1), default=8192, show_default=True,
-              help="Rows of a zone, and values that its filter is sized for.")
+              help="Rows per zone, and values that its filter is sized for.")
 @click.option("--probability", type=float, default=0.00057, show_default=True,
-              help="False-positive probability of a filter with so many values.")
+              help="False-positive probability of a filter with that many values.")
 @json_option
 def build(dataset: str, file: str, column: str, items: int, probability: float,
           as_json: bool) -> None:
-    """Write the index of a column of DATASET into FILE."""
+    """Write an index of a column of DATASET to FILE."""
     from secure_bloom.lance import build_index
     zones = build_index(dataset, column, file, items=items, probability=probability)
     if as_json:
@@ -47,7 +47,7 @@ def build(dataset: str, file: str, column: str, items: int, probability: float,
 @click.argument("file", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> None:
-    """Check an index and show what it holds."""
+    """Check an index and show its contents."""
     from secure_bloom.lance import BloomFilterIndex
     index = BloomFilterIndex(file)
     result = {
@@ -65,7 +65,7 @@ def inspect(file: str, as_json: bool) -> None:
         print_json(result)
         return
     echo(f"{result['file']}\n"
-         f"  column {result['column'] or 'not known'}, type {result['type'] or 'not known'}\n"
+         f"  column {result['column'] or 'unknown'}, type {result['type'] or 'unknown'}\n"
          f"  {len(index.zones):,} zones, {len(index.is_null()):,} of them with nulls; filters of "
          f"{result['filter_bytes']:,} bytes for {result['items']:,} values at "
          f"{result['probability']}\n"
@@ -75,19 +75,19 @@ def inspect(file: str, as_json: bool) -> None:
 
 @lance.command()
 @click.argument("file", type=click.Path())
-@click.option("--value", "values", multiple=True, metavar="V", help="Value to look for; may be "
-              "repeated. Read from standard input if absent, which keeps it out of the list of "
-              "processes.")
+@click.option("--value", "values", multiple=True, metavar="V",
+              help="Value to look for; may be repeated. If absent, it is read from standard input, "
+                   "which keeps it out of the process list.")
 @click.option("--null", is_flag=True, help="Look for nulls.")
 @click.option("--type", "type_name", metavar="T", help="Arrow type of the column, such as int32 or "
-              "'timestamp[us, tz=UTC]'. Default: what the data set says.")
+              "'timestamp[us, tz=UTC]'. Default: the type in the data set.")
 @json_option
 @click.pass_context
 def probe(ctx: click.Context, file: str, values: tuple[str, ...], null: bool, type_name: str | None,
           as_json: bool) -> None:
-    """Ask an index which rows may hold a value.
+    """Ask an index which rows may contain a value.
 
-    Exit code 0: some may; 1: no row that is indexed does; 2 and up: errors.
+    Exit code 0: some may; 1: no indexed row does; 2 and up: errors.
     """
     from secure_bloom.lance import BloomFilterIndex
     index = BloomFilterIndex(file, None if type_name is None else _arrow_type(type_name))
@@ -107,8 +107,8 @@ def _parsed(texts: tuple[str, ...], index: BloomFilterIndex) -> Any:
     from secure_bloom.errors import ColumnError
     from secure_bloom.sbbf.probes import parse_value
     if index.column_type is None:
-        raise ColumnError("which type the column has is not known, as the index lies in no data "
-                          "set: give --type", file=index.path)
+        raise ColumnError("the column type is unknown, because the index is not part of a data "
+                          "set: specify --type", file=index.path)
     import pyarrow as pa
     scalars = [parse_value(text, index.column_type) for text in texts]
     return pa.array(scalars, index.column_type.arrow_type)
@@ -121,7 +121,7 @@ def _arrow_type(name: str) -> pa.DataType:
     try:
         return pa.type_for_alias(name)
     except ValueError:
-        raise click.BadParameter(f"{name} is no name of an Arrow type",
+        raise click.BadParameter(f"{name} is not a valid Arrow type name",
                                  param_hint="--type") from None
 
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from secure_bloom.keys.kms import KmsClient
     from secure_bloom.maintain.folders import MaintainResult
 
-_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _EXIT = """
 
-    Exit code 0: all files are as they should be; 3: some could not be changed, and are as they
-    were; 2: no file has such a column, and nothing was changed; 4, 5: other errors. Done again
-    after it was stopped, it goes on with what is left.
+    Exit code 0: all files are as requested; 3: some files could not be changed, and were left as
+    they were; 2: no file has such a column, and nothing was changed; 4, 5: other errors. If it was
+    interrupted, run it again to process the remaining files.
     """
 
 
@@ -48,17 +48,17 @@ def _changes_files(command: Command) -> click.Command:
 @click.option("--fpp", type=float, default=0.01, show_default=True,
               help="False-positive probability of the filters.")
 @click.option("--ndv", type=click.IntRange(min=0), metavar="N",
-              help="Expected distinct values in a row group. Default: as many as there are.")
-@click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+              help="Expected distinct values in a row group. Default: the actual number.")
+@click.option("--replace", is_flag=True, help="Rebuild existing filters.")
 def attach(ctx: click.Context, path: str, bloom: str | None, policy: str | None, fpp: float,
            ndv: int | None, replace: bool, kms: KmsClient | None, **options: Any) -> None:
     """Add Bloom filters to a file, or to all files of a folder.
 
-    Only the pages of these columns are read; everything else is copied as it is. Filters of
-    encrypted columns are encrypted, all others are plain. Works on files of every writer. With
+    Only the pages of these columns are read; everything else is copied unchanged. Filters of
+    encrypted columns are encrypted, all others are not. Works on files of any writer. With
     --policy, a file is not changed if one of these columns is not encrypted as it requires."""
     if bloom is None and policy is None:
-        raise click.UsageError("name the columns: give --bloom or --policy")
+        raise click.UsageError("specify the columns: --bloom or --policy")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.maintain.attach import attach
     wanted = None if bloom is None else {
@@ -73,7 +73,7 @@ def strip(ctx: click.Context, path: str, columns: tuple[str, ...], kms: KmsClien
           **options: Any) -> None:
     """Remove Bloom filters from a file, or from all files of a folder.
 
-    No byte of them is left; pages are copied as they are."""
+    No byte of the filters remains in the file; pages are copied unchanged."""
     from secure_bloom.maintain.strip import strip
     _run(ctx, path, "stripping", strip, kms, columns=columns or None, **options)
 
@@ -84,9 +84,9 @@ def seal(ctx: click.Context, path: str, kms: KmsClient | None, policy: str | Non
          **options: Any) -> None:
     """Encrypt the plaintext filters of encrypted columns.
 
-    PATH is a file or a folder. The filters are built again from the pages of their columns, since
-    anyone may have changed them; no byte of the plaintext ones is left in the file. Its copies and
-    backups leak as before."""
+    PATH is a file or a folder. The filters are rebuilt from the pages of their columns, because
+    anyone may have changed them; no byte of the plaintext filters remains in the file. Copies and
+    backups of the file still leak."""
     from secure_bloom.maintain.seal import seal
     _run(ctx, path, "sealing", seal, kms, policy=policy, **options)
 

@@ -42,8 +42,9 @@ def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncrypt
 @click.command()
 @click.argument("file", type=click.Path())
 @click.option("--column", required=True, metavar="C", help="Dotted path of a leaf column.")
-@click.option("--value", metavar="V", help="Value to look for; read from standard input if absent, "
-              "which keeps it out of the list of processes.")
+@click.option("--value", metavar="V",
+              help="Value to look for; if absent, it is read from standard input, which keeps it "
+                   "out of the process list.")
 @kms_options
 @reading_options
 @json_option

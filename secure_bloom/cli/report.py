@@ -253,10 +253,10 @@ def render_inventory(inventory: Inventory) -> str:
                 for use in inventory.master_keys]
         lines.append(render_table(["master key", "files", "wrapping", "used for"], rows))
     if inventory.explicit:
-        lines.append(f"{count(inventory.explicit, 'file')} with keys that no KMS knows")
+        lines.append(f"{count(inventory.explicit, 'file')} with keys that are not from a KMS")
     if inventory.hidden:
         lines.append(f"{count(inventory.hidden, 'file')} with an encrypted footer, which may name "
-                     "more master keys; give the keys of the footers to see them")
+                     "more master keys; pass the footer keys to see them")
     lines += by_message(inventory.failed.items())
     return "\n".join(lines)
 
@@ -267,7 +267,7 @@ def render_rotation(result: RotationResult, old: str) -> str:
     lines = [f"{count(len(result.rotated), 'file')} {done}, {result.unchanged} without the old "
              f"master key, {len(result.failed)} failed"]
     if result.master_keys and old not in result.master_keys:
-        lines.append(f"no file has the master key {old}; those found are: "
+        lines.append(f"no file uses the master key {old}; master keys found: "
                      f"{', '.join(result.master_keys)}")
     lines += by_message(result.failed.items())
     return "\n".join(lines)
@@ -359,6 +359,6 @@ def _audit_finding(group: list[AuditFinding]) -> str:
     groups = f" (row groups {', '.join(map(str, finding.row_groups[:8]))}" \
              f"{', ...' if len(finding.row_groups) > 8 else ''})" \
         if finding.row_groups and len(group) == 1 else ""
-    evidence = "".join(f"\n    shown by the file itself: {one}" for one in finding.evidence)
+    evidence = "".join(f"\n    evidence from the file: {one}" for one in finding.evidence)
     return (f"{finding.severity} ({finding.kind}): {where}{groups}\n  {finding.message}{evidence}"
             f"\n  what to do: {finding.remedy}")

@@ -18,6 +18,7 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     KeyringError,
     MissingExtraError,
+    OperationInterrupted,
     PolicyError,
     SecureBloomError,
 )
@@ -87,7 +88,7 @@ def kms_options(command: Command) -> Command:
 
 def _client(keyring: str | None, uri: str | None) -> KmsClient | None:
     if keyring is not None and uri is not None:
-        raise click.UsageError("give either --keyring or --kms")
+        raise click.UsageError("specify either --keyring or --kms, not both")
     if uri is not None:
         from secure_bloom.keys import open_kms
         return open_kms(uri)
@@ -123,7 +124,7 @@ def requirement_option(command: Command) -> Command:
 
     return click.option(
         "--require-encryption", metavar="WHAT",
-        help='Refuse files in which something is not encrypted: "true" (anything), "ssn, address" '
+        help='Reject files that are not encrypted as required: "true" (everything), "ssn, address" '
              '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(
                  with_requirement)
 
@@ -160,13 +161,14 @@ def _required(text: str) -> RequireEncryption:
 
 def json_option(command: Command) -> Command:
     """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
+    return click.option("--json", "as_json", is_flag=True,
+                        help="Print the result as one JSON object.")(command)
 
 
 def jobs_option(command: Command) -> Command:
     """Add ``--jobs``."""
     return click.option("--jobs", type=click.IntRange(min=1), metavar="N",
-                        help="Files at once. Default: one for each core.")(command)
+                        help="Files to process in parallel. Default: one per core.")(command)
 
 
 def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
@@ -174,13 +176,13 @@ def change_files(ctx: click.Context, label: str, operation: Callable[..., Any],
     """Run an operation on files, show its result, and exit.
 
     ``operation(advance)`` returns a result with ``failed`` files, which ``show`` prints. If an
-    error ends the operation, the partial result attached to it, if any, is printed first.
+    error or an interruption ends the operation, its partial result, if any, is printed first.
     """
     try:
         with progress(label) as advance:
             result = operation(advance)
-    except BaseException as error:
-        if hasattr(error, "result"):
+    except (SecureBloomError, OperationInterrupted) as error:
+        if error.result is not None:
             show(error.result)
         raise
     show(result)
@@ -195,11 +197,11 @@ def names(text: str | None) -> list[str]:
 def ask_passphrase(keyring: str, *, new: bool = False) -> str:
     """Prompt for the passphrase of a keyring on the terminal."""
     if new and not sys.stdin.isatty():
-        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, "
-                           "Keyring.create and set_passphrase take one", file=keyring)
+        raise KeyringError("there is no terminal to ask for a new passphrase; in Python, pass it "
+                           "to Keyring.create or set_passphrase", file=keyring)
     if not sys.stdin.isatty():
-        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; option "
-                           "--kms, where there is one, takes it from a file: "
+        raise KeyringError("it needs a passphrase, and there is no terminal to ask for it; "
+                           "commands that have option --kms can read it from a file: "
                            "'keyring:FILE?passphrase-file=FILE'", file=keyring)
     return click.prompt(f"{'New passphrase' if new else 'Passphrase'} of {keyring}",
                         hide_input=True, confirmation_prompt=new, err=True)
@@ -209,7 +211,8 @@ def line_from_stdin() -> str:
     """Read a value to look up from standard input."""
     line = sys.stdin.readline()
     if not line:
-        raise click.UsageError("no value: give --value, or a line on standard input")
+        raise click.UsageError("no value: specify --value, or write the value to standard "
+                               "input")
     return line.rstrip("\r\n")
 
 

@@ -16,22 +16,23 @@ from secure_bloom.cli.shared import (
 )
 
 
-@click.command(short_help="Run test vectors for implementations.")
+@click.command(short_help="Run the test vectors for implementations.")
 @click.argument("folder", required=False, metavar="[DIR]",
                 type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--layer", "layers", multiple=True, metavar="L",
-              help="Only the cases of this layer; may be repeated.")
+              help="Run only the cases of this layer; may be repeated.")
 @click.option("--against", metavar="CMD", help="Validate another implementation: a program that "
-              "answers the cases over its standard input and output.")
+                                               "answers the cases on its standard input and "
+                                               "output.")
 @click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE",
               help="Also write the results as JUnit XML.")
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], against: str | None,
              junit: str | None, as_json: bool) -> None:
-    """Run the test vectors of DIR, and say where an answer is not the expected one.
+    """Run the test vectors of DIR, and report where a result is not the expected one.
 
-    Without DIR: the folder vectors/ here, or of the sources that secure_bloom runs from.
+    Without DIR: the folder vectors/ here, or in the sources that secure_bloom runs from.
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
     """
@@ -39,10 +40,10 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
     from secure_bloom.cli import validation_report
     unknown = set(layers) - validator.LAYERS.keys()
     if unknown:
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}; there are "
+        raise click.BadParameter(f"unknown layers: {', '.join(sorted(unknown))}; available: "
                                  f"{', '.join(validator.LAYERS)}", param_hint="--layer")
     if against is not None and not against.strip():
-        raise click.BadParameter("it is empty; leave it away to validate secure_bloom",
+        raise click.BadParameter("it is empty; omit it to validate secure_bloom",
                                  param_hint="--against")
     cases = validator.load_cases(folder or _vectors_folder(), layers)
     with (validator.ExternalProgram(against) if against else validator.SecureBloom()) as program, \
@@ -62,5 +63,5 @@ def _vectors_folder() -> Path:
     for place in places:
         if (place / "files").is_dir():
             return place
-    raise click.UsageError("there are no test vectors here: give DIR, the folder vectors/ of the "
-                           "secure_bloom sources")
+    raise click.UsageError("there are no test vectors here: specify DIR, the folder vectors/ of "
+                           "the secure_bloom sources")

@@ -37,12 +37,13 @@ def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
            require_encryption: RequireEncryption, columns: tuple[str, ...], as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
 
-    Does every filter open, is it encrypted where its column is, and in its place? Does it know
-    every value of its column? Is it wrong more often than its size promises?
+    Checks that each filter can be read, is stored at a valid location, and is encrypted if its
+    column is; that it contains every value of its column; and that it has no more false positives
+    than its size implies.
 
-    Exit code 0: everything was checked, there is no error (but perhaps warnings); 1: errors found;
-    4: none found, but not everything was checked, for lack of a key; 3: some files were not
-    checked; 2: no file has such a column, or other errors.
+    Exit code 0: everything was checked and no errors were found (there may be warnings); 1: errors
+    were found; 4: no errors were found, but not everything was checked because keys are missing;
+    3: some files were not checked; 2: no file has such a column, or other errors.
     """
     from secure_bloom import verify_file
     from secure_bloom.cli import report

@@ -55,22 +55,23 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--footer-key", metavar="NAME", help="Master key of the footer.")
 @click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
               help="Master key of sensitive columns; may be repeated.")
-@click.option("--plaintext-footer", is_flag=True, help="Leave the footer readable, but signed.")
+@click.option("--plaintext-footer", is_flag=True, help="Keep the footer readable, but signed.")
 @click.option("--bloom", metavar="col,col",
               help="Dotted paths of the leaf columns that get Bloom filters.")
 @click.option("--fpp", type=float, default=0.01, show_default=True,
               help="False-positive probability of the filters.")
 @click.option("--row-group-size", type=click.IntRange(min=1), metavar="ROWS",
-              help="Rows in a row group. Default: 1,048,576, or as in a Parquet input.")
+              help="Rows per row group. Default: 1,048,576, or as in a Parquet input.")
 @click.option("--compression", default="snappy", show_default=True,
               type=click.Choice(_COMPRESSIONS, case_sensitive=False),
-              help="How pages are compressed.")
+              help="Compression of the pages.")
 @click.option("--delimiter", default=",", show_default=True, metavar="CHARACTER",
-              callback=_delimiter, help=r"What separates the values of a CSV file; \t is a tab.")
+              callback=_delimiter, help=r"Delimiter between the values of a CSV file; \t is a tab.")
 @click.option("--text", metavar="col,col", help="CSV columns to keep as text, such as codes that "
-              "happen to have no leading zero.")
+                                                "only happen to have no leading zeros.")
 @click.option("--plaintext", is_flag=True, help="Write OUT without encryption.")
-@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists, when all is written.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing OUT once everything is "
+                                                "written.")
 @json_option
 def write(source: str, target: str, kms: KmsClient | None, require_encryption: RequireEncryption,
           policy: str | None, footer_key: str | None, column_keys: tuple[str, ...],
@@ -79,13 +80,13 @@ def write(source: str, target: str, kms: KmsClient | None, require_encryption: R
           as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
-    Filters of columns with a key are encrypted, all others are plain. With --footer-key alone
-    the whole file is encrypted with that key. With --policy alone the policy decides. OUT is not
+    Filters of columns with a key are encrypted, all others are not. With --footer-key alone, the
+    whole file is encrypted with that key. With --policy alone, the policy decides. OUT is not
     written if it would not meet the policy. --require-encryption applies to IN.
 
-    A CSV file has a header line, and may be compressed (gzip, bzip2, zstd, lz4). A column becomes
-    numbers, dates or times only if all its values can be written back as the same characters;
-    otherwise it is text.
+    A CSV file must have a header line, and may be compressed (gzip, bzip2, zstd, lz4). A column
+    becomes numbers, dates or times only if all its values can be written back as the same
+    characters; otherwise it is text.
     """
     from secure_bloom import BloomFilterOptions, ParquetFile
     from secure_bloom.cli import convert, report
@@ -102,7 +103,7 @@ def write(source: str, target: str, kms: KmsClient | None, require_encryption: R
                 delimiter=delimiter, allow_plaintext=plaintext, compression=compression,
                 advance=advance, require_encryption=require_encryption)
     except FileExistsError as error:
-        raise click.UsageError(f"{error}; give another OUT, or --overwrite to replace it") \
+        raise click.UsageError(f"{error}; specify another OUT, or --overwrite to replace it") \
             from None
     with ParquetFile(target, kms if encryption or policy else None) as parquet_file:
         result = report.inspect_file(parquet_file)
@@ -121,12 +122,12 @@ def _encryption(footer_key: str | None, column_keys: dict[str, list[str]], plain
         return None
     if footer_key is None:
         raise click.UsageError(
-            "OUT would not be encrypted. To encrypt it, give --keyring FILE --footer-key NAME, and "
-            "--column-key NAME:col,col for sensitive columns; to write it without encryption, "
-            "give --plaintext")
+            "OUT would not be encrypted. To encrypt it, specify --keyring FILE --footer-key NAME, "
+            "and --column-key NAME:col,col for sensitive columns; to write it without encryption, "
+            "specify --plaintext")
     if kms is None:
-        raise click.UsageError("encryption needs master keys: give --keyring FILE or --kms URI, or "
-                               "set SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
+        raise click.UsageError("encryption needs master keys: specify --keyring FILE or --kms "
+                               "URI, or set SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
     from secure_bloom import EncryptionConfiguration
     if column_keys:
         return EncryptionConfiguration(footer_key, column_keys, plaintext_footer=plaintext_footer)

@@ -66,7 +66,7 @@ def module_aad(file_aad: bytes, module_type: ModuleType, row_group: int | None =
         if ordinal is None:
             continue
         if not 0 <= ordinal <= _MAX_ORDINAL:
-            raise ValueError(f"{name} ordinal {ordinal} does not fit: "
-                             f"encrypted files allow 0 to {_MAX_ORDINAL}")
+            raise ValueError(f"{name} ordinal {ordinal} is out of range: encrypted files allow 0 "
+                             f"to {_MAX_ORDINAL}")
         suffix += struct.pack("<h", ordinal)
     return file_aad + suffix

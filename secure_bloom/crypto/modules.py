@@ -46,7 +46,7 @@ class ModuleCipher:
 
     def __init__(self, key: bytes):
         if len(key) not in KEY_SIZES:
-            raise ValueError(f"an AES key has 16, 24 or 32 bytes, got {len(key)}")
+            raise ValueError(f"an AES key must have 16, 24 or 32 bytes, got {len(key)}")
         self.key_bits = len(key) * 8
         self._aes = AESGCM(key)
         self._invocations = 0
@@ -93,7 +93,7 @@ class ModuleCipher:
         module = memoryview(module)
         length = module_length(module)
         if length is None or length != len(module):
-            raise AuthenticationError("an encrypted module has a wrong length")
+            raise AuthenticationError("an encrypted module has an invalid length")
         nonce = bytes(module[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE])
         plaintext = pa.allocate_buffer(length - OVERHEAD)
         try:
@@ -101,8 +101,8 @@ class ModuleCipher:
                                    memoryview(plaintext).cast("B"))
         except InvalidTag:
             raise AuthenticationError(
-                "an encrypted module does not authenticate; the key and the AAD prefix must be "
-                "those it was written with, and the file must be unchanged") from None
+                "an encrypted module does not authenticate: the key or the AAD prefix is wrong, "
+                "or the file was changed") from None
         return plaintext
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:

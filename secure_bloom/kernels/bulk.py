@@ -117,8 +117,8 @@ def warm_up() -> None:
     for kind in (np.uint32, np.uint64):
         hash_words(np.empty(0, kind), out)
         insert_words(words, np.empty(0, kind))
-    for kind in (np.int32, np.int64):
-        hash_binary(np.zeros(1, kind), data, out)
+    for offsets in (np.zeros(1, np.int32), np.zeros(1, np.int64)):
+        hash_binary(offsets, data, out)
     hash_fixed(data, 1, out)
     insert_hashes(words, out)
     check_hashes(words, out, np.empty(0, bool))

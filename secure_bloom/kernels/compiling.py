@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from numba import njit
 
 MODULES = ("kernels/blocks", "kernels/compiling", "kernels/hashing", "kernels/scalar",
            "kernels/simd", "kernels/xxh64", "parquet/footer_kernels", "parquet/thrift/protocol")
 part_of_kernel = njit(forceinline=True)
-KERNELS = []  #: all kernels, for the command ``warmup``
+KERNELS: list[Any] = []  #: all kernels, for the command ``warmup``
 
 
-def kernel(function):
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that needs no Python while it runs and therefore releases the GIL.
 
     Numba caches the machine code in ``__pycache__`` next to the module, in the user's cache folder

@@ -74,7 +74,7 @@ def build_index(dataset: Any, column: str, where: FilePath, *, items: int = DEFA
         If pylance is not installed.
     """
     if is_uri(os.fspath(where)):
-        raise ValueError(f"an index is written into a local file, not to {os.fspath(where)}")
+        raise ValueError(f"an index must be written to a local file, not to {os.fspath(where)}")
     path = os.path.abspath(os.path.expanduser(os.fspath(where)))
     parameters = Parameters(int(index(items)), float(probability))
     of_dataset = is_dataset(dataset)
@@ -105,7 +105,7 @@ def _rows_of_stream(source: Any, column: str) -> tuple[pa.DataType, _Batches]:
     number = reader.schema.get_field_index(column)
     if number < 0:
         field_type(reader.schema, column)  # raises with the available columns
-        raise ColumnError("in a stream, the column must not lie in a struct", column=column)
+        raise ColumnError("in a stream, the column must not be inside a struct", column=column)
     return reader.schema.field(number).type, _addressed(reader.schema, reader, number)
 
 
@@ -117,7 +117,7 @@ def _addressed(schema: pa.Schema, batches: Iterator[pa.RecordBatch], number: int
             addresses = np.arange(rows, rows + batch.num_rows, dtype=np.uint64)
             rows += batch.num_rows
             if rows > MAX_ROWS:
-                raise ColumnError(f"a fragment has at most {MAX_ROWS} rows; give {ROW_ADDRESS}")
+                raise ColumnError(f"a fragment has at most {MAX_ROWS} rows; provide {ROW_ADDRESS}")
         else:
             column = batch.column(position)
             if column.type != pa.uint64() or column.null_count:
@@ -189,7 +189,7 @@ class _ZoneBuilder:
                 raise ColumnError(f"{ROW_ADDRESS} must ascend within a fragment")
             return
         if fragment in self._fragments:
-            raise ColumnError(f"the rows of fragment {fragment} do not stand together")
+            raise ColumnError(f"the rows of fragment {fragment} are not contiguous")
         self._fragments.add(fragment)
         self._end_zone()
 

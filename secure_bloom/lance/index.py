@@ -100,8 +100,8 @@ class BloomFilterIndex(Summarized):
     def _read(self) -> list[np.ndarray]:
         """Read fragment ids, first rows, lengths (int64) and ``has_null`` (bool) of all zones."""
         if self._file.num_rows > _MAX_ZONES:
-            raise UnsupportedError(f"the index has {self._file.num_rows} zones; more than "
-                                   f"{_MAX_ZONES} cannot be handled")
+            raise UnsupportedError(f"the index has {self._file.num_rows} zones; at most "
+                                   f"{_MAX_ZONES} are supported")
         keep = self._file.num_rows * self.num_bytes <= _KEPT_BYTES
         kept = []
         parts: list[list[np.ndarray]] = [[*[np.empty(0, np.int64)] * 3, np.empty(0, bool)]]
@@ -129,7 +129,7 @@ class BloomFilterIndex(Summarized):
         if number is None:
             return False
         if not (number.isdigit() and len(number) < 10):
-            raise FormatError(f"{NULL_BITMAP} in the schema's metadata is no number")
+            raise FormatError(f"{NULL_BITMAP} in the schema's metadata is not a valid number")
         buffer = self._file.global_buffer(int(number))
         starts, lasts = _spans(*(column[self._has_null] for column in
                                  (self._fragment, self._start, self._length)))
@@ -138,8 +138,8 @@ class BloomFilterIndex(Summarized):
             first, last = address + first.astype(np.uint64), address + last.astype(np.uint64)
             before = np.searchsorted(starts, first, side="right")  # spans that do not start later
             if not before.all() or (last > lasts[before - 1]).any():
-                raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that lie in "
-                                  "no zone with has_null; build the index again")
+                raise FormatError(f"{NULL_BITMAP} lists rows of fragment {fragment_id} that are "
+                                  "in no zone with has_null; rebuild the index")
         return True
 
     @cached_property
@@ -195,8 +195,8 @@ class BloomFilterIndex(Summarized):
     def _ask(self, values: object) -> list[Zone]:
         with error_location(file=self.path, column=self.column):
             if self.column_type is None:
-                raise ColumnError("which type the column has is not known, as the index lies in no "
-                                  "data set: give value_type")
+                raise ColumnError("the column type is unknown, because the index is not part of a "
+                                  "data set: pass value_type")
             hashes, or_null = _hashes_of(values, self.column_type)
             found = np.ones(self._fragment.size, dtype=bool) if hashes is None \
                 else self._check_hashes(hashes)
@@ -231,7 +231,7 @@ class BloomFilterIndex(Summarized):
 
     def _headline(self) -> str:
         return (f"{self._fragment.size} zones, filters of {self.num_bytes} bytes, "
-                f"{self.column_type or 'type not known'}")
+                f"{self.column_type or 'unknown type'}")
 
 
 def row_ranges(zones: Iterable[Zone]) -> dict[int, list[tuple[int, int]]]:
@@ -260,7 +260,8 @@ def _column_type(indexed: Indexed | None, value_type: pa.DataType | None) -> Col
         return given
     known = column_type_of(indexed.arrow_type)
     if given not in (None, known):
-        raise ColumnError(f"the data set says {indexed.arrow_type}, value_type is {value_type}",
+        raise ColumnError(f"the data set has type {indexed.arrow_type}, but value_type is "
+                          f"{value_type}",
                           column=indexed.column)
     return known
 
@@ -269,7 +270,7 @@ def _check_schema(schema: pa.Schema) -> None:
     if not schema.equals(SCHEMA, check_metadata=False):
         found = ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
                           for field in list(schema)[:10])
-        raise FormatError(f"this is no BLOOMFILTER index; its columns are: {found}")
+        raise FormatError(f"this is not a BLOOMFILTER index; its columns are: {found}")
 
 
 def _refuse(wrong: np.ndarray, message: str, position: int = 0) -> None:
@@ -296,14 +297,14 @@ def _words(bitsets: pa.BinaryArray, num_bytes: int, position: int) -> np.ndarray
     _, offsets, data = bitsets.buffers()
     offsets = np.frombuffer(offsets, dtype=np.int32)[bitsets.offset:bitsets.offset + count + 1]
     _refuse(np.diff(offsets) != num_bytes, "has a bitset of another size than the "
-            f"{num_bytes} bytes that the metadata asks for; build the index again", position)
+            f"{num_bytes} bytes that the metadata specifies; rebuild the index", position)
     raw = np.frombuffer(data, dtype=np.uint8)[offsets[0]:offsets[-1]]
     return raw.view("<u4").reshape(count, -1, WORDS_PER_BLOCK)
 
 
 def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
     _refuse((fragment >= MAX_ROWS) | (start + length > MAX_ROWS), "reaches beyond the end of its "
-            "fragment, as pylance 1.0 lets zones do; build the index again")
+            "fragment, as written by pylance 1.0; rebuild the index")
     _refuse(length == 0, "has no rows")
     order = np.lexsort((start, fragment))
     fragment, start, stop = fragment[order], start[order], (start + length)[order]
@@ -311,7 +312,7 @@ def _check_zones(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) ->
     if overlap.any():
         at = int(overlap.argmax())
         raise FormatError(f"zones {order[at]} and {order[at + 1]}, of fragment {fragment[at]}, "
-                          "overlap; build the index again")
+                          "overlap; rebuild the index")
 
 
 def _spans(fragment: np.ndarray, start: np.ndarray, length: np.ndarray) \

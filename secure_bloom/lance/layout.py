@@ -79,7 +79,7 @@ class Parameters:
         if not 1 <= self.items <= _MAX_ITEMS:
             raise ValueError(f"items must be at least 1 and less than 2^64, got {self.items}")
         if not 0.0 < self.probability < 1.0:
-            raise ValueError("probability must lie between 0 and 1, both excluded, got "
+            raise ValueError("probability must be between 0 and 1, both excluded, got "
                              f"{self.probability}")
 
     @cached_property
@@ -113,17 +113,18 @@ class Parameters:
             return cls(int(items), float(probability))
         except ValueError as error:
             raise FormatError(f"the metadata says {_ITEMS} {items}, {_PROBABILITY} {probability}, "
-                              f"which cannot be: {error}") from None
+                              f"which is not possible: {error}") from None
 
 
 def _number(metadata: dict[bytes, bytes] | None, key: str, pattern: str) -> str:
     value = (metadata or {}).get(key.encode())
     if value is None:
-        raise FormatError(f"the schema's metadata has no {key}: this is no BLOOMFILTER index, or "
-                          "it was cut down; build it again")
+        raise FormatError(f"the schema's metadata has no {key}: this is not a BLOOMFILTER index, "
+                          "or it is truncated; rebuild it")
     text = value.decode("ascii", "replace")
     if len(text) > 400 or not re.fullmatch(pattern, text):
-        raise FormatError(f"{key} in the schema's metadata is no number; build the index again")
+        raise FormatError(f"{key} in the schema's metadata is not a valid number; rebuild the "
+                          "index")
     return text
 
 
@@ -153,5 +154,6 @@ def column_type_of(arrow_type: pa.DataType) -> ColumnType:
     if (pa.types.is_integer(t) or pa.types.is_date(t) or pa.types.is_time(t)
             or pa.types.is_timestamp(t)):
         return ColumnType("INT32" if t.bit_width == 32 else "INT64", 0, t)
-    raise ColumnError(f"Lance has no BLOOMFILTER index for columns of type {t}; it has for "
-                      "integers, float, double, strings, binaries, dates, times and timestamps")
+    raise ColumnError(f"Lance does not support BLOOMFILTER indexes for columns of type {t}; it "
+                      "supports integers, float, double, strings, binaries, dates, times and "
+                      "timestamps")

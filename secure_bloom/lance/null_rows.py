@@ -126,7 +126,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if size > len(self._rest):
-            raise FormatError("null_bitmap is cut off; build the index again")
+            raise FormatError("null_bitmap is truncated; rebuild the index")
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
@@ -139,7 +139,7 @@ class _Reader:
 
     def expect_end(self) -> None:
         if len(self._rest):
-            raise FormatError("null_bitmap: there are bytes behind its end")
+            raise FormatError("null_bitmap: there are bytes after its end")
 
 
 def _containers(reader: _Reader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -147,7 +147,7 @@ def _containers(reader: _Reader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     with_runs = cookie & 0xFFFF == _COOKIE_WITH_RUNS
     count = (cookie >> 16) + 1 if with_runs else reader.number("<I")
     if (not with_runs and cookie != _COOKIE) or count > _MAX_CONTAINERS:
-        raise FormatError("null_bitmap: this is no Roaring bitmap")
+        raise FormatError("null_bitmap: this is not a valid Roaring bitmap")
     is_run = np.zeros(count, dtype=bool)
     if with_runs:
         flags = np.frombuffer(reader.take((count + 7) // 8), dtype=np.uint8)

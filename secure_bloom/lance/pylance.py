@@ -103,7 +103,7 @@ def _check_footer(path: str) -> None:
         file.seek(max(0, size - _FOOTER.size))
         footer = file.read(_FOOTER.size)
     if size < _FOOTER.size or not footer.endswith(_MAGIC):
-        raise FormatError("this is no Lance file, or its end is cut off")
+        raise FormatError("this is not a Lance file, or it is truncated")
     buffers = _FOOTER.unpack(footer)[3]
     if buffers * _TABLE_ENTRY_BYTES > size:
         raise FormatError(f"the file is too small for {buffers} global buffers")
@@ -223,7 +223,7 @@ def field_type(schema: pa.Schema, column: str) -> pa.DataType:
     parts = (column,) if column in schema.names else tuple(column.split("."))
     found = _type_at(schema, parts)
     if found is None:
-        raise ColumnError(f"there is no such column; there are: {listed(schema.names)}",
+        raise ColumnError(f"there is no such column; existing columns: {listed(schema.names)}",
                           column=column)
     return found
 

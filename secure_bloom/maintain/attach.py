@@ -111,7 +111,7 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
     """
     wanted = bloom_filters is True or normalize_options(bloom_filters)
     if not wanted:
-        raise ValueError("bloom_filters names no column")
+        raise ValueError("bloom_filters must name at least one column")
     return wanted
 
 
@@ -142,7 +142,7 @@ def _check_policy(policy: Policy, file: ParquetFile, ordinals: Container[int]) -
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:
     stored = stored_filter(file, chunk)
     if stored is not None and stored.kind == PLAIN and chunk.encryption is not None:
-        raise UnsupportedError("the column is encrypted and its filter is not: everybody can test "
-                               "which values it has. Mend that with seal, or with replace",
+        raise UnsupportedError("the column is encrypted but its filter is not: anyone can test "
+                               "which values it contains. Repair it with seal, or with replace",
                                **chunk.place)
     return stored is None

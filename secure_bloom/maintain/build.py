@@ -43,7 +43,7 @@ def build_filter(hashes: ColumnHashes, chunk: ColumnChunk, num_rows: int,
             seen += rows
             advance(rows)
         if seen != num_rows:
-            raise FormatError(f"the row group has {num_rows} rows, {seen} were read")
+            raise FormatError(f"the row group has {num_rows} rows, but {seen} were read")
         return filter_ if isinstance(size, int) else size.fitted(filter_)
 
 

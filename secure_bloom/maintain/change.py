@@ -217,8 +217,8 @@ def _extent(file: ParquetFile, chunk: ColumnChunk) -> _Range | None:
     offset, recorded = where
     length = max(stored.length or 0, recorded or 0)  # so that no byte is left if the two disagree
     if not length or not 0 < length <= file.footer.start - offset:
-        raise FormatError("where the filter ends cannot be told, so it cannot be removed without "
-                          "harm; write the file again", **chunk.place)
+        raise FormatError("the end of the filter is unknown, so it cannot be removed safely; "
+                          "rewrite the file", **chunk.place)
     return offset, offset + length
 
 
@@ -227,8 +227,8 @@ def _check_nothing_else_goes(ranges: list[_Range], removed: set[_Place], file: P
     for start, end, what, chunk in _retained_ranges(removed, file):
         before = bisect_left(starts, end)  # the number of ranges that begin before this one ends
         if before and ranges[before - 1][1] > start:
-            raise FormatError(f"a filter that is to be removed shares bytes with the {what} of "
-                              "this column; write the file again", **chunk.place)
+            raise FormatError(f"a filter to be removed shares bytes with the {what} of this "
+                              "column; rewrite the file", **chunk.place)
 
 
 def _retained_ranges(removed: set[_Place], file: ParquetFile) \

@@ -39,15 +39,15 @@ class Mistakes:
         """
         if self._first is None or not self._is_same:
             return None
-        number, readable = f"{len(self.files):,}", " that can be read" if others else ""
+        number, readable = f"{len(self.files):,}", " readable" if others else ""
         if len(self.files) == 1:
             message = self._first.message
         elif isinstance(self._first, UnknownColumnError):
             similar = self._first.similar
-            message = f"no file of the {number}{readable} has such a column" \
+            message = f"none of the {number}{readable} files has such a column" \
                 + (f"; did you mean {similar!r}?" if similar is not None else "")
         else:
-            message = f"{self._first.message} (in all {number} files{readable})"
+            message = f"{self._first.message} (in all {number}{readable} files)"
         return type(self._first)(message, column=self._first.column)
 
 

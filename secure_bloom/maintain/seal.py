@@ -108,11 +108,11 @@ def _plan(file: ParquetFile) -> tuple[Plan, tuple[str, ...]]:
             plan.remove.append(chunk)
             removed[chunk.column.path] = None
     if hidden and not plan:
-        raise KeyNotFoundError("whether these columns leak cannot be seen without their keys: "
+        raise KeyNotFoundError("cannot check whether these columns leak without their keys: "
                                + ", ".join(map(shown, sorted(hidden))))
-    notes = [f"column {shown(path)}: its values have no certain hash, so the filter is removed"
+    notes = [f"column {shown(path)}: its values have no well-defined hash, so the filter is removed"
              for path in removed]
-    notes += [f"column {shown(path)}: without its key it cannot be seen whether it leaks"
+    notes += [f"column {shown(path)}: cannot check whether it leaks without its key"
               for path in sorted(hidden)]
     return plan, tuple(notes)
 

@@ -44,8 +44,8 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     table = first_table(filesystem, above) or table_below(path, _all_below(filesystem, path))
     if table is not None:
         raise UnsupportedError(
-            f"this belongs to {table}, which keeps the sizes of its files in its log and would "
-            "take a file of another size for damaged; write the files again through the table",
+            f"this belongs to {table}, whose log records the file sizes, so a file of another "
+            "size would count as damaged; rewrite the files through the table",
             file=table.folder)
 
 

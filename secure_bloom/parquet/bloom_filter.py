@@ -171,7 +171,7 @@ class Disjoint:
         self._left -= num_bytes
         if self._left < 0:
             raise FormatError(f"the {self._what} of this file overlap: together they claim more "
-                              "bytes than it has", **chunk.place)
+                              "bytes than the file has", **chunk.place)
 
 
 PLAIN, ENCRYPTED, UNKNOWN = "plain", "encrypted", "unknown"
@@ -232,8 +232,8 @@ def _take_bitset_module(data: _FilterBytes, chunk: ColumnChunk, num_bytes: int) 
     bitset = chunk.cipher.decrypt_buffer(data.take_module(_MAX_LENGTH),
                                          chunk.aad(ModuleType.BLOOM_FILTER_BITSET))
     if bitset.size != num_bytes:
-        raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, "
-                          f"the bitset has {bitset.size}")
+        raise FormatError(f"the Bloom filter header claims {num_bytes} bytes, but the bitset has "
+                          f"{bitset.size}")
     return bitset
 
 
@@ -242,13 +242,13 @@ class _FilterBytes:
 
     def __init__(self, source: ReadsAt, offset: int, length: int | None, end: int):
         if not 0 < offset < end:
-            raise FormatError(f"the Bloom filter offset {offset} lies outside the data, "
+            raise FormatError(f"the Bloom filter offset {offset} is outside the data, "
                               f"which ends at {end}")
         if length is not None and not 0 < length <= end - offset:
-            raise FormatError(f"the Bloom filter length {length} at offset {offset} reaches "
+            raise FormatError(f"the Bloom filter length {length} at offset {offset} extends "
                               f"outside the data, which ends at {end}")
         if length is not None and length > _MAX_LENGTH:
-            raise FormatError(f"the Bloom filter length {length} is more than any filter has")
+            raise FormatError(f"the Bloom filter length {length} is larger than any filter")
         self._source = source
         self._position = offset
         self._length = length
@@ -271,7 +271,8 @@ class _FilterBytes:
         """Return exactly ``size`` bytes."""
         data = self.peek(size)
         if len(data) < size:
-            raise FormatError(f"the Bloom filter needs {size} more bytes, {len(data)} are there")
+            raise FormatError(f"the Bloom filter needs {size} more bytes, but only {len(data)} "
+                              "are left")
         self._buffer = self._buffer[size:]
         self._position += size
         return data
@@ -280,12 +281,12 @@ class _FilterBytes:
         """Return a whole encrypted module; an implausible length is treated as tampering."""
         length = module_length(self.peek(LENGTH_SIZE))
         if length is None or length > min(max_size, self._end - self._position):
-            raise AuthenticationError("an encrypted module has a wrong length")
+            raise AuthenticationError("an encrypted module has an invalid length")
         return self.take(length)
 
     def _read(self, offset: int, size: int) -> memoryview:
         data = memoryview(self._source.read_at(size, offset))
         if len(data) < size:
-            raise FormatError(f"the file ends at {offset + len(data)}, "
-                              f"a Bloom filter was to reach {offset + size}")
+            raise FormatError(f"the file ends at {offset + len(data)}, but a Bloom filter extends "
+                              f"to {offset + size}")
         return data

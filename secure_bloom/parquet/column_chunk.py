@@ -314,7 +314,7 @@ class ColumnChunk:
         """Replace the file's metadata for the column's own key."""
         self._to_change()
         own = self._column_key_struct()
-        assert own is not None, "the column has no key of its own"
+        assert own is not None, "the column does not have its own key"
         own.set_binary(2, key_metadata)
 
     def seal(self) -> None:
@@ -365,7 +365,7 @@ class ColumnChunk:
             if module is not None:
                 cipher = self.cipher
                 if cipher is None:
-                    raise FormatError("the column has encrypted metadata and is not encrypted")
+                    raise FormatError("the column has encrypted metadata but is not encrypted")
                 plaintext = cipher.decrypt(module, self.aad(ModuleType.COLUMN_META_DATA))
                 decoded.meta = opened = self._decode(plaintext, _COLUMN_META_LAYOUT)
                 return opened
@@ -373,5 +373,5 @@ class ColumnChunk:
             if meta is None:
                 raise FormatError("the column has no metadata")
             if meta.get_int(1) != PHYSICAL_TYPES.index(self.column.type.physical_type):
-                raise FormatError("the column's type is not the one that the schema says")
+                raise FormatError("the column's type differs from the schema")
             return meta

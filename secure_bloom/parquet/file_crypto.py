@@ -100,7 +100,8 @@ class FileCrypto:
             raise KeyNotFoundError("the file does not store its AAD prefix; pass it as "
                                    "ExplicitKeys(aad_prefix=...)")
         if stored is not None and supplied is not None and stored != supplied:
-            raise AuthenticationError("the AAD prefix given is not the one that the file stores")
+            raise AuthenticationError("the given AAD prefix differs from the one stored in the "
+                                      "file")
         prefix = stored if stored is not None else supplied
         return (prefix or b"") + self.algorithm.aad_file_unique
 

@@ -80,7 +80,7 @@ class Footer(Summarized):
         elif magic == MAGIC:
             self._open_plaintext(content, keys)
         else:
-            raise FormatError("the file does not end with PAR1 or PARE: it is no Parquet file, "
+            raise FormatError("the file does not end with PAR1 or PARE: it is not a Parquet file, "
                               "or it is truncated")
         self.columns = self._columns()
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
@@ -229,7 +229,7 @@ class Footer(Summarized):
         module = content[end:]
         length = module_length(module)
         if length is None or length > len(module):
-            raise AuthenticationError("the encrypted footer has a wrong length")
+            raise AuthenticationError("the encrypted footer has an invalid length")
         plaintext = self.crypto.footer_cipher.decrypt(module[:length], self._footer_aad())
         self._file_meta, _ = self._decode(plaintext)
 
@@ -240,7 +240,7 @@ class Footer(Summarized):
             keys, EncryptionAlgorithm.of(union) if union is not None else None,
             self._file_meta.get_binary(_SIGNING_KEY_METADATA), has_encrypted_footer=False)
         if self.algorithm is None and any(content[end:]):  # a signature after a broken footer?
-            raise FormatError("the footer ends before its bytes do")
+            raise FormatError("the footer has extra bytes after its end")
         if self.algorithm is None or not self.crypto.has_footer_key:
             return
         if len(content) - end < _SIGNATURE_SIZE:
@@ -310,9 +310,9 @@ def read_footer(source: Source) -> tuple[bytes, bytes]:
     tail = source.read_tail(TAIL_SIZE)
     magic = bytes(tail[-4:])
     if source.size < TAIL_SIZE + 4 or magic not in (MAGIC, MAGIC_ENCRYPTED):
-        raise FormatError("this is no Parquet file, or it is truncated: it does not end with "
+        raise FormatError("this is not a Parquet file, or it is truncated: it does not end with "
                           "PAR1 or PARE")
     length = int.from_bytes(tail[-TAIL_SIZE:-4], "little")
     if length > source.size - TAIL_SIZE - 4:
-        raise FormatError(f"the footer claims {length} bytes, the file has {source.size}")
+        raise FormatError(f"the footer claims {length} bytes, but the file has {source.size}")
     return split_tail(bytes(source.read_tail(length + TAIL_SIZE)))[1:]

@@ -66,7 +66,7 @@ def _decode(data: bytes) -> tuple[int, int]:
     try:
         num_bytes, unions = _read_fields(protocol)
     except (EOFError, TException, AssertionError, ValueError, KeyError, IndexError):
-        raise FormatError("the Bloom filter header is cut off or malformed") from None
+        raise FormatError("the Bloom filter header is truncated or malformed") from None
     missing = [name for field_id, name in _UNIONS.items() if field_id not in unions]
     if num_bytes is None or missing:
         raise FormatError("the Bloom filter header lacks "
@@ -76,11 +76,11 @@ def _decode(data: bytes) -> tuple[int, int]:
             raise UnsupportedError(f"the Bloom filter has an unknown {name} "
                                    f"(union member {unions[field_id]})")
     if not 0 < num_bytes <= MAX_BYTES:
-        raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes; "
-                          f"1 to {MAX_BYTES} are possible")
+        raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes; 1 to "
+                          f"{MAX_BYTES} are allowed")
     if num_bytes % BYTES_PER_BLOCK:
-        raise UnsupportedError(f"the bitset has {num_bytes} bytes, "
-                               f"which is no multiple of {BYTES_PER_BLOCK}")
+        raise UnsupportedError(f"the bitset has {num_bytes} bytes, which is not a multiple of "
+                               f"{BYTES_PER_BLOCK}")
     return num_bytes, transport.cstringio_buf.tell()
 
 

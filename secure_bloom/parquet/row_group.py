@@ -86,7 +86,8 @@ class RowGroup(Sequence[ColumnChunk]):
         self.number, self.shared = number, shared
         num_columns = len(shared.columns)
         if len(self) != num_columns:
-            raise FormatError(f"the row group has {len(self)} columns, the schema {num_columns}",
+            raise FormatError(f"the row group has {len(self)} columns, but the schema has "
+                              f"{num_columns}",
                               row_group=number)
         if self._end - self._start < _MIN_CHUNK * num_columns:
             raise FormatError("the row group is too short for its columns", row_group=number)

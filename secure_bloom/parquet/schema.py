@@ -99,7 +99,7 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
         while stack and stack[-1].children == 0:
             stack.pop()
         if not stack or len(stack) > _MAX_SCHEMA_DEPTH:
-            raise FormatError("the schema elements form no tree")
+            raise FormatError("the schema elements do not form a tree")
         stack[-1].children -= 1
         parts = (*stack[-1].parts, element.get_string(4) or "")
         is_repeated = stack[-1].is_repeated or element.get_int(3) == _REPEATED
@@ -112,11 +112,11 @@ def leaf_columns(elements: Iterable[Struct], num_bytes: int = 0) -> list[LeafCol
             room -= _LEAF_SIZE + 8 * len(parts)
             if room < sum(map(len, parts)) or room < sys.getsizeof(path := ".".join(parts)):
                 raise FormatError("the paths of the columns are too long: "
-                                  f"{len(leaves):,} of them take {_ROOM:,} bytes and more")
+                                  f"{len(leaves):,} of them take {_ROOM:,} bytes or more")
             room -= sys.getsizeof(path)
             leaves.append(LeafColumn(len(leaves), path, parts, column_type(element), is_repeated))
     if any(group.children for group in stack):
-        raise FormatError("the schema ends before all children have come")
+        raise FormatError("the schema ends before all declared children")
     return leaves
 
 
@@ -139,7 +139,7 @@ def named_columns(leaves: Iterable[LeafColumn], path: str) -> list[LeafColumn]:
                 found.setdefault(parts, []).append(column)
     if len(found) > 1:
         raise ColumnError(
-            f"{len(found)} columns or groups have this path and cannot be told apart: "
+            f"{len(found)} columns or groups have this path and cannot be distinguished: "
             f"{' and '.join(_in_words(parts, own[0].parts) for parts, own in found.items())}; "
             "rename one of them", column=path)
     return [column for own in found.values() for column in own]
@@ -212,13 +212,13 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
         raise ColumnError(f"{len(found)} columns have this path", column=path)
     if named:
         below = [column.path for column in named]
-        raise ColumnError(f"this is a group, not a leaf column; its leaves: {_listed(below)}",
+        raise ColumnError(f"this is a group, not a leaf column; its leaf columns: {_listed(below)}",
                           column=path)
     known = [column.path for column in leaves[:_COMPARED]]
     similar = similar_name(path, known)
     advice = f" (did you mean {similar!r}?)" if similar is not None else ""
-    error = UnknownColumnError(f"there is no such column{advice}; there are: {_listed(known)}",
-                               column=path)
+    error = UnknownColumnError(f"there is no such column{advice}; existing columns: "
+                               f"{_listed(known)}", column=path)
     error.similar = similar
     raise error
 

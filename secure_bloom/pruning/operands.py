@@ -178,9 +178,9 @@ def _name_of(value: object, kind: str | None) -> str:
 
 def _advice(arrow_type: pa.DataType) -> str:
     if _is_uuid(arrow_type):
-        return "; give a uuid.UUID or its 16 bytes"
+        return "; pass a uuid.UUID or its 16 bytes"
     expected = _EXPECTED.get(_kind_of(plain_type(arrow_type)))
-    return "" if expected is None else f"; give {expected}"
+    return "" if expected is None else f"; pass {expected}"
 
 
 def _is_uuid(arrow_type: pa.DataType) -> bool:

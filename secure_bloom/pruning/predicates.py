@@ -81,21 +81,21 @@ def normalize(filters: Any) -> list[list[Predicate]]:
     if isinstance(filters[0], tuple | list) and filters[0] and isinstance(filters[0][0], str):
         filters = [filters]
     if not all(filters):
-        raise TypeError("filters hold an empty list, which says nothing")
+        raise TypeError("filters must not contain an empty list")
     return [[_predicate(part) for part in conjunction] for conjunction in filters]
 
 
 def _predicate(part: Any) -> Predicate:
     if not isinstance(part, tuple | list) or len(part) != 3 or not isinstance(part[0], str):
-        raise TypeError("a predicate is a tuple (column, op, value)")
+        raise TypeError("a predicate must be a tuple (column, op, value)")
     column, op, value = part
     if op not in OPERATORS:
         raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
     if op in ("is null", "is not null") and value is not None:
-        raise ValueError(f"the operator {op!r} takes None as its value")
+        raise ValueError(f"the operator {op!r} requires None as its value")
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
-            raise TypeError(f"the operator {op!r} takes a list, tuple or set of values")
+            raise TypeError(f"the operator {op!r} requires a list, tuple or set of values")
         return Predicate(column, op, [plain_value(element) for element in value])
     return Predicate(column, op, plain_value(value))
 
@@ -118,11 +118,11 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     found = list(_fields_at(schema, path, ()))
     if len(found) != 1:
         raise ColumnError(f"{len(found)} columns have this path" if found else
-                          f"there is no such column; there are: {listed(schema.names)}",
+                          f"there is no such column; existing columns: {listed(schema.names)}",
                           column=path)
     if pa.types.is_nested(found[0].type):
-        raise ColumnError("rows cannot be compared by a column of lists or structs; prune and "
-                          "might_contain say where values of lists may be", column=path)
+        raise ColumnError("rows cannot be filtered by a column of lists or structs; use prune and "
+                          "might_contain to find where values in lists may be", column=path)
     return found[0]
 
 

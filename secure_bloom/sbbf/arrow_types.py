@@ -37,7 +37,7 @@ def column_type_of(arrow_type: pa.DataType) -> ColumnType:
     arrow_type = plain_type(arrow_type)
     column_type = _default_type(arrow_type)
     if column_type is None:
-        raise ColumnError(f"values of type {arrow_type} cannot be put into a Bloom filter")
+        raise ColumnError(f"values of type {arrow_type} cannot be inserted into a Bloom filter")
     return column_type
 
 

@@ -93,8 +93,8 @@ class SplitBlockBloomFilter(Summarized):
         """
         size = memoryview(bitset).nbytes
         if size % BYTES_PER_BLOCK or not 0 < size <= MAX_BYTES:
-            raise ValueError(f"a bitset has a multiple of {BYTES_PER_BLOCK} bytes, up to "
-                             f"{MAX_BYTES}; got {size}")
+            raise ValueError(f"the size of a bitset must be a multiple of {BYTES_PER_BLOCK} "
+                             f"bytes, up to {MAX_BYTES}; got {size}")
         filter_ = cls(size // BYTES_PER_BLOCK, column_type=column_type)
         filter_._words.reshape(-1)[:] = np.frombuffer(bitset, dtype=_WORD)
         return filter_
@@ -219,7 +219,7 @@ class SplitBlockBloomFilter(Summarized):
         """
         if fpp is not None:
             if num_blocks is not None:
-                raise ValueError("give num_blocks or fpp, not both")
+                raise ValueError("specify num_blocks or fpp, not both")
             return self._fold_to(fpp)
         num_blocks = self.num_blocks // 2 if num_blocks is None else num_blocks
         if num_blocks < 1 or self.num_blocks % num_blocks:
@@ -278,5 +278,5 @@ def _as_hashes(hashes: int | Iterable[int] | np.ndarray) -> np.ndarray:
     if not isinstance(hashes, np.ndarray):
         hashes = np.array([index(value) for value in hashes], dtype=np.uint64)
     elif hashes.dtype.kind not in "iu":
-        raise TypeError(f"hashes are uint64, got {hashes.dtype}")
+        raise TypeError(f"hashes must be uint64, got {hashes.dtype}")
     return np.ascontiguousarray(hashes, dtype=np.uint64).ravel()

@@ -91,8 +91,8 @@ def normalize_options(bloom_filters: BloomFilters,
         return {}
     if bloom_filters is True:
         if paths is None:
-            raise UnsupportedError("bloom_filters=True is not possible here, where the columns are "
-                                   "not known: name them")
+            raise UnsupportedError("bloom_filters=True is not possible here, because the columns "
+                                   "are not known: name them")
         return {path: BloomFilterOptions() for path in paths}
     if isinstance(bloom_filters, str | bytes) or not isinstance(bloom_filters, Iterable):
         hint = f": write [{bloom_filters!r}]" if isinstance(bloom_filters, str) else ""
@@ -102,7 +102,7 @@ def normalize_options(bloom_filters: BloomFilters,
         bloom_filters = dict.fromkeys(bloom_filters, True)
     for path in bloom_filters:
         if not isinstance(path, str):
-            raise TypeError(f"bloom_filters has {path!r} where the path of a column must be")
+            raise TypeError(f"bloom_filters has {path!r} where a column path is expected")
     filters = {path: _options(path, value) for path, value in bloom_filters.items()}
     return {path: options for path, options in filters.items() if options is not None}
 
@@ -136,8 +136,8 @@ def filter_options(value: object, **default: Any) -> BloomFilterOptions:
     if value is True:
         value = {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r} is not allowed; allowed are {_ALLOWED}")
+        raise TypeError(f"{value!r} is not allowed; allowed values: {_ALLOWED}")
     for name in value:
         if name not in _NAMES:
-            raise TypeError(f"{name!r} is not allowed; allowed are {', '.join(_NAMES)}")
+            raise TypeError(f"{name!r} is not allowed; allowed options: {', '.join(_NAMES)}")
     return BloomFilterOptions(**default | dict(value))

@@ -53,8 +53,8 @@ def insertable(filter_: SplitBlockBloomFilter, values: object) -> Iterator[pa.Ar
         array = array.drop_null()
         converted = convert_exactly(array, column_type) if column_type.can_have_filter else None
         if converted is None or converted.null_count:
-            raise ColumnError(f"values of type {plain_type(array.type)} do not fit a filter of "
-                              f"{column_type}")
+            raise ColumnError(f"values of type {plain_type(array.type)} cannot be looked up in a "
+                              f"filter of {column_type}")
         yield converted
 
 
@@ -64,9 +64,9 @@ _DEFAULTS = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.b
 def _first_type(filter_: SplitBlockBloomFilter, arrow_type: pa.DataType) -> ColumnType:
     """Derive the type of an untyped filter from the first values inserted."""
     if not filter_.is_empty:
-        raise ColumnError("the filter holds values of an unknown type, and equal values of two "
-                          "types have different hashes: give column_type to the constructor or "
-                          "from_bitset, or use hashes")
+        raise ColumnError("the filter contains values of an unknown type, and equal values of "
+                          "different types have different hashes: pass column_type to the "
+                          "constructor or from_bitset, or use hashes")
     return column_type_of(arrow_type)
 
 
@@ -236,7 +236,7 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
             return pa.scalar(uuid.UUID(text).bytes, arrow_type)
         return pa.array([text]).cast(arrow_type)[0]
     except (ValueError, pa.ArrowException):
-        raise ValueError(f"the value is no {arrow_type}") from None
+        raise ValueError(f"the value is not a valid {arrow_type}") from None
 
 
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:

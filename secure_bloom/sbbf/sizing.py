@@ -134,11 +134,11 @@ def num_blocks_in_lance(items: int, probability: float) -> int:
 def check_num_blocks(num_blocks: int) -> None:
     """Raise ValueError unless this number of blocks is valid."""
     if not MIN_BLOCKS <= num_blocks <= MAX_BLOCKS:
-        raise ValueError(f"a Bloom filter has {MIN_BLOCKS} to {MAX_BLOCKS} blocks of "
+        raise ValueError(f"a Bloom filter must have {MIN_BLOCKS} to {MAX_BLOCKS} blocks of "
                          f"{BYTES_PER_BLOCK} bytes, got {num_blocks}")
 
 
 def check_fpp(fpp: float) -> None:
     """Raise ValueError unless a filter can be sized for this probability."""
     if not 0.0 < fpp < 1.0:
-        raise ValueError(f"fpp must lie between 0 and 1, both excluded, got {fpp}")
+        raise ValueError(f"fpp must be between 0 and 1, both excluded, got {fpp}")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from secure_bloom.errors import MissingExtraError
-from secure_bloom.spark.options.options import locate
+from secure_bloom.spark.options.options import FORMAT, locate
 from secure_bloom.storage.summary import CommitSummary, read_summary
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def register(spark: SparkSession) -> None:
         from secure_bloom.spark import classic
         from secure_bloom.spark.source import SecureParquet as Source
         from secure_bloom.spark.worker_python import fitting_python
-        if spark.conf.get(_PUSHDOWN, "false").lower() == "true":
+        if str(spark.conf.get(_PUSHDOWN, "false")).lower() == "true":
             from secure_bloom.spark.pushdown import SecureParquetPushdown as Source
     except ImportError as error:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
@@ -93,7 +93,7 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
         ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or
         ``False``.
     keyring, kms : str, optional
-        As the options of these names: a keyring that all machines have, or the URI of a KMS.
+        The path of a keyring that all machines have, or the URI of a KMS.
         Default: as set in the environment of this process.
     replace : bool
         Rebuild existing filters. Otherwise they are kept unchanged.
@@ -119,8 +119,8 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
                   dry_run=dry_run)
 
 
-def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]],
-         **options: str) -> DataFrame:
+def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, Any]],
+         **options: bool | float | str) -> DataFrame:
     """Load a folder as a DataFrame of the rows for which all predicates hold.
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
@@ -133,7 +133,7 @@ def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]]
     ----------
     spark : pyspark.sql.SparkSession
         Classic or Connect, with the data source registered.
-    path : str
+    path : str or path
         The folder.
     filters : list of tuple
         ``(column, op, value)``; the operators are ``=``, ``<=>``, ``<``, ``<=``, ``>``, ``>=``,
@@ -141,15 +141,24 @@ def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]]
         are named as in ``pyspark.sql.functions.col``: ``a.b`` is a field of a struct, and a name
         that contains a dot must be in backticks.
     **options
-        As for ``spark.read.options``.
+        Options of the data source by name, such as ``keyring``; the table in docs/spark.md lists
+        them.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Like every DataFrame, it is evaluated when an action needs its rows.
 
     Raises
     ------
     TypeError, ValueError
         If a predicate is malformed, or the type of its value cannot be passed.
     """
-    from secure_bloom.spark.options import row_filters as module
-    return module.load(spark, path, filters, **options)
+    from secure_bloom.spark.options.row_filters import checked, condition, to_json
+    predicates = checked(filters)
+    frame = (spark.read.format(FORMAT).options(**options)
+             .option("filters", to_json(predicates)).load(str(path)))
+    return frame.where(condition(predicates))
 
 
 def enable_pushdown(spark: SparkSession) -> None:

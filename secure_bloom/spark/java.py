@@ -9,9 +9,18 @@ import os
 import zipfile
 from collections.abc import Iterable
 from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
-def build_jar(context, name: str, package: str, sources: Iterable[str]) -> str:
+def jvm_of(context: SparkContext) -> Any:
+    """Return the JVM of a classic session, with Java packages as attributes."""
+    return context._jvm
+
+
+def build_jar(context: SparkContext, name: str, package: str, sources: Iterable[str]) -> str:
     """Compile Java sources into a jar.
 
     Parameters
@@ -29,7 +38,7 @@ def build_jar(context, name: str, package: str, sources: Iterable[str]) -> str:
     str
         The path of the jar, which Spark removes when the application ends.
     """
-    jvm = context._jvm
+    jvm = jvm_of(context)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     path = os.path.join(context._temp_dir, name)
     with zipfile.ZipFile(path, "w") as jar:

@@ -27,10 +27,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.row_filters import ColumnPredicate
-from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.read.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
@@ -39,15 +37,6 @@ _COMPARISONS = {EqualTo: "==", EqualNullSafe: "<=>", LessThan: "<", LessThanOrEq
 
 # PySpark passes decimals through 28-digit arithmetic; a longer one arrives rounded.
 _DECIMAL_DIGITS = 28
-
-
-class SecureParquetPushdown(SecureParquet):
-    """``secure_parquet`` with filter pushdown."""
-
-    @plain_errors()
-    def reader(self, schema: StructType) -> PruningReader:
-        """Return a :class:`PruningReader`."""
-        return PruningReader(self.folder(), schema, self.is_inferred)
 
 
 class PruningReader(SecureParquetReader):
@@ -61,23 +50,33 @@ class PruningReader(SecureParquetReader):
         return filters
 
 
+class SecureParquetPushdown(SecureParquet):
+    """``secure_parquet`` with filter pushdown."""
+
+    reader_class = PruningReader
+
+
 def column_predicates(pushed: Filter) -> list[ColumnPredicate]:
     """Return the predicates that a pushed filter implies; empty if there are none of use."""
-    path = getattr(pushed, "attribute", None)
-    if isinstance(pushed, IsNull | IsNotNull):
-        return [ColumnPredicate(path, "is null" if isinstance(pushed, IsNull) else "is not null")]
-    if isinstance(pushed, In):
-        values = [value for value in pushed.value if value is not None]  # equal to no row
-        return [ColumnPredicate(path, "in", values)] if all(map(_is_exact, values)) else []
-    if isinstance(pushed, StringStartsWith):
-        return _starts_with(path, pushed.value)
-    op = _COMPARISONS.get(type(pushed))
-    if op is None or not _is_exact(pushed.value) or (pushed.value is None and op != "<=>"):
-        return []
-    return [ColumnPredicate(path, op, pushed.value)]
+    match pushed:
+        case IsNull(attribute=path):
+            return [ColumnPredicate(path, "is null")]
+        case IsNotNull(attribute=path):
+            return [ColumnPredicate(path, "is not null")]
+        case In(attribute=path, value=given):
+            values = [value for value in given if value is not None]  # equal to no row
+            return [ColumnPredicate(path, "in", values)] if all(map(_is_exact, values)) else []
+        case StringStartsWith(attribute=path, value=prefix):
+            return _starts_with(path, prefix)
+        case (EqualTo() | EqualNullSafe() | LessThan() | LessThanOrEqual() | GreaterThan()
+              | GreaterThanOrEqual()):
+            op, value = _COMPARISONS[type(pushed)], pushed.value
+            if _is_exact(value) and (value is not None or op == "<=>"):
+                return [ColumnPredicate(pushed.attribute, op, value)]
+    return []
 
 
-def _is_exact(value) -> bool:
+def _is_exact(value: object) -> bool:
     return not isinstance(value, Decimal) or len(value.as_tuple().digits) < _DECIMAL_DIGITS
 
 

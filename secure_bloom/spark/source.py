@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -13,11 +14,21 @@ from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader
 from secure_bloom.spark.write.writer import SecureParquetWriter
 
+if TYPE_CHECKING:
+    from secure_bloom.spark.write.streaming import SecureParquetStreamWriter
+
 
 class SecureParquet(DataSource):
-    """Encrypted Parquet files, in which a Bloom filter is encrypted exactly when its column is."""
+    """Encrypted Parquet files, in which a Bloom filter is encrypted exactly when its column is.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        The options of the read or write, as Spark passes them; docs/spark.md lists them.
+    """
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
+    reader_class = SecureParquetReader
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
 
     def __init__(self, options: MutableMapping[str, str]):
@@ -28,10 +39,6 @@ class SecureParquet(DataSource):
     def name(cls) -> str:
         """Return the name that users pass to ``format(...)``."""
         return FORMAT
-
-    def folder(self) -> Folder:
-        """Return the folder to read."""
-        return Folder(self._with_keys(self._given))
 
     def _with_keys(self, options: Options) -> Options:
         return options.with_default_kms(self.environment)
@@ -45,7 +52,8 @@ class SecureParquet(DataSource):
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """Return a :class:`SecureParquetReader`."""
-        return SecureParquetReader(self.folder(), schema, self.is_inferred)
+        folder = Folder(self._with_keys(self._given))
+        return self.reader_class(folder, schema, self.is_inferred)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
@@ -53,7 +61,7 @@ class SecureParquet(DataSource):
         return SecureParquetWriter(self._with_keys(self._given), schema, overwrite)
 
     @plain_errors()
-    def streamWriter(self, schema: StructType, overwrite: bool):
-        """Return a :class:`secure_bloom.spark.write.streaming.SecureParquetStreamWriter`."""
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
+        """Return a :class:`.SecureParquetStreamWriter`."""
         from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)

@@ -15,9 +15,13 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import secure_bloom
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOCAL = re.compile(r"local(\[.*\])?")
 _SECONDS = 60  # an interpreter answers in less than one
@@ -36,7 +40,7 @@ _log = logging.getLogger("secure_bloom.spark")
 
 
 @contextlib.contextmanager
-def fitting_python(spark) -> Iterator[None]:
+def fitting_python(spark: SparkSession) -> Iterator[None]:
     """Run functions that are passed to Spark in this context in a Python with this secure_bloom.
 
     Only in local mode: elsewhere the workers' Python is not on this machine, and nothing is done.
@@ -55,7 +59,7 @@ def fitting_python(spark) -> Iterator[None]:
         yield
         return
     context = spark.sparkContext
-    if not _LOCAL.fullmatch(context.master):
+    if not _LOCAL.fullmatch(context.master or ""):
         yield
         return
     own = context.pythonExec
@@ -79,7 +83,7 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
     else:
         warnings.warn(f"the Python of Spark's workers, {python}, {fault}: install secure_bloom "
                       f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
-                      f"{_version(sys.version_info)} that has it, before the session is made",
+                      f"{_version(sys.version_info)} that has it, before the session is created",
                       stacklevel=5)
         return python
     return _fitting[python]
@@ -93,14 +97,14 @@ def _fault(python: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return "cannot be run"
     if result.returncode:
-        return "does not have secure_bloom, or what that needs"
+        return "does not have secure_bloom, or its dependencies"
     version, release = json.loads(result.stdout.splitlines()[-1])
     if tuple(version) != sys.version_info[:2]:
-        return f"is Python {_version(version)}, and that of the driver {_version(sys.version_info)}"
+        return f"is Python {_version(version)}, but the driver uses {_version(sys.version_info)}"
     if release != secure_bloom.__version__:
-        return f"has secure_bloom {release}, and that of the driver {secure_bloom.__version__}"
+        return f"has secure_bloom {release}, but the driver has {secure_bloom.__version__}"
     return None
 
 
-def _version(info) -> str:
+def _version(info: Sequence[object]) -> str:
     return f"{info[0]}.{info[1]}"

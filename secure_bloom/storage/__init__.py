@@ -1,1 +1,1 @@
-"""Bytes at rest: files, atomic output, rewriting in place, and the commit protocol of folders."""
+"""Bytes at rest: files, atomic output, rewriting, operations on many files, commits of folders."""

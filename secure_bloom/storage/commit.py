@@ -136,7 +136,8 @@ class Job(JobFolder):
         try:
             self.recover()
         except (OSError, SecureBloomError) as error:
-            _log.warning("%s: what earlier jobs left could not be removed: %s", self.table, error)
+            _log.warning("%s: leftover files of earlier jobs could not be removed: %s",
+                         self.table, error)
 
     def new_file(self, partition: int, directory: str = "") -> str:
         """Return a path to write a file to that no other attempt uses.
@@ -265,8 +266,8 @@ class Job(JobFolder):
         table = find_table(self.filesystem, self.folder, files)
         if table is not None:
             raise UnsupportedError(
-                f"this is {table}, whose log would not know of files that are written here, nor "
-                "that an overwrite deletes others; write through the table, or to another folder",
+                f"this is {table}, whose log would not include files written here, nor notice "
+                "files deleted by an overwrite; write through the table, or to another folder",
                 file=table.folder)
 
     def _visible(self) -> list[pa_fs.FileInfo]:
@@ -281,24 +282,24 @@ class Job(JobFolder):
             self.remove_marker(f"{PENDING}/{name}")
         else:
             self.delete_staging()
-        return CommitError("the job ended before this task, or this task does not see the folder "
-                           "that the driver sees", file=self.folder)
+        return CommitError("the job ended before this task, or this task does not see the same "
+                           "folder as the driver", file=self.folder)
 
     def _check_alive(self) -> None:
         if self.has(GIVEN_UP) or not self.has(STARTED):
             raise self._given_up()
 
     def _given_up(self) -> CommitError:
-        return CommitError("another job has removed the files of this one, which wrote nothing "
-                           f"for {STALE_AFTER}; write again", file=self.folder)
+        return CommitError("another job removed the files of this job, which had written nothing "
+                           f"for {STALE_AFTER}; run the job again", file=self.folder)
 
     def _check_staged(self, files: list[StagedFile]) -> None:
         found = self.filesystem.get_file_info([f"{self.work}/{file.path}" for file in files])
         for file, info in zip(files, found, strict=True):
             if info.type != pa_fs.FileType.File or info.size != file.size:
                 raise CommitError(f"the file was complete with {file.size} bytes and is now "
-                                  "missing or changed; write again. Do tasks and driver see the "
-                                  "same folder?", file=info.path)
+                                  "missing or changed; check that tasks and driver see the same "
+                                  "folder, and run the job again", file=info.path)
 
     def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
         replaced = {relative_path(info.path, self.table): signature(info)
@@ -346,25 +347,25 @@ class Job(JobFolder):
             return committed
         found = self.filesystem.get_file_info([self.path(name) for name in record.files])
         if not committed and any(info.type == pa_fs.FileType.NotFound for info in found):
-            raise CommitError("another job has ended this one, and its files are gone: either they "
-                              "were committed, and replaced by a later job; or the job was silent "
-                              f"for {STALE_AFTER}, and was taken back", file=self.folder)
+            raise CommitError("another job ended this one, and its files are gone: either they "
+                              "were committed and then replaced by a later job, or this job was "
+                              f"inactive for {STALE_AFTER} and was rolled back", file=self.folder)
         return all(info.type == pa_fs.FileType.File for info in found)
 
     def _has_committed_despite(self, error: BaseException, record: CommitRecord) -> bool:
         try:
             return self._has_committed(record)
         except OSError as unknown:
-            self._note(error, "it is not known whether the job has committed: look at the rows "
-                              "before you write again")
+            self._note(error, "it is unknown whether the job committed: check the rows before you "
+                              "write again")
             raise error from unknown
 
     def _complete(self, record: CommitRecord) -> CommitSummary:
         try:
             self.finish(record)
         except Exception as error:
-            _log.warning("%s: the new files are visible, but cleaning up failed, and is left to "
-                         "the next job. Until then other readers may see replaced files: %s",
+            _log.warning("%s: the new files are visible, but cleaning up failed and is left to "
+                         "the next job; until then, other readers may see replaced files: %s",
                          self.folder, error)
         except BaseException as error:
             self._note_committed(error)
@@ -373,8 +374,8 @@ class Job(JobFolder):
         return CommitSummary(**record.summary)
 
     def _note_committed(self, error: BaseException) -> None:
-        self._note(error, "the job has committed all the same, and its rows are visible: do not "
-                          "write them again. The next job cleans up")
+        self._note(error, "the job committed nevertheless, and its rows are visible: do not write "
+                          "them again. The next job will clean up")
 
     def _note(self, error: BaseException, text: str) -> None:
         _log.warning("%s: %s", self.folder, text)

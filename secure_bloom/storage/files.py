@@ -88,8 +88,8 @@ class Source(OpenFile):
             super().__init__(pa.PythonFile(source, mode="r"),
                              str(getattr(source, "name", "<file object>")))
         else:
-            raise TypeError("source must be a path, a buffer or a binary file that can seek, "
-                            f"not {type(source).__name__}")
+            raise TypeError("source must be a path, a buffer or a seekable binary file, not "
+                            f"{type(source).__name__}")
         self.size = self.file.size()
         if self.version is not None and self.version.size not in (None, self.size):
             raise self.changed()
@@ -114,7 +114,7 @@ class Source(OpenFile):
             ahead = min(max(size, _READ_AHEAD), self.size) if self._is_far else size
             data = memoryview(self.file.read_at(ahead, self.size - ahead))
             if len(data) != ahead:
-                raise FormatError("the file became shorter while it was read")
+                raise FormatError("the file was truncated while it was being read")
             if not self._is_far:
                 self.note_read()
                 return data
@@ -161,9 +161,9 @@ class Output:
     def check_own(self) -> None:
         """Raise UnsupportedError in a fork of the process that opened the output."""
         if not self.is_own:
-            raise UnsupportedError(f"process {self._process} has opened this file, and only that "
-                                   "one can write and close it; this process is a fork of it: open "
-                                   "a file of its own here")
+            raise UnsupportedError(f"process {self._process} opened this file, and only that "
+                                   "process can write and close it; this process is a fork: open "
+                                   "a separate file here")
 
     def write(self, data: Any) -> None:
         """Append all of the data; raw files may accept only part of it per call."""

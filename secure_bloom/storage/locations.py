@@ -63,6 +63,6 @@ def _advice(scheme: str, rest: str) -> str:
         path = "/" + rest.lstrip("/")
         local = path if path.startswith("/Volumes/") else f"/dbfs{path}"
         return f"dbfs: cannot be opened; Databricks mounts it as a local folder, so write {local}"
-    return (f"the scheme {scheme}: is not known; there are {', '.join((*_HADOOP_S3, *_OPENED))}. "
-            "A local path that begins so is written ./... or with its whole path; in Python, other "
-            "filesystems, such as those of fsspec, are given as parameter filesystem")
+    return (f"the scheme {scheme}: is unknown; available are {', '.join((*_HADOOP_S3, *_OPENED))}. "
+            "Write a local path that begins this way as ./... or as an absolute path; in Python, "
+            "pass other filesystems, such as those of fsspec, as parameter filesystem")

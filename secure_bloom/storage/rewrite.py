@@ -115,7 +115,7 @@ class Rewrite:
     def _check_unchanged(self) -> None:
         if self.source.is_replaced() \
                 or is_replaced(self._filesystem, self._path):  # a new file would be visible again
-            raise ChangedMeanwhileError("the file was changed meanwhile; it stays as it is now",
+            raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
                                         file=self._path)
 
     def _copy(self, output: Output, start: int, end: int) -> None:
@@ -123,7 +123,8 @@ class Rewrite:
         while position < end:
             data = self.source.read_at(min(_COPY, end - position), position)
             if not data:
-                raise ChangedMeanwhileError("the file became shorter; it stays as it is now",
+                raise ChangedMeanwhileError("the file was truncated in the meantime; it is left "
+                                            "as it is",
                                             file=self._path)
             output.write(data)
             position += len(data)
@@ -147,8 +148,6 @@ class Rewrite:
         self.source.file.close()
 
 
-
-
 def _remove_checksum(path: str) -> None:
     """Remove the checksum file that Hadoop stores next to a local file and verifies it against.
 
@@ -164,8 +163,10 @@ def _remove_checksum(path: str) -> None:
         sync_folder(folder)
 
 
-def remove_leftovers_of(paths: Iterable[str]) -> None:
-    """Remove what killed processes have left of rewrites of these local files."""
+def remove_leftovers_of(filesystem: pa_fs.FileSystem, paths: Iterable[str]) -> None:
+    """Remove what killed processes have left of rewrites of these files, if they are local."""
+    if filesystem.type_name != "local":
+        return
     folders: dict[str, set[str]] = {}
     for path in paths:
         folder, name = os.path.split(os.path.realpath(path))

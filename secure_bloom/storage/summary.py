@@ -87,5 +87,5 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     try:
         return CommitSummary(**json.loads(data))
     except (ValueError, TypeError):
-        raise FormatError("this is not the summary of a commit of secure_parquet",
+        raise FormatError("this is not a secure_parquet commit summary",
                           file=path) from None

@@ -65,9 +65,9 @@ def check_readable(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[st
     table = find_table(filesystem, folder, files)
     if table is not None:
         raise UnsupportedError(
-            f"this is {table}. Its log says which of its files count; reading them all may return "
-            f"rows that the table has deleted. Read it with {_READERS[table.kind]}; to read all "
-            f"files as they are, {advice}", file=table.folder)
+            f"this is {table}. Its log defines which of its files are valid; reading all of them "
+            f"may return deleted rows. Read it with {_READERS[table.kind]}; to read all files "
+            f"regardless, {advice}", file=table.folder)
 
 
 def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) -> Table | None:

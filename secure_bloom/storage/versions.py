@@ -154,8 +154,8 @@ class OpenFile:
 
     def changed(self) -> ChangedMeanwhileError:
         """Return the error to raise when the file was replaced or changed."""
-        return ChangedMeanwhileError("the file was replaced or changed while it was read; try "
-                                     "again", file=self.name)
+        return ChangedMeanwhileError("the file was replaced or changed while it was being read; "
+                                     "try again", file=self.name)
 
 
 def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, FileVersion]:
@@ -229,7 +229,7 @@ def _open_local(path: str) -> pa.OSFile:
         raise _missing(path) from None
     except OSError:
         if os.path.isdir(path):
-            raise IsADirectoryError(f"{path} is a folder; give one of its files") from None
+            raise IsADirectoryError(f"{path} is a folder; specify one of its files") from None
         raise
 
 

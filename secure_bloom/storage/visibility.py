@@ -93,13 +93,13 @@ class CommitRecord:
             record = cls(**values)
             for path in [*record.files, *record.replaced, record.folder]:
                 if path.startswith("/") or ".." in path.split("/"):
-                    raise ValueError("a path leads out of the folder")
+                    raise ValueError("a path leads outside the folder")
             if table_of(f"table/{record.folder}") != "table":
-                raise ValueError("its folder is no Hive folder")
+                raise ValueError("its folder is not a valid Hive folder")
             if record.stream is not None and not re.fullmatch(r"[\w-]+", record.stream):
-                raise ValueError("its stream is not the id of a query")
+                raise ValueError("its stream is not a valid query id")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FormatError(f"this commit record cannot be understood ({error}); a newer "
+            raise FormatError(f"this commit record cannot be parsed ({error}); a newer "
                               "secure_bloom may have written it") from None
         return record
 
@@ -202,7 +202,8 @@ def visible_files(filesystem: pa_fs.FileSystem, folder: str,
 
 
 def _busy(folder: str) -> SecureBloomError:
-    return SecureBloomError("jobs commit to this folder faster than it can be listed", file=folder)
+    return SecureBloomError("jobs commit to this folder faster than it can be listed; try again",
+                            file=folder)
 
 
 def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInfo],
@@ -212,9 +213,9 @@ def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInf
     for path in found:
         table, _, marker = path.partition(f"/{STAGING}/")
         if "/" in marker and not is_hidden(table):
-            raise SecureBloomError("this is a table of its own, and a job writes into it or has "
-                                   "left something there; read it by its own path, or wait for "
-                                   "the next job there to end", file=f"{folder}/{table}")
+            raise SecureBloomError("this is a separate table, and a job is writing to it or left "
+                                   "something there; read it by its own path, or wait until the "
+                                   "next job there ends", file=f"{folder}/{table}")
 
 
 def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], prefix: str) \

@@ -171,7 +171,7 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
         for path in sources:
             cases += _load(path, layer)
     if not cases:
-        raise FormatError("there are no test vectors here; give the folder vectors/ of the "
+        raise FormatError("there are no test vectors here; specify the folder vectors/ of the "
                           "secure_bloom sources", file=str(folder))
     _check_names(cases, folder)
     if not layers:
@@ -215,7 +215,7 @@ def _case(item: Any, layer: str, path: Path) -> Case:
     case = Case(layer=layer, folder=path.parent, **item)
     if layer == "files" and (Path(item["input"]["file"]).name != item["input"]["file"]
                              or not case.path.is_file()):
-        raise FormatError(f"there is no file {item['input']['file']!r} beside it", file=place)
+        raise FormatError(f"there is no file {item['input']['file']!r} next to it", file=place)
     return case
 
 
@@ -223,7 +223,7 @@ def _check(what: str, value: Any, kinds: dict[str, str], place: str,
            optional: Iterable[str] = ()) -> None:
     """Check that an object has exactly these fields, of these kinds."""
     if not isinstance(value, dict):
-        raise FormatError(f"{what} is no object", file=place)
+        raise FormatError(f"{what} is not an object", file=place)
     unknown = value.keys() - kinds.keys()
     missing = kinds.keys() - value.keys() - set(optional)
     if unknown or missing:
@@ -241,7 +241,7 @@ def _check_kind(what: str, value: Any, kind: str, place: str) -> None:
         for item in value:
             _check(what, item, fields, place)
     elif not _KINDS[kind](value):
-        raise FormatError(f"{what} is not of the kind {kind.replace('-', ' ')}", file=place)
+        raise FormatError(f"{what} is not of kind {kind.replace('-', ' ')}", file=place)
 
 
 def _is_bytes(value: object) -> bool:
@@ -280,7 +280,7 @@ def _check_complete(cases: list[Case], folder: Path) -> None:
     named = {case.path for case in cases if case.layer == "files"}
     unread += [path for path in (folder / "files").glob("*.parquet") if path not in named]
     if unread:
-        raise FormatError("no test vector says what this file is for", file=str(min(unread)))
+        raise FormatError("no test vector refers to this file", file=str(min(unread)))
 
 
 def _check_names(cases: list[Case], folder: Path) -> None:

@@ -62,7 +62,7 @@ class ExternalProgram:
         outcome, *fields = reply.split("\t")
         values = dict(field.partition("=")[::2] for field in fields)
         if len(values) != len(fields):
-            raise BadReply("a field occurs twice")
+            raise BadReply("there is a duplicate field")
         if outcome == "skip":
             raise Skipped(values.get("reason", ""))
         kinds = case.description.outcomes.get(outcome)
@@ -121,7 +121,7 @@ def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[s
         output = {name: _value(values[name], kind) for name, kind in kinds.items()}
         return _with_probes(case, output) if "answers" in kinds and "filters" in kinds else output
     except (ValueError, KeyError, IndexError):
-        raise BadReply("a value is not of its kind") from None
+        raise BadReply("a value is not of the declared kind") from None
 
 
 _TRUTH = {"true": True, "false": False}
@@ -178,7 +178,7 @@ class _LineProcess:
 
     def ask(self, line: str, timeout: float) -> str:
         if not self._replies.empty() and self._process.poll() is None:
-            raise BadReply("the program wrote more than one line for the case before")
+            raise BadReply("the program wrote more than one line for the previous case")
         try:
             self._input.write(line + "\n")
             self._input.flush()
@@ -186,7 +186,7 @@ class _LineProcess:
         except OSError:  # a broken pipe: the program died before reading the line
             reply = ""
         except queue.Empty:
-            raise BadReply(f"no answer within {timeout:g} seconds") from None
+            raise BadReply(f"no response within {timeout:g} seconds") from None
         if not reply:
             raise BadReply(f"the program ended (exit code {self._process.wait()}) {self._tail()}")
         return reply.rstrip("\r\n")

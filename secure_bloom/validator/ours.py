@@ -81,7 +81,7 @@ def _hash(physical_type: str, plain: Any, type_length: int = 0, logical_type: An
         column_type = ColumnType(physical_type, type_length,
                                  _arrow_type(physical_type, type_length, logical_type))
         if _hash_value(value, column_type) != result:
-            return "error", {"message": "plain and value are not the same"}
+            return "error", {"message": "plain and value are different values"}
     return "hashed", {"hash": f"{result:016x}"}
 
 
@@ -186,7 +186,7 @@ def _build(physical_type: str, num_bytes: int, values: Any, type_length: int = 0
 def _num_blocks(num_bytes: int) -> int:
     blocks, rest = divmod(num_bytes, BYTES_PER_BLOCK)
     if rest:
-        raise ValueError("no whole blocks")
+        raise ValueError("not a whole number of blocks")
     return blocks
 
 
@@ -331,7 +331,7 @@ def _kms(master_keys: dict[str, str]) -> InMemoryKms:
 def _read(case: Case) -> Answer:
     """Read with the data keys, and with the master keys if any; both results must agree."""
     answer, *others = (_read_with(case, keys) for keys in _ways(**case.input))
-    return next((("the data keys and the master keys lead to different answers", {})
+    return next((("the data keys and the master keys lead to different results", {})
                  for other in others if other != answer), answer)
 
 
@@ -403,9 +403,9 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
         value = pa.array([parse_value(probe["value"], column_type)], column_type.arrow_type)
         in_words = hash_values(convert_exactly(value, column_type), column_type)
     except (ValueError, SecureBloomError):
-        return "the value in words is none"
+        return "value is not a valid value of this type"
     if in_words != hashes:
-        return "the value in words is another"
+        return "value and plain are different values"
     return bool(filter_.check_hashes(hashes)[0])
 
 

@@ -81,7 +81,7 @@ class ColumnHashes:
                         use_threads=False):
                     yield batch.column(0)
             except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read such a column") from error
+                raise UnsupportedError("pyarrow cannot read this type of column") from error
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
             except UnicodeDecodeError as error:  # in a column name

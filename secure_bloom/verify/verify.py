@@ -46,7 +46,7 @@ from secure_bloom.verify.measure import ColumnHashes, Comparison, compare, measu
 
 OVER_FULL = 0.1  #: false-positive rate from which a filter is reported as over-full
 _ADVISED_FPP = 0.01
-_REWRITE = "write the file again"
+_REWRITE = "rewrite the file"
 
 
 def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str] | None = None,
@@ -97,7 +97,8 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         file = ParquetFile(source, keys, filesystem=filesystem)
     except FileError as error:
         kind = "authentication" if isinstance(error, AuthenticationError) else "footer"
-        message = f"{error.message}; nothing else could be checked. Take a good copy of the file"
+        message = f"{error.message}; nothing else could be checked. Replace the file " \
+            "with a good copy"
         name = error.file or ""
         return VerifyResult(name, (Finding(kind, message, name),))
     except KMS_FAULTS:
@@ -227,9 +228,9 @@ class _Verification:
         start, end = len(MAGIC), self._footer.start
         if not start <= offset < end or not 0 < (1 if length is None else length) <= end - offset:
             extent = "" if length is None else f", length {length},"
-            self._report("place", chunk, f"the filter's offset {offset}{extent} lies outside the "
-                         f"data, which is between {start} and {end}; {_REWRITE}")
-            self._note(chunk, "the filter's place is wrong")
+            self._report("place", chunk, f"the filter's offset {offset}{extent} is outside the "
+                                         f"data, which is between {start} and {end}; {_REWRITE}")
+            self._note(chunk, "the location of the filter is invalid")
             return None
         return _Found(chunk, offset, length, detect_filter(self._file, offset, end))
 
@@ -265,21 +266,21 @@ class _Verification:
         chunk, stored = where.chunk, where.stored
         encrypted = None if stored.kind == UNKNOWN else stored.kind != PLAIN
         if chunk.encryption is not None and stored.kind == PLAIN:
-            self._report("leak", chunk, "the filter is not encrypted, its column is: everybody can "
-                         "test which values the column has. Mend the file with secure-bloom seal, "
-                         "and withdraw its copies")
-            self._note(chunk, "the filter is not encrypted as its column is", encrypted=False)
+            self._report("leak", chunk, "the column is encrypted, but the filter is not: anyone "
+                                        "can test which values the column contains. Repair the "
+                                        "file with secure-bloom seal, and withdraw its copies")
+            self._note(chunk, "the filter is not encrypted, but its column is", encrypted=False)
             return
         if chunk.encryption is None and encrypted and where.length in (None, stored.length):
-            self._report("needless-encryption", chunk, "the filter is encrypted, its column is "
-                         f"not: no reader can use it; {_REWRITE}")
-            self._note(chunk, "the filter is encrypted, though its column is not", encrypted=True)
+            self._report("needless-encryption", chunk, "the filter is encrypted, but its column "
+                                                       f"is not: no reader can use it; {_REWRITE}")
+            self._note(chunk, "the filter is encrypted, but its column is not", encrypted=True)
             return
         has_wrong_length = None not in (where.length, stored.length) \
             and where.length != stored.length
         if has_wrong_length:
-            self._report("length", chunk, f"the footer gives the filter a length of "
-                         f"{where.length}, {stored.length} bytes stand there; {_REWRITE}")
+            self._report("length", chunk, f"the footer records a filter length of {where.length}, "
+                                          f"but {stored.length} bytes are stored there; {_REWRITE}")
         filter_ = self._read(chunk, silent=has_wrong_length, encrypted=encrypted)
         if filter_ is not None:
             self._check_values(where, filter_)
@@ -294,15 +295,15 @@ class _Verification:
             self._missing_keys = True
             reason = error.message
             if encrypted is None:
-                self._report("damaged", chunk, "no Bloom filter stands where the footer says; "
-                             f"{_REWRITE}")
+                self._report("damaged", chunk, "there is no Bloom filter at the location in the "
+                                               f"footer; {_REWRITE}")
         except UnsupportedError as error:
-            reason = f"{error.message}; readers pass over such a filter"
+            reason = f"{error.message}; readers ignore such a filter"
         except AuthenticationError as error:
             reason = "the filter does not authenticate"
             self._report("authentication", chunk, error.message)
         except FormatError as error:
-            reason = "the filter does not decode"
+            reason = "the filter cannot be decoded"
             if not silent:
                 self._report("damaged", chunk, f"{error.message}; {_REWRITE}")
         self._note(chunk, reason, encrypted=encrypted)
@@ -315,13 +316,13 @@ class _Verification:
         compared, reason = self._compare(where, filter_)
         if compared is not None and compared.missing:
             self._report("false-negative", chunk, f"{compared.missing:,} of {compared.values:,} "
-                         "values are missing in the filter: readers that trust it will not find "
+                         "values are missing from the filter: readers that trust it will not find "
                          f"them. Read without filters, and {_REWRITE}")
         rate = measure_false_positives(filter_, None if compared is None else compared.distinct)
         if rate.beyond_chance:
             self._report("false-positives", chunk, f"{rate.measured:.2%} of random probes are "
-                         f"reported present, {rate.promised:.2%} were to be expected of its size "
-                         f"and values: the filter holds other values too; {_REWRITE}")
+                         f"reported present, {rate.promised:.2%} were expected from its size and "
+                         f"values: the filter contains other values too; {_REWRITE}")
         elif rate.measured > OVER_FULL:
             self._report("over-full", chunk, _over_full(filter_, rate.measured, compared))
         figures = {} if compared is None else {
@@ -336,7 +337,7 @@ class _Verification:
         """The comparison, or the reason why there is none."""
         chunk, done = where.chunk, self._rows_done
         if not chunk.column.type.can_have_filter:
-            return None, f"values of type {chunk.column.type} have no certain hash"
+            return None, f"values of type {chunk.column.type} have no well-defined hash"
 
         def advance(rows: int) -> None:
             nonlocal done
@@ -361,13 +362,13 @@ class _Verification:
 
 
 def _over_full(filter_: SplitBlockBloomFilter, rate: float, compared: Comparison | None) -> str:
-    message = f"the filter is over-full: {rate:.0%} of random probes are reported present, so it " \
+    message = f"the filter is overfull: {rate:.0%} of random probes are reported present, so it " \
               "rules out few row groups"
     if compared is None:
-        return message + "; write it larger (ndv, max_bytes), or the row groups smaller"
+        return message + "; use a larger filter (ndv, max_bytes), or smaller row groups"
     distinct = compared.distinct.count
     size = num_blocks_for(distinct, _ADVISED_FPP) * BYTES_PER_BLOCK
-    advice = f"write it with {size:,} bytes for {_ADVISED_FPP:.0%} (ndv, max_bytes), or the row " \
-             "groups smaller" if size < MAX_BYTES else "write the row groups smaller"
+    advice = f"write it with {size:,} bytes for {_ADVISED_FPP:.0%} (ndv, max_bytes), or use " \
+             "smaller row groups" if size < MAX_BYTES else "use smaller row groups"
     return f"{message}. It has {filter_.num_bytes:,} bytes for {distinct:,} distinct values; " \
            f"{advice}"

@@ -68,7 +68,7 @@ def test_a_leak(show, tmp_path, width):
     assert page.locator(".finding.error").count() == 3
     assert page.locator(".finding[data-kind=leak]").count() == 2
     shown = page.inner_text(".finding[data-kind=leak] >> nth=0")
-    assert "ssn" in shown and "of 2 values guessed, 0 are" in shown and str(path) in shown
+    assert "ssn" in shown and "of 2 guessed values, 0 are" in shown and str(path) in shown
     cells = page.locator("#columns tbody td").all_inner_texts()
     assert [cell.split()[1] for cell in cells] == ["leaking"] * 3
     bars = page.locator("svg rect:not(.track)")

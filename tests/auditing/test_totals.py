@@ -21,7 +21,6 @@ from secure_bloom.auditing.result import (
 from secure_bloom.auditing.sarif import to_sarif
 from secure_bloom.cli import main
 from secure_bloom.cli.report import render_audit
-from secure_bloom.maintain.threads import in_threads
 from secure_bloom.policy import Policy
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, leaking
 
@@ -70,7 +69,7 @@ def test_what_a_policy_demands_is_an_error_all_the_same(lake):
     assert not result.ok and result.lacks_encryption
     text = render_audit(result)
     assert text.startswith("No file is encrypted: 3 files") and "6 errors" in text.splitlines()[0]
-    assert text.count("is sensitive and its data is not encrypted") == 2
+    assert text.count("is sensitive, but its data is not encrypted") == 2
     assert "No file is encrypted: 3 files. 6 errors found" in render_page(result)
 
 
@@ -221,6 +220,7 @@ class _Same(pa_fs.FileSystemHandler):
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 def test_each_file_of_a_lake_takes_little_memory(tmp_path):
     """What files have in common is kept once: here 60 columns."""
     path = tmp_path / "a.parquet"
@@ -238,31 +238,3 @@ def test_each_file_of_a_lake_takes_little_memory(tmp_path):
 
     memory(10)
     assert (memory(600) - memory(100)) / 500 < 1500  # bytes; 60 records take 10,000
-
-
-def test_only_a_few_tasks_wait_at_a_time():
-    taken = 0
-
-    def items():
-        nonlocal taken
-        for number in range(10_000):
-            taken += 1
-            yield number
-
-    for done, number in enumerate(in_threads(lambda number: number, items(), 3), 1):
-        assert taken <= done + 12 and number < 10_000
-    assert taken == done == 10_000
-
-
-def test_the_first_error_ends_it():
-    started = []
-
-    def work(number: int) -> int:
-        started.append(number)
-        if number == 5:
-            raise ValueError(number)
-        return number
-
-    with pytest.raises(ValueError, match="5"):
-        list(in_threads(work, range(10_000), 2))
-    assert len(started) < 50

@@ -356,7 +356,7 @@ def test_keys_are_removed_and_renamed(tmp_path, keyring):
     assert run("keyring", "remove", keyring, "nope", "--yes").exit_code == 4
     assert run("keyring", "remove", keyring, "pii", "--yes").exit_code == 0
     result = run("keyring", "rename", keyring, "footer", "f")
-    assert result.exit_code == 0 and "open only under that name" in result.stderr
+    assert result.exit_code == 0 and "can be opened only under that name" in result.stderr
     assert run("keyring", "rename", keyring, "footer", "g").exit_code == 4
     assert run("keyring", "rename", keyring, "f", "").exit_code == 2
     assert Keyring(keyring).names() == ["f"]

@@ -314,7 +314,7 @@ def test_a_file_that_changes_between_the_passes_is_noticed(tmp_path, line):
     os.utime(path, ns=(0, 0))
     path.write_text(f"a,b\n{line}\n")
     os.utime(path, ns=(1, 1))
-    with pytest.raises(ChangedMeanwhileError, match="changed while it was read"):
+    with pytest.raises(ChangedMeanwhileError, match="changed while it was being read"):
         list(file.batches())
 
 

@@ -53,7 +53,7 @@ def test_ordinals_have_15_bits(position, ordinal):
         aad = module_aad(b"", ModuleType.DATA_PAGE, *ordinals)
         assert int.from_bytes(aad[1 + 2 * position:3 + 2 * position], "little") == ordinal
     else:
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match="is out of range"):
             module_aad(b"", ModuleType.DATA_PAGE, *ordinals)
 
 

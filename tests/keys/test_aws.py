@@ -210,7 +210,7 @@ def test_answers_of_something_else(proxy, body):
     kms = client(proxy)
     for call in (lambda: kms.wrap_key(KEY, "alias/footer"),
                  lambda: kms.unwrap_key("AAAA", "alias/footer")):
-        refused(KmsUnavailableError, call, "none of AWS KMS")
+        refused(KmsUnavailableError, call, "not a valid AWS KMS response")
 
 
 # --- faults --------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_down_and_up_again(proxy, fault):
 def test_down_for_good(moto, keys):
     with Loopback(None) as server:
         url = server.url
-    refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no answer",
+    refused(KmsUnavailableError, lambda: client(url).wrap_key(KEY, "alias/footer"), "no response",
             "EndpointConnectionError", secrets=[SECRET])
 
 

@@ -51,7 +51,7 @@ def test_create_is_private_whatever_the_umask(path):
 def test_create_never_overwrites(ring, path):
     ring.add("a", KEY)
     before = path.read_bytes()
-    with pytest.raises(KeyringError, match="exists already") as caught:
+    with pytest.raises(KeyringError, match="already exists") as caught:
         Keyring.create(path)
     assert caught.value.file == str(path)
     assert path.read_bytes() == before
@@ -98,7 +98,7 @@ def test_a_name_is_taken_once(ring, path):
     ring.add("a", KEY)
     before = path.read_bytes()
     for other in (ring, Keyring(path)):
-        with pytest.raises(KeyringError, match="'a' exists already"):
+        with pytest.raises(KeyringError, match="'a' already exists"):
             other.add("a")
     assert path.read_bytes() == before
 
@@ -141,7 +141,7 @@ GOOD = base64.b64encode(KEY).decode()
     b'{"keys": {"a": "%s"}}' % GOOD.encode()], ids=range(14))
 def test_malformed_files_are_refused(ring, path, content):
     path.write_bytes(content)
-    with pytest.raises(KeyringError, match="no keyring") as caught:
+    with pytest.raises(KeyringError, match="not a keyring") as caught:
         Keyring(path)
     assert caught.value.file == str(path)
     with pytest.raises(KeyringError):
@@ -293,7 +293,7 @@ def test_a_removed_key_is_gone_and_others_stay(ring, path):
     wrapped = ring.wrap_key(b"data", "a")
     Keyring(path).remove("a")
     assert ring.names() == Keyring(path).names() == ["b"]
-    with pytest.raises(KeyNotFoundError, match="no master key named 'a'; there are: b"):
+    with pytest.raises(KeyNotFoundError, match="no master key named 'a'; available: b"):
         ring.unwrap_key(wrapped, "a")
     before = path.read_bytes()
     with pytest.raises(KeyNotFoundError) as caught:
@@ -331,7 +331,7 @@ def test_a_subset_is_a_private_keyring_of_its_own(ring, path, tmp_path):
     assert stat.S_IMODE(new.stat().st_mode) == 0o600 and path.read_bytes() == before
     assert base64.b64encode(OTHER) not in new.read_bytes()
     assert Keyring(new).unwrap_key(ring.wrap_key(b"data", "a"), "a") == b"data"
-    with pytest.raises(KeyringError, match="exists already"):
+    with pytest.raises(KeyringError, match="already exists"):
         ring.subset(new, ["b"], passphrase=None)
     for names, error in ((["a", "x"], KeyNotFoundError), ([], ValueError)):
         with pytest.raises(error):
@@ -469,7 +469,7 @@ def test_a_given_passphrase_is_never_pickled(sealed, path):
 
 
 def test_a_wrong_or_missing_passphrase(sealed, path):
-    with pytest.raises(KeyringError, match="the passphrase is another"):
+    with pytest.raises(KeyringError, match="the passphrase is wrong"):
         Keyring(path, "wrong")
     with pytest.raises(KeyringError, match="it needs a passphrase"):
         Keyring(path)
@@ -534,8 +534,8 @@ def test_the_passphrase_file_of_an_old_passphrase_is_not_pickled(sealed, path, p
     ("abcabcabcabcabc", "different"),
     ("1234567890123", "no letters"), ("2024-12-31 23:59", "no letters"),
     ("Password1234!", "common"), ("passwordPASSWORD", "common"), ("!!Secret!!2024", "common"),
-    ("change-me 12345", "common"), ("qwertyuiop123", "row"), ("zyxwvutsrqpon", "row"),
-    ("asdfghjkl;'12", "row")])
+    ("change-me 12345", "common"), ("qwertyuiop123", "sequence"), ("zyxwvutsrqpon", "sequence"),
+    ("asdfghjkl;'12", "sequence")])
 def test_a_weak_passphrase_is_warned_about(path, monkeypatch, passphrase, why):
     monkeypatch.setattr(keyring_file, "_N", 2**10)
     assert why in weakness(passphrase)

@@ -70,7 +70,7 @@ def test_another_master_key_does_not_open_it():
 def test_an_unknown_master_key_is_named():
     kms = InMemoryKms({"a": MASTER})
     for ask in (kms.wrap_key, kms.unwrap_key):
-        with pytest.raises(KeyNotFoundError, match="'b'; there are: a"):
+        with pytest.raises(KeyNotFoundError, match="'b'; available: a"):
             ask("AAAA", "b") if ask == kms.unwrap_key else ask(DATA, "b")
     with pytest.raises(KeyNotFoundError, match="none"):
         InMemoryKms({}).wrap_key(DATA, "a")

@@ -188,7 +188,7 @@ def test_what_verify_and_audit_say_of_a_denied_key(tmp_path):
     assert [column.column for column in result.files[0].columns if column.filters is None] \
         == ["ssn"]
     assert result.files[0].not_checked == [
-        "column ssn: whether it has filters is encrypted with a key that is not at hand"]
+        "column ssn: whether it has filters is encrypted with a key that is not available"]
 
 
 def test_a_key_that_is_denied_for_one_file_does_not_keep_others_from_it(tmp_path):

@@ -217,7 +217,7 @@ def test_a_wrong_pin_is_tried_once(new_token):
 
     kms = new_token.client(pin=wrong)
     refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "PIN", "PinIncorrect")
-    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "not tried again")
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "not retried")
     refused(KeyAccessError, lambda: pickle.loads(pickle.dumps(
         new_token.client(pin_env="HOME"))).wrap_key(KEY, "footer"), "PIN")
     assert len(tried) == 1

@@ -31,6 +31,7 @@ from secure_bloom.errors import (
     KeyAccessError,
     KeyNotFoundError,
     KeyRetrievalError,
+    KeyringError,
     KmsUnavailableError,
 )
 from secure_bloom.keys import InMemoryKms, Keyring, list_master_keys, rotate_master_keys
@@ -244,7 +245,7 @@ def test_a_rotation_of_files_that_have_neither_key_is_an_error(tmp_path, dry_run
 def test_a_rotation_of_plaintext_files_is_an_error(tmp_path):
     pq.write_table(TABLE, tmp_path / "plain.parquet")
     for path in (tmp_path, tmp_path / "plain.parquet"):
-        with pytest.raises(KeyNotFoundError, match="no file is encrypted with master keys"):
+        with pytest.raises(KeyNotFoundError, match="no file is encrypted under a master key"):
             rotate_master_keys(path, InMemoryKms(KEYS), old="old", new="new")
 
 
@@ -331,15 +332,35 @@ class Stopping(InMemoryKms):
         return super().unwrap_key(wrapped_key, master_key_identifier)
 
 
-@pytest.mark.parametrize("error", [KmsUnavailableError, KeyAccessError, ValueError])
+@pytest.mark.parametrize("error", [KmsUnavailableError, KeyAccessError, KeyboardInterrupt])
 def test_what_was_done_before_a_rotation_stopped_is_known(tmp_path, monkeypatch, error):
     monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
     paths = [written(tmp_path / f"{n}.parquet") for n in range(5)]
-    with pytest.raises(error, match="stopped") as caught:  # three calls for each file, one before
+    with pytest.raises(error) as caught:  # three calls for each file, one before
         rotate_master_keys(tmp_path, Stopping(error, 8), old="old", new="new")
     result = caught.value.result
     assert result.rotated == [str(path) for path in paths[:2]] and not result.failed
+    assert error is KeyboardInterrupt or str(caught.value) == "the KMS has stopped"
     assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 500
+
+
+def test_an_exception_of_the_kms_client_reaches_the_caller_unchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
+    paths = [written(tmp_path / f"{n}.parquet") for n in range(3)]
+    before = paths[2].read_bytes()
+    cause = TimeoutError()
+
+    def error(message):
+        try:
+            raise ValueError(message) from cause
+        except ValueError as error:
+            return error
+
+    with pytest.raises(ValueError, match=r"^the KMS has stopped$") as caught:
+        rotate_master_keys(tmp_path, Stopping(error, 8), old="old", new="new")
+    assert caught.value.__cause__ is cause and not hasattr(caught.value, "result")
+    assert paths[2].read_bytes() == before
+    assert read_table(tmp_path, keys=InMemoryKms(KEYS)).num_rows == 300
 
 
 def test_other_keys_need_not_be_at_hand(tmp_path):
@@ -442,7 +463,7 @@ def test_a_file_that_changes_while_its_copy_is_synced_stays(tmp_path, monkeypatc
     content = others.read_bytes()
     during_fsync(monkeypatch, path.unlink if how == "deleted" else lambda: others.rename(path))
     result = rotate_master_keys(data, InMemoryKms(KEYS), old="old", new="new")
-    assert "changed meanwhile" in result.failed[str(data / "a.parquet")]
+    assert "changed in the meantime" in result.failed[str(data / "a.parquet")]
     assert not path.exists() if how == "deleted" else path.read_bytes() == content
     assert not list(data.glob(".*"))
 
@@ -491,7 +512,7 @@ def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
     content = others.read_bytes()
     result = rotate_master_keys(path, kms, old="old", new="new")
-    assert "changed meanwhile" in result.failed[str(path)]
+    assert "changed in the meantime" in result.failed[str(path)]
     assert path.read_bytes() == content and [p.name for p in tmp_path.iterdir()
                                              if p.is_file()] == ["a.parquet"]
 
@@ -697,3 +718,22 @@ def test_the_command_says_what_was_done_before_an_error(data, monkeypatch, form)
         assert json.loads(result.stdout)["rotated"] == [str(data / "data" / "0.parquet")]
     else:
         assert result.stdout.startswith("1 file rotated")
+
+
+def test_the_command_says_what_was_done_before_it_was_interrupted(data, monkeypatch):
+    monkeypatch.setattr("secure_bloom.keys.operations.rotation._FILES_AT_ONCE", 1)
+    for number in range(2):
+        written(data / "data" / f"{number}.parquet")
+    monkeypatch.setattr("secure_bloom.cli.shared.open_keyring",
+                        lambda _: Stopping(KeyboardInterrupt, 5))
+    result = run("keys", "rotate", data / "data", "--from", "old", "--to", "new", "--keyring",
+                 data / "keys.json")
+    assert result.exit_code == 130 and result.stdout.startswith("1 file rotated")
+    assert result.stderr == "secure-bloom: aborted\n"
+
+
+@pytest.mark.parametrize("error", [KmsUnavailableError, KeyringError])
+def test_a_kms_that_fails_ends_the_list_of_keys(data, error):
+    """It says nothing about the files, so they are not listed as failed."""
+    with pytest.raises(error, match="has stopped"):
+        list_master_keys(data / "data", Stopping(error, 0))

@@ -79,9 +79,9 @@ def test_pkcs11(uri, expected):
 @pytest.mark.parametrize(("uri", "word"), [
     ("", "awskms, keyring, pkcs11, vault"), ("ring.json", "keyring:PATH"),
     ("SECRET", "schemes"), ("/a/SECRET:x", "schemes"), (":SECRET", "schemes"),
-    ("kmip:SECRET", "'kmip'; there are: awskms, keyring, pkcs11, vault"),
+    ("kmip:SECRET", "'kmip'; known schemes: awskms, keyring, pkcs11, vault"),
     ("keyring:", "keyring:PATH"), ("keyring:a?SECRET=1", "unknown parameter"),
-    ("awskms:eu-west-1", "parameters only"), ("awskms:?SECRET=SECRET", "region, timeout"),
+    ("awskms:eu-west-1", "only parameters"), ("awskms:?SECRET=SECRET", "region, timeout"),
     ("awskms:?region", "region"), ("awskms:?region=", "region"),
     ("awskms:?region=SECRET&region=SECRET", "one value"), ("awskms:?timeout=SECRET", "malformed"),
     ("awskms:?attempts=1.SECRET", "malformed"), ("awskms:?region=%ff", "malformed"),
@@ -118,7 +118,7 @@ def test_schemes_of_other_packages(tmp_path):
                            check=True, capture_output=True, text=True).stdout
     assert shown.splitlines() == [
         "client of OTHER:a?b=c",
-        "no KMS has the URI scheme 'kmip'; there are: awskms, keyring, other, pkcs11, vault"]
+        "unknown KMS URI scheme 'kmip'; known schemes: awskms, keyring, other, pkcs11, vault"]
 
 
 def test_the_sdks_are_imported_when_they_are_used():

@@ -33,7 +33,7 @@ def test_build_inspect_probe(dataset, tmp_path):
     assert (result.exit_code, result.stdout) == (0, f"{file}: 3 zones of ssn\n")
     result = run("inspect", file)
     assert result.exit_code == 0
-    assert "column not known, type not known" in result.stdout
+    assert "column unknown, type unknown" in result.stdout
     assert "3 zones, 1 of them with nulls; filters of 32 bytes" in result.stdout
     assert "fragment 0: rows 0 to 2\n  fragment 1: rows 0 to 1" in result.stdout
     result = run("probe", file, "--type", "string", "--value", "056")
@@ -93,14 +93,14 @@ def test_types_on_the_command_line(dataset, tmp_path):
     assert run("probe", file, *options, "1970-01-01T00:00:00.000005Z").exit_code == 0
     assert run("probe", file, *options, "1970-01-01T00:00:00.000006Z").exit_code == 1
     result = run("probe", file, "--type", "nonsense", "--value", 1)
-    assert result.exit_code == 2 and "no name of an Arrow type" in result.stderr
+    assert result.exit_code == 2 and "not a valid Arrow type name" in result.stderr
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (["inspect", "{tmp}/none"], 3, "No such file"),
-    (["inspect", "{tmp}/text"], 3, "no Lance file"),
-    (["probe", "{tmp}/copy.lance", "--value", "012"], 2, "give --type"),
-    (["probe", "{index}", "--type", "int64", "--value", "5"], 2, "the data set says"),
+    (["inspect", "{tmp}/text"], 3, "not a Lance file"),
+    (["probe", "{tmp}/copy.lance", "--value", "012"], 2, "specify --type"),
+    (["probe", "{index}", "--type", "int64", "--value", "5"], 2, "the data set has type"),
     (["probe", "{index}"], 2, "no value"),
     (["build", "{tmp}", "{tmp}/x", "--column", "ssn"], 3, "pylance cannot read"),
     (["build", "{dataset}", "{tmp}/x", "--column", "no"], 2, "no such column"),
@@ -121,4 +121,4 @@ def test_a_value_that_is_none_of_the_type_is_not_repeated(dataset):
     file = index_by_pylance(dataset, "seen")
     result = run("probe", file, "--value", "078-05-1120")
     assert result.exit_code == 2
-    assert "the value is no timestamp" in result.stderr and "078" not in result.stderr
+    assert "the value is not a valid timestamp" in result.stderr and "078" not in result.stderr

@@ -110,7 +110,7 @@ def test_every_truncation_is_an_error(name, runs):
     for size in {*range(min(len(buffer), 300)), *range(max(0, len(buffer) - 40), len(buffer))}:
         with pytest.raises(FormatError):
             list(read_null_rows(buffer[:size]))
-    with pytest.raises(FormatError, match="behind"):
+    with pytest.raises(FormatError, match="after its end"):
         list(read_null_rows(buffer + b"\0"))
 
 

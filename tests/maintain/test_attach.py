@@ -290,7 +290,7 @@ def test_a_file_that_changes_meanwhile_stays(tmp_path, monkeypatch):
         return to_bytes(footer)
 
     monkeypatch.setattr(Footer, "to_bytes", replaced_meanwhile)
-    assert "changed meanwhile" in attach(path, {"ssn": True}, KMS).failed[str(path)]
+    assert "changed in the meantime" in attach(path, {"ssn": True}, KMS).failed[str(path)]
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["a.parquet"]
 
 
@@ -304,7 +304,7 @@ def test_a_file_that_a_job_has_replaced_stays_invisible(tmp_path):
     (tmp_path / "_staging" / "job").mkdir(parents=True)
     record = CommitRecord(["day=1/new.parquet"], {"day=1/old.parquet": signature(info)})
     (tmp_path / "_staging" / "job" / "committed").write_bytes(record.to_bytes())
-    assert "changed meanwhile" in attach(old, {"ssn": True}, KMS).failed[str(old)]
+    assert "changed in the meantime" in attach(old, {"ssn": True}, KMS).failed[str(old)]
     assert attach(new, {"ssn": True}, KMS).changed
     assert data_files(filesystem, str(tmp_path)) == [str(new)]
 

@@ -34,7 +34,7 @@ def test_examples(tmp_path):
         outputs.append(done.stdout)
     _, guessed, before, after, probed, attached, *_ = outputs
     assert guessed.strip() in TEXT and guessed.startswith("633 of 90000")
-    shown = [line.strip() for line in before.splitlines() if "shown by" in line]
+    shown = [line.strip() for line in before.splitlines() if "evidence from" in line]
     assert len(shown) == 2 and all(line in TEXT for line in shown)
     assert "0 errors, 0 warnings" in after and "may be in" in probed
     assert "origin" in attached and "('flight', 'dest') 8 8" in outputs[-2]

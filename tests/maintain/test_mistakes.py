@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from secure_bloom import attach, strip
 from secure_bloom.cli import main
-from secure_bloom.errors import ColumnError, UnknownColumnError
+from secure_bloom.errors import ColumnError, KmsUnavailableError, UnknownColumnError
+from secure_bloom.maintain import folders
 
 OPERATIONS = {
     "attach": lambda path, *columns, **options: attach(path, dict.fromkeys(columns, True),
@@ -49,8 +50,8 @@ def test_a_column_that_no_file_has(lake, operation, columns, dry_run):
     with pytest.raises(UnknownColumnError) as caught:
         OPERATIONS[operation](lake, *columns, dry_run=dry_run)
     assert str(caught.value) \
-        == "column snn: no file of the 12 has such a column; did you mean 'ssn'?"
-    assert caught.value.column == "snn" and not hasattr(caught.value, "result")
+        == "column snn: none of the 12 files has such a column; did you mean 'ssn'?"
+    assert caught.value.column == "snn" and caught.value.result is None
     assert contents(lake) == before
 
 
@@ -63,7 +64,7 @@ def test_a_column_that_cannot_have_a_filter_in_any_file(lake):
 
 def test_files_that_cannot_be_read_do_not_hide_it(lake):
     (lake / "broken.parquet").write_bytes(b"no Parquet")
-    with pytest.raises(ColumnError, match="no file of the 12 that can be read") as caught:
+    with pytest.raises(ColumnError, match="none of the 12 readable files") as caught:
         attach(lake, {"snn": True})
     assert list(caught.value.result.failed) == [str(lake / "broken.parquet")]
 
@@ -101,22 +102,25 @@ def test_one_file_alone_is_named(lake):
 
 def test_a_folder_with_one_file_says_what_the_file_has(tmp_path):
     pq.write_table(pa.table({"ssn": ["a"]}), tmp_path / "a.parquet")
-    with pytest.raises(ColumnError, match="there are: ssn"):
+    with pytest.raises(ColumnError, match="existing columns: ssn"):
         strip(tmp_path, columns=["city"])
 
 
-def test_an_operation_that_is_stopped_is_told_what_was_done(lake, monkeypatch):
-    """As before: a mistake does not take the place of an error that ends everything."""
-    from secure_bloom.errors import KmsUnavailableError
-    from secure_bloom.maintain import folders
+@pytest.mark.parametrize("error", [KmsUnavailableError, KeyboardInterrupt])
+def test_an_operation_that_is_stopped_is_told_what_was_done(lake, monkeypatch, error):
+    """A mistake does not take the place of what ends everything."""
+    def stopping(plan, file):
+        if file.name == str(lake / "03.parquet"):
+            raise error("it is down")
 
-    def unavailable(plan, file):
-        raise KmsUnavailableError("it is down")
-
-    monkeypatch.setattr(folders, "check_keys", unavailable)
-    with pytest.raises(KmsUnavailableError) as caught:
+    (lake / "01.parquet").write_bytes(b"no Parquet")
+    pq.write_table(pa.table({"city": ["x"]}), lake / "02.parquet")
+    monkeypatch.setattr(folders, "check_keys", stopping)
+    with pytest.raises(error) as caught:
         attach(lake, {"ssn": True}, files_at_once=1)
-    assert caught.value.result.changed == []
+    result = caught.value.result
+    assert [change.file for change in result.changed] == [str(lake / "00.parquet")]
+    assert list(result.failed) == [str(lake / "01.parquet"), str(lake / "02.parquet")]
 
 
 # --- on the command line -------------------------------------------------------------------------
@@ -130,7 +134,8 @@ def test_it_is_one_line_and_wrong_usage(lake, arguments):
     before = contents(lake)
     done = run(command, lake, *options, code=2)
     assert done.stdout == "" and done.stderr.splitlines() == [
-        "secure-bloom: error: column snn: no file of the 12 has such a column; did you mean 'ssn'?"]
+        "secure-bloom: error: column snn: none of the 12 files has such a column; "
+        "did you mean 'ssn'?"]
     assert contents(lake) == before
 
 
@@ -140,7 +145,7 @@ def test_files_that_cannot_be_read_are_said_besides(lake):
     done = run("attach", lake, "--bloom", "snn", code=2)
     assert done.stderr.count("\n") == 1 and "5 failed" in done.stdout
     assert f"5 files ({lake}/broken0.parquet, {lake}/broken1.parquet, " \
-        f"{lake}/broken2.parquet and 2 more files: see --json): this is no" in done.stdout
+        f"{lake}/broken2.parquet and 2 more files: see --json): this is not" in done.stdout
     found = json.loads(run("attach", lake, "--bloom", "snn", "--json", code=2).stdout)
     assert len(found["failed"]) == 5
 
@@ -165,11 +170,12 @@ def test_verify_of_several_files(lake):
     files = sorted(lake.iterdir())
     done = run("verify", *files, "--column", "snn", code=2)
     assert done.stdout == "" and done.stderr.splitlines() == [
-        "secure-bloom: error: column snn: no file of the 12 has such a column; did you mean 'ssn'?"]
+        "secure-bloom: error: column snn: none of the 12 files has such a column; "
+        "did you mean 'ssn'?"]
     assert run("verify", *files, "--column", "snn", "--json", code=2).stdout == ""
     (lake / "broken.parquet").write_bytes(b"no Parquet")
     done = run("verify", *files, lake / "broken.parquet", "--column", "snn", code=2)
-    assert "no file of the 12 that can be read" in done.stderr
+    assert "none of the 12 readable files" in done.stderr
 
 
 def test_verify_goes_on_with_files_that_have_the_column(lake):
@@ -187,4 +193,4 @@ def test_an_audit_says_once_that_a_name_of_the_policy_matches_nothing(lake, tmp_
     policy = tmp_path / "policy.toml"
     policy.write_text('sensitive = ["snn"]')
     out = run("audit", lake, "--policy", policy, code=0).stdout
-    assert out.count("'snn' is sensitive by the policy and matches no column") == 1
+    assert out.count("'snn' is sensitive according to the policy, but matches no column") == 1

@@ -46,7 +46,7 @@ def test_bytes_behind_the_header_are_ignored(behind):
 
 def test_cut_off_anywhere():
     for size in range(len(KNOWN)):
-        with pytest.raises(FormatError, match="cut off"):
+        with pytest.raises(FormatError, match="truncated"):
             decode_header(KNOWN[:size])
 
 

@@ -103,8 +103,9 @@ def test_columns_are_found_by_their_path():
 
 
 @pytest.mark.parametrize(("path", "message"), [
-    ("A", "there are: a, g.x, g.y, twice"), ("g", "its leaves: g.x, g.y"), ("", "no such column"),
-    ("g.", "no such column"), ("twice", "2 columns"), ("g.y", "2 columns"), ("a.b", "no such")])
+    ("A", "existing columns: a, g.x, g.y, twice"), ("g", "its leaf columns: g.x, g.y"),
+    ("", "no such column"), ("g.", "no such column"), ("twice", "2 columns"), ("g.y", "2 columns"),
+    ("a.b", "no such")])
 def test_columns_that_are_not_there(path, message):
     with pytest.raises(ColumnError, match=message) as caught:
         find_column(LEAVES, path)

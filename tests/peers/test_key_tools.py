@@ -278,9 +278,10 @@ def test_key_material_is_never_data(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (b"", "no key material"), (b"[]", "no key material"), (b'{"footerKey": 5}', "no key material"),
-    (b"{}", "no entry 'footerKey'"), (b'{"footerKey": "{}"}', "PKMT1"), (b"\xff", "no key mat"),
-    (b"[" * 100_000, "no key material")], ids=range(7))
+    (b"", "not valid key material"), (b"[]", "not valid key material"),
+    (b'{"footerKey": 5}', "not valid key material"),
+    (b"{}", "no entry 'footerKey'"), (b'{"footerKey": "{}"}', "PKMT1"),
+    (b"\xff", "not valid key material"), (b"[" * 100_000, "not valid key material")], ids=range(7))
 def test_damaged_external_key_material(tmp_path, content, message):
     path = written(tmp_path / "a.parquet", internal=False)
     side_file(path).write_bytes(content)
@@ -301,7 +302,7 @@ def test_entries_of_external_key_material_cannot_be_exchanged(tmp_path):
 def test_missing_external_key_material(tmp_path):
     path = written(tmp_path / "a.parquet", internal=False)
     side_file(path).unlink()
-    with pytest.raises(KeyNotFoundError, match="must stand beside it"):
+    with pytest.raises(KeyNotFoundError, match="it must be stored in"):
         ParquetFile(path, Kms(MASTER_KEYS))
 
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-#: modules with these marks run in the same test process, so that there is only one Spark
-uses_spark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+#: for modules whose tests need a Spark session, some without asking for it
+uses_spark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 #: these tests run for seconds, so the JVM need not optimize fully
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

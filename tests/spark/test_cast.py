@@ -63,7 +63,7 @@ def test_values_stay_what_they_are(values, source, target, expected):
     ([{"a": 1}], pa.struct({"a": pa.int32()}), pa.list_(pa.int32())),
 ])
 def test_types_that_mean_something_else(values, source, target):
-    with pytest.raises(UnsupportedError, match=r"the type .* cannot be read as .*; say another"):
+    with pytest.raises(UnsupportedError, match=r"the type .* cannot be read as .*; specify"):
         cast_to_schema(pa.array(values, source), target)
 
 

@@ -155,7 +155,7 @@ def test_options_for_reading_do_not_hinder_an_insert(spark, sql, tmp_path):
 
 def test_without_encryption_options_an_insert_is_refused(sql, tmp_path):
     sql("create table people (id bigint) using secure_parquet")
-    assert "no encryption is asked for" in failure(lambda: sql("insert into people values (1)"))
+    assert "no encryption was requested" in failure(lambda: sql("insert into people values (1)"))
     assert rows(sql("select * from people")) == []
 
 
@@ -261,6 +261,7 @@ spark.stop()
 """
 
 
+@pytest.mark.sweep
 def test_spark_connect_needs_the_options_in_each_query(tmp_path):
     pytest.importorskip("grpc")
     result = subprocess.run(

@@ -11,6 +11,7 @@ from secure_bloom import ParquetFile, verify_file
 from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import Options
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, read, uses_spark, visible, write
+from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
@@ -118,8 +119,9 @@ except Exception as error:
 '''
 
 
+@sweep_where(lambda driver, worker, shown: None in (driver, worker))
 @pytest.mark.parametrize(("driver", "worker", "shown"), [
-    (None, "good", "name the KMS in option keyring or kms"), ("good", "bad", "rows 100"),
+    (None, "good", "specify the KMS in option keyring or kms"), ("good", "bad", "rows 100"),
     ("good", None, "rows 100")])
 def test_the_environment_of_the_workers_does_not_matter(spark, tmp_path, keyring, driver, worker,
                                                         shown):

@@ -23,7 +23,7 @@ def test_errors_of_the_driver_say_what_happened_in_their_first_line(spark, tmp_p
     write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
     with_schema = spark.read.format("secure_parquet").schema("id long")
     for action, sentence in [
-            (lambda: write(people(spark), tmp_path / "t"), "no encryption is asked for"),
+            (lambda: write(people(spark), tmp_path / "t"), "no encryption was requested"),
             (lambda: write(people(spark), tmp_path / "t", nonsense="1"), "nonsense: unknown"),
             (lambda: read(spark, tmp_path / "t", splitbytes="1"), "did you mean split_bytes?"),
             (lambda: read(spark, tmp_path / "none"), f"there is no folder {tmp_path}/none"),

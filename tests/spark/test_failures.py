@@ -126,7 +126,8 @@ def assert_no_plaintext(folder):
     assert not [path for path in paths if b"secret-" in path.read_bytes()]
 
 
-@pytest.mark.parametrize("fault", [pytest.param("error", marks=pytest.mark.sweep), "killed"])
+@pytest.mark.parametrize("fault", ["error", "killed"])
+@pytest.mark.sweep
 def test_a_task_that_is_tried_again_writes_its_rows_once(tmp_path, keyring, fault):
     # Retries are configured in the master URL, so this needs its own Spark.
     folder = tmp_path / "people"
@@ -177,6 +178,7 @@ def cluster(tmp_path):
             log.close()
 
 
+@pytest.mark.sweep
 def test_a_task_that_is_also_run_elsewhere_writes_its_rows_once(tmp_path, keyring, cluster):
     folder = tmp_path / "people"
     start = time.monotonic()

@@ -190,9 +190,9 @@ def test_a_fork_of_a_task_cannot_publish_its_files(tmp_path):
         before = staged(tmp_path)
 
         def fork():
-            with pytest.raises(UnsupportedError, match="only that one can write and close"):
+            with pytest.raises(UnsupportedError, match="only that process can write and close"):
                 files.finish()
-            with pytest.raises(UnsupportedError, match="only that one can write and close"):
+            with pytest.raises(UnsupportedError, match="only that process can write and close"):
                 files.__exit__(None, None, None)
             files.__exit__(KeyError, KeyError(), None)
 

@@ -121,6 +121,7 @@ def keys_seen(place: Path) -> set[bytes]:
     return keys
 
 
+@pytest.mark.sweep
 def test_a_job_of_200_files_wraps_once_for_each_master_key(place):
     done, calls = run(place, "write")
     assert "finished" in done.stdout, done.stderr

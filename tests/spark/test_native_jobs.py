@@ -112,6 +112,7 @@ def data_keys(place: Path) -> set[bytes]:
     return found
 
 
+@pytest.mark.sweep
 def test_nothing_that_a_cluster_shows_or_keeps_holds_a_key(place):
     """Neither UI, event log, output, executor logs at DEBUG, options, nor temporary files."""
     reader, writer = os.pipe()
@@ -203,6 +204,7 @@ def test_a_setting_with_which_spark_would_show_the_key():
     assert "spark.redaction.regex is '(?i)password'" in run(REDACTION)
 
 
+@pytest.mark.sweep
 def test_spark_connect_has_a_clear_error():
     pytest.importorskip("grpc")
     assert run(CONNECT).count("secure_parquet") == 3

@@ -308,7 +308,7 @@ def test_files_without_a_key_are_no_corrupt_files(native_spark, folder, kms):
 
 def test_a_copy_is_not_written_in_plaintext(native_spark, folder, kms, tmp_path):
     frame = read(native_spark, folder, kms)
-    fails("no encryption has arrived", lambda: frame.write.parquet(str(tmp_path / "copy")))
+    fails("no encryption options reached", lambda: frame.write.parquet(str(tmp_path / "copy")))
     options = native.write_options(encryption=BY_COLUMN, bloom_filters=FILTERS, kms=kms)
     frame.write.options(**options).parquet(str(tmp_path / "again"))
     native.verify(tmp_path / "again", encryption=BY_COLUMN, bloom_filters=FILTERS, kms=kms)

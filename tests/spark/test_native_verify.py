@@ -24,9 +24,9 @@ from secure_bloom.errors import (
     KeyRetrievalError,
     UnsupportedError,
 )
-from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.header import encode_header
-from secure_bloom.spark.native import verify
+from secure_bloom.spark.native import read_options, verify, write_options
 
 MASTER_KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
 ASKED = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -130,8 +130,8 @@ def test_an_encrypted_footer_where_a_plaintext_one_was_asked_for(folder, kms):
 def test_columns_that_are_missing(folder, kms):
     asked = EncryptionConfiguration("footer", {"pii": ["ssn", "email"]})
     texts = found(folder, kms, encryption=asked, filters={"phone": True})
-    assert any("column email: it is to be encrypted, but is not in" in text for text in texts)
-    assert any("column phone: it is to have a Bloom filter, but is not in" in text
+    assert any("column email: it should be encrypted, but is not in" in text for text in texts)
+    assert any("column phone: it should have a Bloom filter, but is not in" in text
                for text in texts)
 
 
@@ -253,3 +253,23 @@ def test_it_needs_no_pyspark():
     code = "import sys, secure_bloom.spark.native; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           check=True).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("call", [
+    lambda folder, **keys: write_options(encryption=ASKED, **keys), read_options,
+    lambda folder, **keys: verify(folder, encryption=ASKED, **keys)], ids=range(3))
+def test_the_same_keys_are_taken_as_everywhere(folder, kms, call):
+    for wrong, message in (({"keys": kms, "kms": kms}, "not both"),
+                           ({"keys": ExplicitKeys(footer_key=b"0" * 16)}, "must be a KmsClient"),
+                           ({}, "must be a KmsClient")):  # none in the environment
+        with pytest.raises(TypeError, match=message):
+            call(folder, **wrong)
+
+
+def test_keys_of_the_environment_and_an_alias(folder, kms, tmp_path_factory, monkeypatch):
+    keyring = Keyring.create(tmp_path_factory.mktemp("keys") / "keyring.json")
+    for name in ("footer", "pii"):
+        keyring.add(name, MASTER_KEYS[name])
+    monkeypatch.setenv("SECURE_BLOOM_KEYRING", str(keyring.path))
+    for keys in ({}, {"keys": kms}, {"kms": kms}, {"keys": keyring.path}):
+        assert verify(folder, encryption=ASKED, bloom_filters=FILTERS, **keys).files == 1

@@ -325,7 +325,7 @@ def test_filters_of_all_columns_cannot_be_asked_for(native_spark, kms):
     {"a": True, "b": BloomFilterOptions(ndv=10**7)},
     {"a": BloomFilterOptions(max_bytes=4096), "b": True}])
 def test_bounds_that_contradict_each_other(native_spark, kms, filters):
-    with pytest.raises(UnsupportedError, match="one bound"):
+    with pytest.raises(UnsupportedError, match="one size limit"):
         native.write_options(encryption=BY_COLUMN, bloom_filters=filters, kms=kms)
 
 
@@ -336,12 +336,12 @@ def fails(words: str, write) -> None:
 
 
 @pytest.mark.parametrize(("encryption", "filters", "words"), [
-    (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none is to be enc"),
-    (EncryptionConfiguration("footer", {"pii": ["SSN"]}), {}, "column SSN is to be encrypted"),
+    (EncryptionConfiguration("footer", {"pii": ["ssn", "none"]}), {}, "column none should be enc"),
+    (EncryptionConfiguration("footer", {"pii": ["SSN"]}), {}, "column SSN should be encrypted"),
     (EncryptionConfiguration("footer", {"pii": ["day"]}), {}, "partitionBy"),
     (EncryptionConfiguration("footer", {"pii": ["who"], "footer": ["who.name"]}), {},
      "column who.name has two keys"),
-    (BY_COLUMN, {"none": True}, "column none is to have a Bloom filter"),
+    (BY_COLUMN, {"none": True}, "column none should have a Bloom filter"),
 ])
 def test_columns_that_are_not_in_the_file(frame, kms, tmp_path, encryption, filters, words):
     options = native.write_options(encryption=encryption, bloom_filters=filters, kms=kms)
@@ -383,7 +383,7 @@ def test_options_that_spark_drops(native_spark, frame, options, table):
                   lambda: native_spark.sql(f"insert into {name} select * from people"),
                   lambda: native_spark.sql(f"insert into {with_properties} "
                                            "select * from people")):
-        fails("no encryption has arrived here", write)
+        fails("no encryption options reached Spark", write)
     assert not visible(path) and not visible(other_path)
 
 
@@ -493,7 +493,7 @@ def test_options_of_another_application(frame, options, tmp_path):
     changed = sealed[:middle] + ("A" if sealed[middle] != "A" else "B") + sealed[middle + 1:]
     for number, value in enumerate((changed, "", "x.y", sealed.partition(".")[2])):
         folder = tmp_path / str(number)
-        fails("was made for another Spark application", lambda value=value, folder=folder:
+        fails("was created for another Spark application", lambda value=value, folder=folder:
               frame.write.options(**options | {"secure_bloom.native.write": value}).parquet(
                   str(folder)))
         assert not visible(folder)

@@ -7,6 +7,9 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetWriter
+from secure_bloom.keys import Keyring, environment, uri
+from secure_bloom.keys.environment import open_keys
+from secure_bloom.spark.options.kms import kms_client
 from secure_bloom.spark.options.options import OptionError, Options, locate
 from secure_bloom.spark.options.write import parse_write_options
 
@@ -120,10 +123,10 @@ def test_compression(value, expected):
 
 REFUSED = [
     # no encryption requested, or contradictory options
-    ({}, "no encryption is asked for"),
-    ({"plaintext": "false"}, "no encryption is asked for"),
-    ({ENABLED: "true"}, "no encryption is asked for"),
-    ({"keyring": "k"}, "no encryption is asked for"),
+    ({}, "no encryption was requested"),
+    ({"plaintext": "false"}, "no encryption was requested"),
+    ({ENABLED: "true"}, "no encryption was requested"),
+    ({"keyring": "k"}, "no encryption was requested"),
     ({"plaintext": "true", FOOTER: "f"}, f"option plaintext: .*{FOOTER}"),
     ({FOOTER: "f", COLUMNS: "k: id"}, "option keyring: .*needs it"),
     ({"keyring": "k", FOOTER: "f"}, f"option {COLUMNS}: missing"),
@@ -137,13 +140,13 @@ REFUSED = [
     ({"keyring": "k", FOOTER: "", COLUMNS: "k: id"}, f"option {FOOTER}: it is empty"),
     # column keys
     ({**KEYS, COLUMNS: " ; "}, "it is empty"),
-    ({**KEYS, COLUMNS: "id"}, "its form is"),
-    ({**KEYS, COLUMNS: ": id"}, "its form is"),
-    ({**KEYS, COLUMNS: "k:"}, "its form is"),
+    ({**KEYS, COLUMNS: "id"}, "it must have the form"),
+    ({**KEYS, COLUMNS: ": id"}, "it must have the form"),
+    ({**KEYS, COLUMNS: "k:"}, "it must have the form"),
     ({**KEYS, COLUMNS: "arn:aws:kms:key/1"}, "key/1"),
     ({**KEYS, "kms": "awskms:", COLUMNS: "k: id"}, "option kms: it contradicts keyring"),
     ({**KEYS, COLUMNS: "k: id,"}, "there is no column ''"),
-    ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; there are: id, SSN"),
+    ({**KEYS, COLUMNS: "k: nope"}, "there is no column 'nope'; existing columns: id, SSN"),
     ({**KEYS, COLUMNS: "k: id; m: ID"}, r"column id has two keys, k \(.*\) and m \(option"),
     ({**KEYS, COLUMNS: "k: address.zip; m: address"}, "column address.zip has two keys"),
     # values
@@ -161,7 +164,7 @@ REFUSED = [
     ({"plaintext": "true", f"{ENABLED}#nope": "true"}, "there is no column 'nope'"),
     ({"plaintext": "true", f"{ENABLED}#flag": "true"}, "type BOOLEAN.* cannot have"),
     ({"plaintext": "true", f"{ENABLED}#address": "true"},
-     "group of columns; name one of its leaves: address.City, address.zip"),
+     "group of columns; specify one of its leaf columns: address.City, address.zip"),
     ({"plaintext": "true", f"{ENABLED}#tags": "true"}, "leaves: tags.list.element"),
     ({"plaintext": "true", f"{FPP}#ssn": "0.1"}, f"set {ENABLED}#SSN to true"),
     ({"plaintext": "true", f"{ENABLED}#id": "false", f"{NDV}#id": "5"}, "contradicts"),
@@ -174,9 +177,9 @@ REFUSED = [
     ({"plaintext": "true", FPP + "#id": "0.1", "bloom_filters": '{"id": true}'}, "no Bloom filter"),
     ({"plaintext": "true", f"{ENABLED}#id": "true", "bloom_filters": '{"id": false}'},
      "column id is also named"),
-    ({"plaintext": "true", "bloom_filters": "id, ssn"}, "no JSON object such as"),
+    ({"plaintext": "true", "bloom_filters": "id, ssn"}, "not a JSON object such as"),
     ({"plaintext": "true", "bloom_filters": "[1]"}, "must be a JSON object"),
-    ({"plaintext": "true", "bloom_filters": '{"id": true, "id": false}'}, "given twice"),
+    ({"plaintext": "true", "bloom_filters": '{"id": true, "id": false}'}, "listed twice"),
     ({"plaintext": "true", "bloom_filters": '{"id": true, "ID": true}'}, "named twice"),
     ({"plaintext": "true", "bloom_filters": '{"nope": true}'}, "there is no column 'nope'"),
     ({"plaintext": "true", "bloom_filters": '{"flag": true}'}, "cannot have a Bloom filter"),
@@ -200,15 +203,15 @@ REFUSED = [
     ({"plaintext": "true", "version": "1.0"}, "stored as Spark stores them"),
     # partitions
     ({"plaintext": "true", "partition_by": ""}, "a name is missing"),
-    ({"plaintext": "true", "partition_by": "id, id"}, "named twice"),
-    ({"plaintext": "true", "partition_by": "id, ID"}, "named twice"),
+    ({"plaintext": "true", "partition_by": "id, id"}, "listed twice"),
+    ({"plaintext": "true", "partition_by": "id, ID"}, "listed twice"),
     ({"plaintext": "true", "partition_by": "address.City"}, "no top-level column 'address.City'"),
     ({"plaintext": "true", "partition_by": "id,SSN,flag,address,tags"}, "no column would be left"),
     ({**KEYS, COLUMNS: "k: id", "partition_by": "id"}, r"column id is sensitive \(key k\)"),
     ({**KEYS, COLUMNS: "k: ssn", "partition_by": "id", f"{ENABLED}#id": "true"}, "no column 'id'"),
-    ({"keyring": "k", UNIFORM: "f", "partition_by": "id"}, "names of folders: use column keys"),
+    ({"keyring": "k", UNIFORM: "f", "partition_by": "id"}, "folder names: use column keys"),
     # names
-    ({"foo": "1"}, "option foo: unknown, and so refused; there are: bloom_filters,"),
+    ({"foo": "1"}, "option foo: unknown; allowed options: bloom_filters,"),
     ({"parquet.encryption.footerkey": "1"}, f"did you mean {FOOTER}"),
     ({"parquet.block.size": "1"}, "option parquet.block.size: unknown"),
     ({f"{ENABLED}#": "true"}, "the column is missing after #"),
@@ -254,7 +257,7 @@ def test_names_that_spark_has_for_them():
 
 def test_a_partition_column_whose_folders_would_be_hidden():
     columns = pa.schema([("id", pa.int64()), (".day", pa.string())])
-    with pytest.raises(OptionError, match=r"column \.day: all readers take folders"):
+    with pytest.raises(OptionError, match=r"column \.day: readers treat folders"):
         plain(columns, path="/t", partition_by=".day")
 
 
@@ -304,8 +307,8 @@ def test_keys_from_the_schema_keep_case():
     ({("SSN",): {KEY: ""}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {KEY: 5}}, KEYS, f"column SSN: metadata {KEY} must be the name"),
     ({("SSN",): {"secure_bloom.keys": "k"}}, {"plaintext": "true"}, "secure_bloom.keys is unknown"),
-    ({("SSN",): {KEY: "pii"}}, {"plaintext": "true"}, "to be public, remove .* df.withMetadata"),
-    ({("SSN",): {KEY: ["a", "b"]}}, KEYS, "column SSN: .* different master keys: a, b; say which"),
+    ({("SSN",): {KEY: "pii"}}, {"plaintext": "true"}, "column public, remove .* df.withMetadata"),
+    ({("SSN",): {KEY: ["a", "b"]}}, KEYS, "column SSN: .* different master keys: a, b; specify"),
     ({("SSN",): {KEY: ["a", "b"]}}, {"plaintext": "true"}, "different master keys"),
     ({("nobody",): {KEY: "pii"}}, KEYS, "column nobody: .* a field that is not in the files"),
     ({("tags", "item"): {KEY: "pii"}}, {"plaintext": "true"}, "a field that is not in the files"),
@@ -335,7 +338,7 @@ def test_two_columns_of_one_name():
 
 
 def test_keys_in_options_are_refused_and_not_repeated():
-    with pytest.raises(OptionError, match="keys do not belong in options") as caught:
+    with pytest.raises(OptionError, match="keys must not be passed in options") as caught:
         parse(**{"parquet.encryption.key.list": "k: AAECAwQFBgcICQoLDA0ODw=="})
     assert "AAECAw" not in str(caught.value)
 
@@ -384,7 +387,7 @@ def test_the_kms_is_named_by_a_uri():
 
 
 def test_column_names_that_pyarrow_cannot_carry():
-    with pytest.raises(OptionError, match=r"g\.a:b cannot have a key of its own"):
+    with pytest.raises(OptionError, match=r"g\.a:b cannot have its own key"):
         column_keys("k: g", PUNCTUATION)
 
 
@@ -440,3 +443,33 @@ def test_options_do_not_change():
     assert options["keyring"] == "k" and len(options) == 4
     with pytest.raises(TypeError):
         options["keyring"] = "other"
+
+
+def test_the_client_of_a_uri_is_the_one_that_python_uses(tmp_path, monkeypatch):
+    keyring = Keyring.create(tmp_path / "keys.json")
+    client = kms_client(f"keyring:{keyring.path}")
+    assert client.kms is open_keys(keyring.path)
+    monkeypatch.setattr(environment, "LIFETIME", -1)
+    assert kms_client(f"keyring:{keyring.path}") is not client
+
+
+def test_a_client_without_weak_references_keeps_its_cache(monkeypatch):
+    class Slotted:
+        __slots__ = ("calls",)
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            self.calls += 1
+            return b"k" * 16
+
+    slotted = Slotted()
+    slotted.calls = 0
+    monkeypatch.setitem(uri._OPENERS, "slotted", lambda path, query: slotted)
+    for _ in range(3):
+        assert kms_client("slotted:").unwrap_key("wrapped", "pii") == b"k" * 16
+    assert slotted.calls == 1
+
+
+@pytest.mark.parametrize("text", ["nokms:", "keys.json", "awskms:?regoin=x"])
+def test_a_uri_that_names_no_kms_is_a_wrong_option(text):
+    with pytest.raises(OptionError, match=r"^option kms: "):
+        kms_client(text)

@@ -18,7 +18,6 @@ import secure_bloom.spark
 from secure_bloom.keys import Keyring
 from secure_bloom.spark.pushdown import SecureParquetPushdown, column_predicates
 from tests.spark.helpers import read, uses_spark
-from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
@@ -187,8 +186,8 @@ def ids_by_query(data, queries) -> list[list[int]]:
     return list(row)
 
 
-@sweep_where(lambda part: part > 0)
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.sweep
 def test_random_queries_give_the_same_rows(spark, folders, request, part):
     queries = conditions(200)[part::4]
     own = spark.read.schema(SCHEMA).parquet(str(folders / "plain"))

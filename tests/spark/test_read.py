@@ -126,7 +126,7 @@ def test_types_that_spark_does_not_have(spark, tmp_path):
 
 def test_without_the_right_keys(spark, tmp_path, keyring, encrypted):
     write(people(spark, 1), tmp_path / "t", **encrypted)
-    assert "name the KMS in option keyring or kms" in failure(
+    assert "specify the KMS in option keyring or kms" in failure(
         lambda: read(spark, tmp_path / "t").collect())
     other = type(keyring).create(tmp_path / "other.json")
     other.add("footer")

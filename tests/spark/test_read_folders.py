@@ -64,7 +64,7 @@ def test_types_that_contradict(spark, tmp_path):
     write(people(spark, 1), tmp_path / "t", **PLAINTEXT)
     write(people(spark, 1).selectExpr("cast(id as string) id"), tmp_path / "t", **PLAINTEXT)
     message = failure(lambda: read(spark, tmp_path / "t", mergeSchema="true"))
-    assert "say which to use: .schema(...)" in message and "column id" in message
+    assert "specify which to use: .schema(...)" in message and "column id" in message
     for type_, sources in (("string", ["int64"]), ("bigint", ["string"]),
                            ("date", ["int64", "string"])):  # of the file that fails first
         frame = spark.read.format("secure_parquet").schema(f"id {type_}").load(str(tmp_path / "t"))
@@ -76,7 +76,7 @@ def test_types_that_contradict(spark, tmp_path):
 def test_a_type_for_types_that_contradict(spark, tmp_path):
     put(tmp_path, "a.parquet", t=pa.array([0], pa.date32()))
     put(tmp_path, "b.parquet", t=pa.array([0], pa.timestamp("us")))
-    assert "say which to use" in failure(lambda: read(spark, tmp_path, mergeSchema="true"))
+    assert "specify which to use" in failure(lambda: read(spark, tmp_path, mergeSchema="true"))
     frame = spark.read.format("secure_parquet").schema("t timestamp_ntz").load(str(tmp_path))
     assert frame.collect() == 2 * [(datetime.datetime(1970, 1, 1),)]
     put(tmp_path, "c.parquet", t=pa.array([1], pa.timestamp("ns")))

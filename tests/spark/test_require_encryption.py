@@ -65,8 +65,8 @@ def test_what_is_encrypted_is_read(spark, folder, keyring):
     ("money: ssn", "row group 0, column ssn: the column is encrypted under master key 'pii'"),
     ("snn", "option require.encryption: there is no column 'snn'"),
     ("pii: ssn; money: SSN", "option require.encryption: require_encryption names two master keys"),
-    ("ssn;", "option require.encryption: its form is"),
-    ("pii: ssn; money: ssn", "option require.encryption: its form is")])
+    ("ssn;", "option require.encryption: it must have the form"),
+    ("pii: ssn; money: ssn", "option require.encryption: it must have the form")])
 def test_what_is_not_as_demanded_is_refused_on_the_driver(spark, folder, keyring, required, words):
     assert words in failure(lambda: read(spark, folder, keyring=str(keyring.path),
                                          **{REQUIRE: required}))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import secure_bloom
 import secure_bloom.spark
-from secure_bloom.spark.options.row_filters import _checked, _to_json
+from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.source import SecureParquet
 from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
@@ -82,7 +82,7 @@ def test_tasks_read_every_row_that_matches(data):
     schema = SecureParquet({"path": str(folder)}).schema()
     for number in range(200):
         filters = random_filter(draw)
-        reader = SecureParquet({"path": str(folder), "filters": _to_json(_checked(filters))}) \
+        reader = SecureParquet({"path": str(folder), "filters": to_json(checked(filters))}) \
             .reader(schema)
         found = {row for task in reader.partitions() for batch in reader.read(task)
                  for row in batch["row"].to_pylist()}
@@ -92,6 +92,7 @@ def test_tasks_read_every_row_that_matches(data):
     assert skipped > 20 * ROWS
 
 
+@pytest.mark.sweep
 def test_random_filters_of_load(spark, data):
     rows, folder = data
     draw, nan = random.Random(SEED), math.nan

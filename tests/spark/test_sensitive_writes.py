@@ -153,4 +153,4 @@ def test_where_the_jvm_is_out_of_reach_a_warning_says_what_is_missing(caplog):
 
     classic.extend(Session())
     [record] = caplog.records
-    assert record.levelname == "WARNING" and "sensitive columns are not watched" in record.message
+    assert record.levelname == "WARNING" and "sensitive columns are not checked" in record.message

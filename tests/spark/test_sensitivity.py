@@ -156,7 +156,7 @@ def test_a_column_that_is_sensitive_in_the_second_file_only(spark, folder, keyri
     first = read(spark, folder, **options)
     assert keys(first.schema) == {}
     message = failure(lambda: write(first, folder / "_copy", **PLAINTEXT))
-    assert "b.parquet, column SSN: it is encrypted with a key of its own here" in message
+    assert "b.parquet, column SSN: it is encrypted with its own key here" in message
     assert visible(folder / "_copy") == []
     assert read(spark, folder, **options, columns="id").count() == 2
     assert "set option mergeSchema" in failure(

@@ -109,7 +109,7 @@ def test_typed_values(text, type_, value):
     ("2024-01-31 01:02:03", pa.timestamp("us", "UTC")),
 ])
 def test_values_of_another_type(text, type_):
-    with pytest.raises(UnsupportedError, match="say another type"):
+    with pytest.raises(UnsupportedError, match="specify another type"):
         partition_scalar(text, type_)
 
 

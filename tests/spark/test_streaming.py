@@ -164,7 +164,8 @@ frame = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", "1").p
 """
 
 
-@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.sweep), "after"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.sweep
 def test_a_driver_that_is_killed_in_a_commit(stream, tmp_path, moment):
     stream.add((0, 10), (10, 20), (20, 30))
     result = subprocess.run(

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 import secure_bloom.spark
 from tests.spark.helpers import uses_spark, write
-from tests.tiers import sweep_where
 
 pytestmark = uses_spark
 
@@ -33,8 +32,8 @@ def tpch(tmp_path_factory) -> Path:
     return folder
 
 
-@sweep_where(lambda name: name == "lineitem")  # the larger one
 @pytest.mark.parametrize("name", ASKED)
+@pytest.mark.sweep
 def test_point_queries_find_what_plain_spark_finds(spark, tpch, keyring, tmp_path, name):
     source = spark.read.parquet(str(tpch / f"{name}.parquet"))
     columns = ASKED[name]

@@ -279,8 +279,8 @@ def test_an_append_with_other_partition_columns(spark, tmp_path, there, added):
     write(people(spark, 4), tmp_path, **options(there))
     with pytest.raises(AnalysisException) as caught:
         write(people(spark, 4), tmp_path, **options(added))
-    assert (f"the folder has files with the partition columns ({there or ''}), and with "
-            f"({added or ''}) besides it could not be read") in str(caught.value)
+    assert (f"the folder has files with the partition columns ({there or ''}), so it could "
+            f"not be read with ({added or ''}) as well") in str(caught.value)
     assert "option partition_by" in str(caught.value)
     write(people(spark, 4), tmp_path, **options(there))
     assert read(spark, tmp_path).count() == 8
@@ -321,11 +321,11 @@ def test_without_encryption_options(spark, tmp_path):
     ({"plaintext": "perhaps"}, "option plaintext"),
     ({"plaintext": "true", "partition_by": "nope"}, "option partition_by: there is no top-level"),
     ({"plaintext": "true", "column_encoding": '{"ssn": "PLAIN"}'},
-     "pyarrow refuses these options for these columns: To use 'column_encoding'"),
+     "pyarrow rejects these options for these columns: To use 'column_encoding'"),
     ({"plaintext": "true", "use_dictionary": "false", "column_encoding":
-      '{"ssn": "DELTA_BINARY_PACKED"}'}, "pyarrow refuses these options"),
+      '{"ssn": "DELTA_BINARY_PACKED"}'}, "pyarrow rejects these options"),
     ({"plaintext": "true", "compression": "gzip", "compression_level": "99"},
-     "pyarrow refuses these options"),
+     "pyarrow rejects these options"),
 ])
 def test_bad_options(spark, tmp_path, options, message):
     frame = people(spark).withColumn("minor", F.lit(True))
@@ -339,7 +339,7 @@ def test_bad_keys(spark, tmp_path, keyring, encrypted):
     refused(frame, out, "there is no column 'salary'", **encrypted | {columns: "pii: salary"})
     refused(frame, out, "the keyring cannot be read", **encrypted | {"keyring": "/nowhere/k.json"})
     keyring.path.chmod(0o644)
-    refused(frame, out, "others may use it", **encrypted)
+    refused(frame, out, "other users can access it", **encrypted)
 
 
 def test_types_that_spark_cannot_pass(spark, tmp_path):

@@ -21,9 +21,9 @@ TABLE = pa.table({"id": [1, 2]})
     ("dbfs:/people/a.parquet", "write /dbfs/people/a.parquet"),
     ("dbfs:///people/a.parquet", "write /dbfs/people/a.parquet"),
     ("DBFS:/Volumes/main/x/a.parquet", "write /Volumes/main/x/a.parquet"),
-    ("wasbs://c@account/a.parquet", "the scheme wasbs: is not known; there are s3a, s3n, file"),
-    ("http://host/a.parquet", "the scheme http: is not known"),
-    ("ab:/a.parquet", "the scheme ab: is not known")])
+    ("wasbs://c@account/a.parquet", "the scheme wasbs: is unknown; available are s3a, s3n, file"),
+    ("http://host/a.parquet", "the scheme http: is unknown"),
+    ("ab:/a.parquet", "the scheme ab: is unknown")])
 def test_unknown_schemes_are_refused_everywhere(tmp_path, monkeypatch, path, advice):
     monkeypatch.chdir(tmp_path)
     for action in (lambda: secure_bloom.write_table(TABLE, path, bloom_filters={}),

@@ -23,7 +23,8 @@ from secure_bloom import (
     UniformKey,
     VerifyResult,
 )
-from secure_bloom.errors import KeyRetrievalError, SecureBloomError
+from secure_bloom.display import ChangeResult
+from secure_bloom.errors import KeyRetrievalError, OperationInterrupted, SecureBloomError
 from secure_bloom.keys import NO_KEYS, InMemoryKms, KeyEncryptionKeys, KmsClient
 from secure_bloom.policy import ColumnRule, TableRules
 
@@ -121,4 +122,7 @@ def errors(uri: str) -> str | None:
         return error.column
     except SecureBloomError as error:
         assert_type(error.row_group, int | None)
+        assert_type(error.result, ChangeResult | None)
+    except OperationInterrupted as error:
+        assert_type(error.result.failed, dict[str, str])
     return None

@@ -12,21 +12,23 @@ import pytest
 
 import secure_bloom
 import secure_bloom.spark
+import secure_bloom.spark.native
 from secure_bloom.arrow.writer_options import WriterOptions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+PROGRAMS = sorted(HERE.glob("*_calls.py"))
 _ERROR = re.compile(r"(?:.*[/\\])?(\w+\.py):(\d+): error: .*\[([a-z-]+)\]")
 
 
 @pytest.fixture(scope="module")
 def reported() -> dict[str, list[tuple[int, str]]]:
-    """The errors in both programs by file, each with its line and code."""
+    """The errors in all programs by file, each with its line and code."""
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file=", "--strict",
          "--ignore-missing-imports", "--follow-imports=silent",
          "--cache-dir", str(ROOT / ".mypy_cache" / "programs"),
-         str(HERE / "right_calls.py"), str(HERE / "wrong_calls.py")],
+         *(str(path) for path in PROGRAMS)],
         cwd=ROOT, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found: dict[str, list[tuple[int, str]]] = {}
@@ -35,16 +37,33 @@ def reported() -> dict[str, list[tuple[int, str]]]:
     return found
 
 
-def test_a_program_of_right_calls_is_accepted(reported):
-    assert reported.get("right_calls.py", []) == []
+@pytest.mark.parametrize("program", ["right_calls.py", "right_spark_calls.py"])
+def test_a_program_of_right_calls_is_accepted(reported, program):
+    assert reported.get(program, []) == []
 
 
-def test_each_wrong_call_is_rejected_in_its_line(reported):
+@pytest.mark.parametrize("program", ["wrong_calls.py", "wrong_spark_calls.py"])
+def test_each_wrong_call_is_rejected_in_its_line(reported, program):
     expected = [(number, code)
-                for number, line in enumerate((HERE / "wrong_calls.py").read_text().split("\n"), 1)
+                for number, line in enumerate((HERE / program).read_text().split("\n"), 1)
                 if "# error: " in line
                 for code in line.split("# error: ")[1].split(", ")]
-    assert sorted(reported["wrong_calls.py"]) == sorted(expected)
+    assert sorted(reported[program]) == sorted(expected)
+
+
+@pytest.mark.slow
+def test_the_package_is_typed_also_where_pyspark_is_not_installed(tmp_path):
+    config = tmp_path / "pyproject.toml"
+    config.write_text((ROOT / "pyproject.toml").read_text() + """
+[[tool.mypy.overrides]]
+module = ["py4j.*", "pyspark.*"]
+follow_imports = "skip"
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(config),
+         "--cache-dir", str(ROOT / ".mypy_cache" / "without_pyspark")],
+        cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("path", ["secure_bloom/__init__.py", "keys/__init__.py"])
@@ -83,7 +102,8 @@ def test_the_options_for_pyarrow_are_those_of_pyarrow():
     assert all(f"\n{name} : " in inspect.getdoc(pq.ParquetWriter) for name in passed_on)
 
 
-FUNCTIONS = [getattr(module, name) for module in (secure_bloom, secure_bloom.spark)
+FUNCTIONS = [getattr(module, name)
+             for module in (secure_bloom, secure_bloom.spark, secure_bloom.spark.native)
              for name in module.__all__ if inspect.isfunction(getattr(module, name))]
 
 
@@ -95,4 +115,4 @@ def test_the_help_of_a_function_explains_each_parameter_itself(function):
     named = [name.strip(" *") for line in parameters.split("\n") if not line.startswith(" ")
              for name in line.partition(" : ")[0].split(",")]
     assert set(named) == set(inspect.signature(function).parameters)
-    assert not re.search(r"^ +(See|As for) :", parameters, re.MULTILINE)
+    assert not re.search(r"^ +(See|As for)\b", parameters, re.MULTILINE)

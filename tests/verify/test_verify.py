@@ -115,7 +115,7 @@ def test_pages_may_be_compressed_and_of_either_version():
 def test_only_the_asked_columns_are_checked():
     result = verify_file(written(), columns=["place.at.x"])
     assert [check.column for check in result.filters] == ["place.at.x"] * 2
-    with pytest.raises(ColumnError, match="its leaves: place"):
+    with pytest.raises(ColumnError, match="its leaf columns: place"):
         verify_file(written(), columns=["place"])
     with pytest.raises(TypeError):
         verify_file(written(), columns="id")

@@ -13,51 +13,52 @@ from collections.abc import Mapping
 _REASONS = {
     "parquet-java": [
         (r"check_in_(0|31)_bytes",
-         "takes bitsets of any length; probing one that is too short ends in an "
+         "accepts bitsets of any length; probing one that is too short ends in an "
          "IndexOutOfBoundsException"),
         (r"check_in_33_bytes|header_of_\d+_bytes|\w+-bitset-of-\d+-bytes",
-         "does not check that a bitset has whole blocks, and ignores a broken one"),
+         "does not check that a bitset has a whole number of blocks, and ignores an incomplete "
+         "one"),
         (r"blocks_for_0\.01_power",
          "sizes by the formula of a standard Bloom filter, which neglects that blocks are loaded "
          "unevenly: the filter misses the probability"),
         (r"blocks_for_minus_one", "does not refuse a negative number of values"),
-        (r"header_claims_more_than_an_i32", "its Thrift library cuts a varint to 32 bits"),
+        (r"header_claims_more_than_an_i32", "its Thrift library truncates a varint to 32 bits"),
         (r"header_\w+_without_member",
-         "its Thrift library refuses an empty union, so that there is no header"),
-        (r"aad_\w+", "leaves out ordinals that a module does not have"),
+         "its Thrift library rejects an empty union, so there is no header"),
+        (r"aad_\w+", "omits ordinals that a module does not have"),
         (r"module_\w+_one_byte_more",
-         "reads a module from a stream and does not look at what follows"),
+         "reads a module from a stream and does not check what follows"),
         (r"module_\w+_(length_2147483647|length_big_endian|without_length)"
          r"|\w+-(header|bitset)-module-length-2147483647|\w+-filter-text|columns-offset-0",
-         "allocates the length that stands before a module before it reads: OutOfMemoryError with "
+         "allocates the length stored before a module before it reads: OutOfMemoryError with "
          "a heap of 1 GiB"),
         (r"\w+-filter-length-2-gib",
          "allocates bloom_filter_length before it reads: OutOfMemoryError"),
         (r"material_not_utf8",
-         "replaces what is no UTF-8, and asks for a key of another name"),
-        (r"material_no_masterKeyID", "asks for the key null"),
+         "replaces invalid UTF-8, and requests a key with another name"),
+        (r"material_no_masterKeyID", "requests the key null"),
         (r"material_(number_as_key_name|double_as_text)",
          "does not check the types of fields: ClassCastException"),
-        (r"material_no_\w+", "does not check that a field is there: an unexpected exception"),
+        (r"material_no_\w+", "does not check that a field is present: an unexpected exception"),
         (r"material_data_key_of_10_bytes", "does not check the length of an unwrapped key"),
         (r"\w+-filter-length-(0|negative)",
-         "takes a bloom_filter_length that is not positive for an absent one"),
+         "treats a bloom_filter_length that is not positive as absent"),
         (r"\w+-filter-length-past-footer", "does not compare bloom_filter_length with the footer"),
         (r"plain-(filter-length-(one-short|without-bitset)|header-claims-more)",
-         "does not compare bloom_filter_length with the header, which it believes"),
-        (r"\w+-offset-negative", "takes a negative bloom_filter_offset for an absent one"),
+         "does not compare bloom_filter_length with the header, which it trusts"),
+        (r"\w+-offset-negative", "treats a negative bloom_filter_offset as absent"),
         (r"\w+-(plaintext-(filter|header)|filter-zeros|offset-one-late|byte-missing"
          r"|header-module-length-(0|4294967295|past-filter))",
-         "meets an impossible length of the header's module, logs a warning and goes on without "
-         "the filter: whoever reads never learns of it"),
+         "finds an impossible length of the header's module, logs a warning and continues without "
+         "the filter: the reader is not told"),
         (r"columns-footer-length-one-less",
-         "finds an empty union in the shifted bytes, and calls the algorithm unsupported"),
-        (r"plain-magic-pare", "asks for keys as soon as it sees the magic"),
+         "finds an empty union in the shifted bytes, and reports the algorithm as unsupported"),
+        (r"plain-magic-pare", "requests keys as soon as it sees the magic"),
         (r"\w+-footer-stripped",
-         "refuses a plaintext file as a whole where it was given keys"),
+         "rejects a plaintext file as a whole if it was given keys"),
         (r"stored-(column-metadata-.*|file-unique-bit-resealed|no-footer-key)",
          "decrypts the metadata of columns with the footer key on opening: the whole file is "
-         "refused"),
+         "rejected"),
         (r"single-column-key-metadata-external",
          "has no store for the column's key material, since the footer's is in the file: "
          "NullPointerException"),
@@ -65,34 +66,34 @@ _REASONS = {
     "Arrow C++": [
         (r"index_\w+_of_3|build_int64_(3|200)_blocks|check_\w+_in_5_blocks|fold_\w+"
          r"|header_96_bytes_no_power_of_two|\w+-three-blocks|java-(3|200)-blocks(-ctr)?",
-         "refuses filters whose number of blocks is no power of two, which the specification "
+         "rejects filters whose number of blocks is not a power of two, which the specification "
          "allows"),
         (r"blocks_for_0\.01_power",
          "sizes by the formula of a standard Bloom filter, which neglects that blocks are loaded "
          "unevenly: the filter misses the probability"),
-        (r"header_claims_more_than_an_i32", "its Thrift library cuts a varint to 32 bits"),
+        (r"header_claims_more_than_an_i32", "its Thrift library truncates a varint to 32 bits"),
         (r"aad_\w+",
-         "does not check ordinals: negative and missing ones are written, superfluous ones left "
-         "out"),
-        (r"module_\w+_one_byte_more", "takes a buffer that is longer than the module"),
+         "does not check ordinals: negative and missing ones are written, superfluous ones are "
+         "omitted"),
+        (r"module_\w+_one_byte_more", "accepts a buffer that is longer than the module"),
         (r"material_kek_id_no_base64",
-         "unwraps the key-encryption key before it looks at its id"),
+         "unwraps the key-encryption key before it checks its id"),
         (r"material_data_key_of_10_bytes", "does not check the length of an unwrapped key"),
         (r"\w+-(bitset-ctr|header-twice|plaintext-bitset"
          r"|filter-length-(one-short|without-bitset))",
          "compares the length of the bitset's module with the header before it decrypts, and "
-         "calls what differs malformed"),
+         "reports a mismatch as malformed"),
         (r"columns-offset-(0|in-footer)",
-         "does not compare the offset with pages and footer; what stands there is no module"),
+         "does not compare the offset with pages and footer; the bytes there are not a module"),
         (r"columns-footer-length-one-less",
-         "finds an empty union in the shifted bytes, and calls the algorithm unsupported"),
-        (r"plain-magic-pare", "asks for keys as soon as it sees the magic"),
+         "finds an empty union in the shifted bytes, and reports the algorithm as unsupported"),
+        (r"plain-magic-pare", "requests keys as soon as it sees the magic"),
         (r"\w+-footer-stripped",
-         "refuses a plaintext file as a whole where it was given keys"),
+         "rejects a plaintext file as a whole if it was given keys"),
         (r"stored-column-metadata-.*",
-         "does not notice: under a plaintext footer it does not seem to open the encrypted "
+         "does not notice: under a plaintext footer it does not seem to decrypt the encrypted "
          "metadata of columns with the footer key"),
-        (r"supplied-empty-prefix", "takes an empty AAD prefix for none"),
+        (r"supplied-empty-prefix", "treats an empty AAD prefix as none"),
     ],
 }
 
@@ -108,7 +109,7 @@ def reason(implementation: str, case: str) -> str:
     for pattern, why in _REASONS.get(implementation, ()):
         if re.fullmatch(pattern, case):
             return why
-    raise LookupError(f"{implementation} differs in {case}, and nobody has said why")
+    raise LookupError(f"{implementation} differs in {case}, and no reason is recorded")
 
 
 def unused(found: Mapping[str, set[str]]) -> list[str]:

@@ -42,7 +42,7 @@ def _flipped_bits() -> Iterator[Fault]:
 
 def _module_lengths() -> Iterator[Fault]:
     for part in MODULE_TYPES:
-        for length, text in ((0, "is 0"), (27, "is less than nonce and tag take"),
+        for length, text in ((0, "is 0"), (27, "is less than that of nonce and tag"),
                              (None, "reaches past the filter"), (2**31 - 1, "is 2 GiB - 1"),
                              (2**32 - 1, "is 4 GiB - 1, -1 as a signed number")):
             def lie(good: Base, part=part, length=length) -> bytes:
@@ -64,9 +64,9 @@ def _overwritten() -> Iterator[Fault]:
 
     for modes, outcome in (("columns supplied", "authentication_failed"),
                            ("plain", "malformed")):
-        yield Fault("filter-zeros", "zeros stand where the filter was", modes, zeros,
+        yield Fault("filter-zeros", "zeros are stored where the filter was", modes, zeros,
                     outcome=outcome)
-        yield Fault("filter-text", "text stands where the filter was", modes, words,
+        yield Fault("filter-text", "text is stored where the filter was", modes, words,
                     outcome=outcome)
 
 
@@ -192,9 +192,9 @@ def _moved() -> Iterator[Fault]:
 def _rearranged() -> Iterator[Fault]:
     for name, text, order in (
             ("parts-swapped", "bitset and header are swapped", ("bitset", "header")),
-            ("header-twice", "the header module stands where the bitset should be",
+            ("header-twice", "the header module is stored where the bitset should be",
              ("header", "header")),
-            ("bitset-twice", "the bitset module stands where the header should be",
+            ("bitset-twice", "the bitset module is stored where the header should be",
              ("bitset", "bitset"))):
         yield Fault(name, text, "columns signed single uniform", lambda good, order=order:
                     good.with_filter(SSN, b"".join(good.part(SSN, part) for part in order)))
@@ -213,7 +213,7 @@ def _headers() -> Iterator[Fault]:
             ("claims-0", "the header claims 0 bytes", header(0)),
             ("claims-negative", "the header claims -64 bytes", header(-64)),
             ("claims-2-gib", "the header claims 2 GiB - 1", header(2**31 - 1)),
-            ("cut", "the header is cut off after half of its bytes", HEADER[:8]),
+            ("cut", "the header is truncated after half of its bytes", HEADER[:8]),
             ("without-end", "the header lacks its last byte", HEADER[:-1])):
         yield Fault(f"header-{name}", text,
                     "stored" if name in ("cut", "without-end") else modes, says(plaintext),
@@ -240,7 +240,7 @@ def _headers() -> Iterator[Fault]:
             good.sealed(SSN, "bitset", (good.bitset(SSN) + bytes(1))[:size]))))
 
     for size in (NUM_BYTES - 31, NUM_BYTES + 1):
-        yield Fault(f"bitset-of-{size}-bytes", f"{size} bytes are no whole blocks",
+        yield Fault(f"bitset-of-{size}-bytes", f"{size} bytes are not a whole number of blocks",
                     "columns stored plain", of_size(size), outcome="unsupported")
 
 

@@ -29,7 +29,7 @@ def blocks() -> Layer:
             layer.add(f"index_{name}_of_{num_blocks}", "index",
                       {"hash": _hex(_HASHES[name]), "num_blocks": num_blocks}, "computed",
                       {"index": reference.block_index(_HASHES[name], num_blocks)})
-    for num_blocks, fault in ((0, "no filter has 0 blocks"), (-1, "fewer blocks than none"),
+    for num_blocks, fault in ((0, "no filter has 0 blocks"), (-1, "a negative number of blocks"),
                               (2**22 + 1, "more than 128 MiB")):
         layer.add(f"index_of_{num_blocks}_blocks", "index",
                   {"hash": _hex(_MANY), "num_blocks": num_blocks}, "invalid_size", fault=fault)
@@ -83,7 +83,7 @@ def bitsets() -> Layer:
                       {"physical_type": physical_type, "type_length": length,
                        "num_bytes": len(bits), "values": values}, "built", {"bitset": bits})
     for num_bytes, fault in ((0, "no blocks"), (31, "less than a block"), (33, "a broken block"),
-                             (48, "a broken block"), (-32, "fewer bytes than none"),
+                             (48, "a broken block"), (-32, "a negative number of bytes"),
                              (2**27 + 32, "more than 128 MiB")):
         layer.add(f"build_{num_bytes}_bytes", "build",
                   {"physical_type": "INT64", "num_bytes": num_bytes, "values": _INTS[:1]},
@@ -124,9 +124,9 @@ def fold_merge() -> Layer:
                   {"bitset": reference.bitset(hashes, before), "num_bytes": after * 32}, "folded",
                   {"bitset": reference.bitset(hashes, after)})
     four = reference.bitset(hashes, 4)
-    for num_bytes, fault in ((96, "3 blocks are no divisor of 4"), (0, "no blocks"),
+    for num_bytes, fault in ((96, "3 blocks do not divide 4"), (0, "no blocks"),
                              (256, "more blocks than before"), (33, "a broken block"),
-                             (-32, "fewer bytes than none")):
+                             (-32, "a negative number of bytes")):
         layer.add(f"fold_128_bytes_to_{num_bytes}", "fold",
                   {"bitset": four, "num_bytes": num_bytes}, "invalid_size", fault=fault)
     layer.add("fold_of_nothing", "fold", {"bitset": b"", "num_bytes": 32}, "invalid_size",
@@ -151,7 +151,7 @@ def sizing() -> Layer:
                             (1000, 26214), (2**22, 10**8), (3, 100)):
         layer.add(f"fpp_of_{ndv}_in_{num_blocks}", "fpp", {"num_blocks": num_blocks, "ndv": ndv},
                   "computed", {"fpp": reference.fpp(num_blocks, ndv)})
-    for num_blocks, fault in ((0, "no blocks"), (-1, "fewer blocks than none"),
+    for num_blocks, fault in ((0, "no blocks"), (-1, "a negative number of blocks"),
                               (2**22 + 1, "more than 128 MiB")):
         layer.add(f"fpp_in_{num_blocks}", "fpp", {"num_blocks": num_blocks, "ndv": 10},
                   "invalid_size", fault=fault)
@@ -171,7 +171,7 @@ def sizing() -> Layer:
     for wanted in (0.0, 1.0, -0.5, 1.5):
         layer.add(f"blocks_at_{wanted}", "blocks",
                   {"ndv": 10, "fpp": wanted, "power_of_two": True}, "invalid_fpp",
-                  fault="the probability does not lie between 0 and 1")
+                  fault="the probability is not between 0 and 1")
     layer.add("blocks_for_minus_one", "blocks", {"ndv": -1, "fpp": 0.01, "power_of_two": True},
-              "invalid_ndv", fault="fewer values than none")
+              "invalid_ndv", fault="a negative number of values")
     return layer

@@ -94,15 +94,15 @@ def _key_metadata() -> Iterator[Fault]:
         return edited(wrappedDEK=base64.b64encode(flipped_at(wrapped, 20)).decode())(old)
 
     for name, text, outcome, change in (
-            ("garbage", "is no JSON", "key_unavailable", lambda _: b"\xffkey"),
+            ("garbage", "is not valid JSON", "key_unavailable", lambda _: b"\xffkey"),
             ("cut", "is cut off", "key_unavailable", lambda old: old[:-20]),
             ("wrapped-key-bit", "has a bit of the wrapped key flipped", "key_unavailable",
              bit_of_wrapped_key),
-            ("unknown-master-key", "names a master key that nobody has", "key_unavailable",
+            ("unknown-master-key", "names a master key that does not exist", "key_unavailable",
              edited(masterKeyID="kx")),
             ("unknown-type", "is of an unknown type", "key_unavailable",
              edited(keyMaterialType="PKMT9")),
-            ("external", "says that the key is in a file beside, which is not there",
+            ("external", "says that the key is in an external file, which is missing",
              "key_unavailable",
              edited(internalStorage=False, keyReference="key-7"))):
         def of_footer(good: Base, change=change) -> bytes:
@@ -232,7 +232,7 @@ def _footers() -> Iterator[Fault]:
                 "the encryption algorithm is a union member that the specification does not define",
                 "columns signed supplied", unknown_algorithm, outcome="unsupported", footer=True)
     yield Fault("footer-stripped",
-                "the footer says nothing of encryption, and there is no signature",
+                "the footer does not mention encryption, and there is no signature",
                 "signed stored", stripped, outcome="malformed", lost=encrypted)
 
 
@@ -286,9 +286,9 @@ def _ends() -> Iterator[Fault]:
              length(lambda _: 0)),
             ("footer-length-one-less", "the footer's length is one less than it has",
              "columns signed plain", length(lambda old: old - 1)),
-            ("magic-par1", "an encrypted footer stands before the magic of a plaintext one",
+            ("magic-par1", "an encrypted footer precedes the magic of a plaintext one",
              _ENCRYPTED_FOOTER, magic(b"PAR1")),
-            ("magic-pare", "a plaintext footer stands before the magic of an encrypted one",
+            ("magic-pare", "a plaintext footer precedes the magic of an encrypted one",
              f"{_SIGNED} plain", magic(b"PARE")),
             ("magic-garbage", "the file ends with other bytes than PAR1 or PARE",
              "columns plain", magic(b"ORC1")),

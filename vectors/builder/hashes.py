@@ -115,7 +115,7 @@ def xxh64() -> Layer:
         for special, size in (("short", width - 1), ("long", width + 1), ("empty", 0)):
             layer.add(_plain_name(f"hash_{physical_type}_{special}"), "hash",
                       _inputs(physical_type, length, bytes(size)), "wrong_length",
-                      fault=f"{size} bytes are no value of {width}")
+                      fault=f"{size} bytes are not a value of {width} bytes")
     layer.add("hash_boolean", "hash", _inputs("BOOLEAN", None, b"\1"), "unsupported_type",
               fault="a BOOLEAN column has no Bloom filter")
     return layer

@@ -76,14 +76,14 @@ def _good() -> dict:
 
 def _malformed() -> dict:
     whole = header(1024)
-    bad = {f"cut_after_{size}": (whole[:size], f"{size} of {len(whole)} bytes are there")
+    bad = {f"cut_after_{size}": (whole[:size], f"{size} of {len(whole)} bytes are present")
            for size in range(len(whole))}
-    for num_bytes, what in ((0, "no bytes"), (-1, "fewer bytes than none"),
-                            (-32, "fewer bytes than none"), (-2**31, "the smallest number"),
+    for num_bytes, what in ((0, "no bytes"), (-1, "a negative number of bytes"),
+                            (-32, "a negative number of bytes"), (-2**31, "the smallest number"),
                             (2**31 - 32, "2 GiB"), (2**27 + 32, "a block more than 128 MiB"),
                             (2**30, "1 GiB")):
         bad[f"claims_{num_bytes}"] = (header(num_bytes), f"claims a bitset of {what}")
-    bad["claims_more_than_an_i32"] = (header(2**31 + 32), "claims more than an i32 holds")
+    bad["claims_more_than_an_i32"] = (header(2**31 + 32), "claims more than an i32 can hold")
     bad["no_num_bytes"] = (b"\x2c\x1c\0\0" + _UNION * 2 + b"\0", "numBytes is missing")
     for i, name in enumerate(_NAMES):
         unions = [_UNION] * 3
@@ -126,5 +126,6 @@ def _unsupported() -> dict:
         bad[f"{name}_without_member"] = (_num_bytes(64) + b"".join(unions) + b"\0",
                                          f"no member of the union {name} is set")
     for num_bytes in (1, 31, 33, 1000):
-        bad[f"of_{num_bytes}_bytes"] = (header(num_bytes), f"{num_bytes} bytes are no whole blocks")
+        bad[f"of_{num_bytes}_bytes"] = (
+            header(num_bytes), f"{num_bytes} bytes are not a whole number of blocks")
     return bad

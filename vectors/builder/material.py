@@ -67,7 +67,7 @@ def key_material() -> Layer:
         fault="the KMS has another key of that name")
     add("external", {"keyMaterialType": "PKMT1", "internalStorage": False,
                      "keyReference": "columnKey0"}, "external",
-        fault="the material is in a file beside the Parquet file")
+        fault="the material is in a file next to the Parquet file")
     return layer
 
 
@@ -82,8 +82,8 @@ def _faults(good: dict) -> dict:
     faults = {
         "empty": (b"", "malformed", "there is nothing"),
         "key_id": (b"kc1", "malformed", "a bare key name, not key material"),
-        "cut": (text[:-1], "malformed", "the JSON is cut off"),
-        "not_utf8": (text.replace(b"kc1", b"k\xff1"), "malformed", "the JSON is no UTF-8"),
+        "cut": (text[:-1], "malformed", "the JSON is truncated"),
+        "not_utf8": (text.replace(b"kc1", b"k\xff1"), "malformed", "the JSON is not valid UTF-8"),
         "list": (b"[1]", "malformed", "a JSON list"),
         "deep": (b"[" * 5000, "malformed", "lists in lists without end"),
         "other_type": (changed(keyMaterialType="PKMT2"), "malformed", "another type of material"),
@@ -92,7 +92,7 @@ def _faults(good: dict) -> dict:
         "double_as_text": (changed(doubleWrapping="true"), "malformed",
                            "doubleWrapping is a string"),
         "kek_id_no_base64": (changed(keyEncryptionKeyID="%%%"), "malformed",
-                             "keyEncryptionKeyID is no base64"),
+                             "keyEncryptionKeyID is not valid base64"),
         "unknown_master_key": (changed(masterKeyID="kc3"), "key_not_found",
                                "the KMS has no key kc3"),
         "wrong_master_key": (changed(masterKeyID="kc2"), "unwrap_failed",
@@ -100,11 +100,11 @@ def _faults(good: dict) -> dict:
         "other_kek_id": (changed(keyEncryptionKeyID=_base64(bytes(16))), "unwrap_failed",
                          "the data key was wrapped under another KEK id"),
         "dek_for_kek": (changed(wrappedKEK=good["wrappedDEK"]), "unwrap_failed",
-                        "the wrapped data key stands where the KEK belongs"),
+                        "the wrapped data key is stored where the KEK belongs"),
         "kek_for_dek": (changed(wrappedDEK=good["wrappedKEK"]), "unwrap_failed",
-                        "the wrapped KEK stands where the data key belongs"),
+                        "the wrapped KEK is stored where the data key belongs"),
         "double_said_single": (changed(doubleWrapping=False), "unwrap_failed",
-                               "the material says single wrapping, but a KEK stands between"),
+                               "the material says single wrapping, but there is a KEK in between"),
     }
     for name in ("masterKeyID", "wrappedDEK", "doubleWrapping", "keyEncryptionKeyID", "wrappedKEK"):
         faults[f"no_{name}"] = (changed(**{name: _DROP}), "malformed", f"{name} is missing")
@@ -117,7 +117,7 @@ def _faults(good: dict) -> dict:
                                  "unwrap_failed", f"{name} has 27 bytes")
         faults[f"{name}_empty"] = (changed(**{name: ""}), "unwrap_failed", f"{name} is empty")
         faults[f"{name}_no_base64"] = (changed(**{name: "%%%"}), "unwrap_failed",
-                                       f"{name} is no base64")
+                                       f"{name} is not valid base64")
     short = _wrap(_KEK, b"0123456789", _KEK_ID, "short")
     faults["data_key_of_10_bytes"] = (changed(wrappedDEK=short), "unwrap_failed",
                                       "the data key has 10 bytes; AES has 16, 24 or 32")

@@ -113,10 +113,10 @@ def _broken(layer: Layer, part: str, bits: int) -> None:
         add(f"{name}_last_bit", f"the last bit of the {name} is flipped",
             module=flipped(good, end * 8 - 1))
     for size in (0, 3, 4, 16, 31, len(good) - 1):
-        add(f"cut_after_{size}", f"{size} of {len(good)} bytes are there", module=good[:size])
+        add(f"cut_after_{size}", f"{size} of {len(good)} bytes are present", module=good[:size])
     add("one_byte_more", "a byte follows the module", module=good + b"\0")
     for length in (0, 27, len(good) - 5, len(good) - 3, 2**31 - 1, 2**31, 2**32 - 1):
-        add(f"length_{length}", f"the length says {length}, {len(good) - 4} bytes follow",
+        add(f"length_{length}", f"the length is {length}, but {len(good) - 4} bytes follow",
             module=struct.pack("<I", length) + good[4:])
     add("length_big_endian", "the length is big-endian", module=good[3::-1] + good[4:])
     add("without_length", "the length is missing", module=good[4:])

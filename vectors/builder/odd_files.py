@@ -108,11 +108,11 @@ def _headers() -> Iterator[Odd]:
 
 
 def _places() -> Iterator[Odd]:
-    yield Odd("filters-in-reverse", "the filters stand in reverse order", "columns uniform",
+    yield Odd("filters-in-reverse", "the filters are stored in reverse order", "columns uniform",
               lambda good: good.laid_out(order=reversed(PLACES)))
-    yield Odd("gaps", "other bytes stand between the filters", "signed plain",
+    yield Odd("gaps", "other bytes are stored between the filters", "signed plain",
               lambda good: good.laid_out(gap=b"between filters"))
-    yield Odd("filter-between-row-groups", "a filter stands between the pages of two row groups",
+    yield Odd("filter-between-row-groups", "a filter is stored between the pages of two row groups",
               "columns stored plain", _between_row_groups)
 
 

@@ -81,12 +81,12 @@ class _Special:
 
 
 _SPECIAL = {
-    "3-blocks": _Special("bitsets of 3 blocks, no power of two", _keys(), bloom=Bloom(),
+    "3-blocks": _Special("bitsets of 3 blocks, not a power of two", _keys(), bloom=Bloom(),
                          options={"bloom_max_bytes": 96}),
-    "3-blocks-ctr": _Special("bitsets of 3 blocks, no power of two",
+    "3-blocks-ctr": _Special("bitsets of 3 blocks, not a power of two",
                              _tools(algorithm="AES_GCM_CTR_V1"), bloom=Bloom(),
                              options={"bloom_max_bytes": 96}),
-    "200-blocks": _Special("a bitset of 200 blocks, no power of two",
+    "200-blocks": _Special("a bitset of 200 blocks, not a power of two",
                            _keys({"id": MASTER_KEYS["kc1"]}), ("id",), Bloom(), 20,
                            {"bloom_max_bytes": 6400}),
     "adaptive": _Special("filters of the size that fits best", _tools(), bloom=Bloom(),

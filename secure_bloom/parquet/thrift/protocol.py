@@ -26,7 +26,7 @@ def decode_int(raw: bytes) -> int:
     try:
         value, _ = read_varint(raw, 0)
     except IndexError:
-        raise FormatError("a Thrift integer is cut off") from None
+        raise FormatError("a Thrift integer is truncated") from None
     return (value >> 1) ^ -(value & 1)
 
 
@@ -40,7 +40,7 @@ def decode_binary(raw: bytes) -> bytes:
     try:
         start, end = binary_bounds(raw, 0)
     except IndexError:
-        raise FormatError("a Thrift binary is cut off") from None
+        raise FormatError("a Thrift binary is truncated") from None
     return bytes(raw[start:end])
 
 
@@ -76,7 +76,7 @@ def binary_bounds(data: bytes, position: int) -> tuple[int, int]:
     size, start = read_varint(data, position)
     end = start + size
     if end > len(data):
-        raise FormatError(f"a Thrift binary claims {size} bytes, {len(data) - start} are left")
+        raise FormatError(f"a Thrift binary claims {size} bytes, but {len(data) - start} are left")
     return start, end
 
 
@@ -87,8 +87,8 @@ def read_list_header(data: bytes, position: int) -> tuple[int, int, int]:
     if size == 15:
         size, position = read_varint(data, position)
     if size > len(data) - position:  # every element takes at least one byte
-        raise FormatError(f"a Thrift list claims {size} elements, "
-                          f"{len(data) - position} bytes are left")
+        raise FormatError(f"a Thrift list claims {size} elements, but {len(data) - position} "
+                          "bytes are left")
     return size, header & 0x0F, position
 
 
@@ -103,7 +103,7 @@ def end_of_struct(data: bytes) -> int:
     try:
         return skip_struct(data, 0, 1)
     except IndexError:
-        raise FormatError("a Thrift structure is cut off") from None
+        raise FormatError("a Thrift structure is truncated") from None
 
 
 def skip(data: bytes, position: int, type_: int, depth: int) -> int:
@@ -115,7 +115,7 @@ def skip(data: bytes, position: int, type_: int, depth: int) -> int:
     if type_ in (TRUE, FALSE):
         return position
     if depth > MAX_DEPTH:
-        raise FormatError(f"a Thrift structure is nested deeper than {MAX_DEPTH}")
+        raise FormatError(f"Thrift structures are nested deeper than {MAX_DEPTH}")
     if type_ == STRUCT:
         return skip_struct(data, position, depth + 1)
     if type_ in (LIST, SET):
@@ -134,7 +134,7 @@ def skip(data: bytes, position: int, type_: int, depth: int) -> int:
     if type_ in _FIXED_SIZE:
         end = position + _FIXED_SIZE[type_]
         if end > len(data):
-            raise FormatError("a Thrift value is cut off")
+            raise FormatError("a Thrift value is truncated")
         return end
     raise FormatError(f"unknown Thrift type {type_}")
 

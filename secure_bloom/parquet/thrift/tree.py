@@ -170,7 +170,7 @@ def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tu
             found = kernels and _decode_by(kernels, data, layout)
             return found or _decode_struct(data, 0, layout)
         except IndexError:
-            raise FormatError("a Thrift structure is cut off") from None
+            raise FormatError("a Thrift structure is truncated") from None
 
 
 def _decode_by(kernels: ModuleType, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
@@ -243,7 +243,7 @@ def each(struct: Struct, field_id: int, layout: Layout) -> Iterator[Struct]:
             found, position = _decode_struct(raw, position, layout)
             yield found
     except IndexError:
-        raise FormatError("a Thrift list is cut off") from None
+        raise FormatError("a Thrift list is truncated") from None
 
 
 def _is_no_list(value: object) -> bool:
@@ -329,7 +329,7 @@ def _decode_list(data: bytes, position: int, layout: Layout | None,
         end = skip(data, start, LIST, 0)
         return data[start:end], end
     if size > _MAX_STRUCTS:
-        raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are read")
+        raise FormatError(f"a Thrift list of {size} structures; at most {_MAX_STRUCTS} are allowed")
     if layout is None:
         if not size:
             return [], position

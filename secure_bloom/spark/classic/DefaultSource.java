@@ -41,7 +41,7 @@ public final class DefaultSource extends PythonDataSourceV2 {
     }
     if (partitioning.length > 0) {
       throw new IllegalArgumentException("PARTITIONED BY, CLUSTERED BY and CLUSTER BY do not reach "
-          + NAME + ": say OPTIONS (partition_by 'column, column') instead");
+          + NAME + ": use OPTIONS (partition_by 'column, column') instead");
     }
     return new CatalogTable(table, options(properties), properties);
   }
@@ -62,8 +62,8 @@ public final class DefaultSource extends PythonDataSourceV2 {
     }
     for (int i = 0; i < SECRETS.length; i++) {
       if (options.containsKey(SECRETS[i])) {
-        throw new IllegalArgumentException("option " + SECRETS[i] + ": keys do not belong in a "
-            + "catalog: put them in a keyring file, and name it in option keyring");
+        throw new IllegalArgumentException("option " + SECRETS[i] + ": keys must not be stored in "
+            + "a catalog: put them in a keyring file, and specify it in option keyring");
       }
     }
     return options;

@@ -114,8 +114,8 @@ public final class SensitiveWrites extends Rule {
     if (field.metadata().contains(KEY)) {
       throw new IllegalArgumentException("nothing was written: column " + path + " is sensitive, "
           + "as its metadata " + KEY + " says, and " + format + " would store it in plaintext. Use "
-          + "format secure_parquet, or Spark's Parquet writer with secure_bloom.spark.native; if "
-          + "the column is to be public, remove its metadata: withMetadata(\"" + path + "\", {})");
+          + "format secure_parquet, or Spark's Parquet writer with secure_bloom.spark.native; to "
+          + "make the column public, remove its metadata: withMetadata(\"" + path + "\", {})");
     }
     check(field.dataType(), path + ".", format);
   }

@@ -11,8 +11,14 @@ from __future__ import annotations
 
 import logging
 import zipfile
+from typing import TYPE_CHECKING, Any
 
-from secure_bloom.spark.java import build_jar
+from secure_bloom.spark.java import build_jar, jvm_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _SOURCES = ("DefaultSource.java", "SensitiveWrites.java")
 _TABLES = "secure_parquet.DefaultSource"
@@ -20,7 +26,7 @@ _WRITES = "secure_bloom.spark.SensitiveWrites"
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def extend(spark) -> None:
+def extend(spark: SparkSession) -> None:
     """Add both classes to a session. Repeated calls are harmless.
 
     If the platform denies access to the JVM, a warning is logged.
@@ -38,11 +44,11 @@ def extend(spark) -> None:
             _load(spark.sparkContext, loader)
         loader.loadClass(_WRITES).newInstance().install(spark._jsparkSession)
     except Exception as error:  # whatever py4j or the platform raises
-        _log.warning("tables in catalogs are not told their options, and sensitive columns are not "
-                     "watched in Spark's own writers: %s", error)
+        _log.warning("catalog tables do not receive their options, and sensitive columns are not "
+                     "checked in Spark's own writers: %s", error)
 
 
-def register(spark, source: type) -> None:
+def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source with a session, as ``spark.dataSource.register`` does.
 
     That method refuses a name that a loaded class has, so it cannot be used from the second
@@ -53,17 +59,18 @@ def register(spark, source: type) -> None:
         return
     from pyspark.sql.udf import _wrap_function
     context = spark.sparkContext
-    python = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
+    python = jvm_of(context).org.apache.spark.sql.execution.datasources.v2.python
     spark._jsparkSession.sessionState().dataSourceManager().registerDataSource(
         source.name(), python.UserDefinedPythonDataSource(_wrap_function(context, source)))
 
 
-def _loader(spark):
+def _loader(spark: SparkSession) -> Any:
     """Return the class loader in which Spark looks for data source classes, in all threads."""
-    return spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    jvm = jvm_of(spark.sparkContext)
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 
-def _is_loaded(loader) -> bool:
+def _is_loaded(loader: Any) -> bool:
     from py4j.protocol import Py4JJavaError
     if loader is None:
         return False
@@ -74,9 +81,9 @@ def _is_loaded(loader) -> bool:
     return True
 
 
-def _load(context, loader) -> None:
+def _load(context: SparkContext, loader: Any) -> None:
     jar = build_jar(context, "secure-bloom-classic.jar", __package__, _SOURCES)
-    loader.addURL(context._jvm.java.io.File(jar).toURI().toURL())
+    loader.addURL(jvm_of(context).java.io.File(jar).toURI().toURL())
     with zipfile.ZipFile(jar) as file:
         for name in file.namelist():  # now, because the jar is removed with this SparkContext
             loader.loadClass(name.removesuffix(".class").replace("/", "."))

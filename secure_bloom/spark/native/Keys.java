@@ -57,7 +57,8 @@ public final class Keys implements DecryptionKeyRetriever {
   public byte[] getKey(byte[] metadata) {
     String text = metadata == null ? "" : new String(metadata, StandardCharsets.UTF_8);
     if (!text.startsWith("{")) {
-      throw new ParquetCryptoRuntimeException("the key metadata of the file is that of no KMS");
+      throw new ParquetCryptoRuntimeException(
+          "the key metadata of the file is not KMS key material");
     }
     JsonNode material = Sealed.parse(text);
     if (Sealed.text(material, "internalStorage").equals("false")) {
@@ -65,7 +66,8 @@ public final class Keys implements DecryptionKeyRetriever {
       material = Sealed.parse(text);
     }
     if (!Sealed.text(material, "keyMaterialType").equals("PKMT1")) {
-      throw new ParquetCryptoRuntimeException("the key metadata of the file is that of no KMS");
+      throw new ParquetCryptoRuntimeException(
+          "the key metadata of the file is not KMS key material");
     }
     boolean isDouble = Sealed.text(material, "doubleWrapping").equals("true");
     JsonNode key = unwrapped.get(Sealed.text(material, isDouble ? "wrappedKEK" : "wrappedDEK"));
@@ -73,7 +75,7 @@ public final class Keys implements DecryptionKeyRetriever {
       if (wanted != null) {
         wanted.add(text);
       }
-      throw new KeyAccessDeniedException("the options of this read hold no key for " + file
+      throw new KeyAccessDeniedException("the options of this read contain no key for " + file
           + ", which needs master key '" + Sealed.text(material, "masterKeyID") + "': if the file "
           + "is newer than them, call native.read_options again");
     }
@@ -91,7 +93,7 @@ public final class Keys implements DecryptionKeyRetriever {
         byte[] content = stream.readNBytes(MAX_BESIDE + 1);
         if (content.length > MAX_BESIDE) {
           throw new ParquetCryptoRuntimeException(
-              "the key material of " + file + " is larger than any can be");
+              "the key material of " + file + " is too large");
         }
         String text = new String(content, StandardCharsets.UTF_8);
         return Sealed.text(Sealed.parse(text), name);

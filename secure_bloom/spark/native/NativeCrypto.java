@@ -51,11 +51,11 @@ public final class NativeCrypto
     Sensitive.check(context, plan, columns);
     if (plan == null) {
       if (!conf.getBoolean(SESSION_PLAINTEXT, true) && !conf.getBoolean(PLAINTEXT, false)) {
-        throw new ParquetCryptoRuntimeException("no encryption has arrived here, and nothing was "
-            + "written. Spark drops the options of insertInto, of saveAsTable with a table that "
-            + "exists, and before 4.2 of streams: set those of native.write_options for the "
-            + "session, with spark.conf.set. To write without encryption, set option " + PLAINTEXT
-            + " to true");
+        throw new ParquetCryptoRuntimeException("no encryption options reached Spark's "
+            + "writer, and nothing was written. Spark drops the options of insertInto, "
+            + "of saveAsTable with an existing table, and before 4.2 of streams: set those of "
+            + "native.write_options for the session, with spark.conf.set. To write without "
+            + "encryption, set option " + PLAINTEXT + " to true");
       }
       return null;
     }
@@ -120,9 +120,9 @@ public final class NativeCrypto
       Map.Entry asked = (Map.Entry) i.next();
       List leaves = leaves(schema, (String) asked.getKey());
       if (leaves.isEmpty()) {
-        throw new ParquetCryptoRuntimeException("column " + asked.getKey() + " is to be encrypted, "
-            + "but is not in the file: there is no such column, or it is in partitionBy, which "
-            + "writes its values into the names of folders");
+        throw new ParquetCryptoRuntimeException("column " + asked.getKey() + " should be "
+            + "encrypted, but is not in the file: there is no such column, or it is in "
+            + "partitionBy, which writes its values into folder names");
       }
       Integer number = Integer.valueOf(((JsonNode) asked.getValue()).asInt());
       for (Iterator j = leaves.iterator(); j.hasNext();) {
@@ -159,8 +159,8 @@ public final class NativeCrypto
         found |= j.next().equals(column);
       }
       if (!found || !conf.getBoolean(FILTER_ENABLED + "#" + path, false)) {
-        throw new ParquetCryptoRuntimeException("column " + path + " is to have a Bloom filter, "
-            + (found ? "but its options have not arrived; Spark turns those of tables into lower "
+        throw new ParquetCryptoRuntimeException("column " + path + " should have a Bloom filter, "
+            + (found ? "but its options did not arrive; Spark converts those of tables to lower "
                 + "case, so set them for the session, with spark.conf.set"
                 : "but is not in the file"));
       }
@@ -230,8 +230,8 @@ final class Sensitive {
         if (!encrypted) {
           throw new ParquetCryptoRuntimeException("nothing was written: metadata " + KEY
               + " of column " + own + " says that it is encrypted with master key '" + key
-              + "', and the options of this write do not say so. Give it native.write_options(...) "
-              + "with that key for the column; if it is to be public, remove its metadata");
+              + "', and the options of this write do not. Give it native.write_options(...) "
+              + "with that key for the column; to make it public, remove its metadata");
         }
       }
       check(field.get("type"), own, schema, names);

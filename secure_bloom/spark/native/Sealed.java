@@ -48,8 +48,9 @@ public final class Sealed {
     if (opened == null) {
       opened = parse(decrypt(conf, option, sealed));
       if (opened.get("version").asInt() != VERSION) {
-        throw new ParquetCryptoRuntimeException("option " + option + " was made by another version "
-            + "of secure_bloom than this Spark application has: start the application again");
+        throw new ParquetCryptoRuntimeException("option " + option + " was created by another "
+            + "version of secure_bloom than that of this Spark application: restart the "
+            + "application");
       }
       if (OPENED.size() >= MAX_OPENED) {
         OPENED.remove(OPENED.keySet().iterator().next());
@@ -82,8 +83,8 @@ public final class Sealed {
   }
 
   private static ParquetCryptoRuntimeException stale(String option) {
-    return new ParquetCryptoRuntimeException("option " + option + " was made for another Spark "
-        + "application, or changed: make the options anew with secure_bloom.spark.native");
+    return new ParquetCryptoRuntimeException("option " + option + " was created for another Spark "
+        + "application, or changed: recreate the options with secure_bloom.spark.native");
   }
 
   static String text(JsonNode object, String field) {
@@ -95,7 +96,7 @@ public final class Sealed {
     try {
       return JSON.readTree(json);
     } catch (JsonProcessingException e) {
-      throw new ParquetCryptoRuntimeException("this is no JSON"); // e would quote it
+      throw new ParquetCryptoRuntimeException("this is not valid JSON"); // e would quote it
     }
   }
 }

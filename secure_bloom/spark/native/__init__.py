@@ -3,11 +3,11 @@
 >>> from secure_bloom.spark import native
 >>> native.enable(spark)                                                         # doctest: +SKIP
 >>> options = native.write_options(encryption=encryption, bloom_filters={"ssn": True},
-...                                kms=keyring)                                  # doctest: +SKIP
+...                                keys=keyring)                                 # doctest: +SKIP
 >>> df.write.options(**options).partitionBy("day").parquet("people")             # doctest: +SKIP
 >>> native.verify("people", encryption=encryption, bloom_filters={"ssn": True},
-...               kms=keyring)                                                   # doctest: +SKIP
->>> options = native.read_options("people", kms=keyring)                         # doctest: +SKIP
+...               keys=keyring)                                                  # doctest: +SKIP
+>>> options = native.read_options("people", keyring)                             # doctest: +SKIP
 >>> spark.read.options(**options).parquet("people")                              # doctest: +SKIP
 """
 

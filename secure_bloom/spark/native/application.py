@@ -108,7 +108,7 @@ class Application:
         try:
             return cls(session.active())
         except PySparkRuntimeError:
-            raise SecureBloomError("there is no Spark session: make one, and call "
+            raise SecureBloomError("there is no Spark session: create one, and call "
                                    "native.enable(spark)") from None
 
     def seal(self, option: str, content: dict[str, Any]) -> str:
@@ -172,7 +172,7 @@ def _java_context(spark: SparkSession) -> Any:
     _session_class()
     if not hasattr(spark, "_jsparkSession"):
         raise UnsupportedError(
-            "this session is one of Spark Connect, which gives no access to the JVM: use the "
+            "this is a Spark Connect session, which does not provide access to the JVM: use the "
             'format "secure_parquet" (secure_bloom.spark.register), or a classic session')
     return spark.sparkContext
 
@@ -190,11 +190,12 @@ def _check_configuration(spark: Any) -> None:
     context = spark.sparkContext
     other = spark._jsparkSession.sessionState().newHadoopConf().get(FACTORY_OPTION)
     if other not in (None, FACTORY):
-        raise UnsupportedError(f"{FACTORY_OPTION} is {other} for all of the session, so our class "
-                               "would not see what is written: set it on reads and writes only")
+        raise UnsupportedError(f"{FACTORY_OPTION} is set to {other} for the whole session, so our "
+                               "class would not see what is written: set it only on reads and "
+                               "writes")
     pattern = context.getConf().get(_REDACTION)
     if pattern is not None and not context._jvm.java.util.regex.Pattern.compile(pattern).matcher(
             _PRIVATE_KEY).find():
         raise UnsupportedError(f"{_REDACTION} is {pattern!r}, so Spark would show {_PRIVATE_KEY} "
-                               "in its UI and event log: let it match the word secret, as it does "
-                               "by default")
+                               "in its UI and event log: make it match the word secret, as the "
+                               "default does")

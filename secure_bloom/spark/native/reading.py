@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 from collections.abc import Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -18,12 +17,13 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, READ, Application
 
 if TYPE_CHECKING:
     from secure_bloom.keys.kms import KeyUnwrapper
+    from secure_bloom.storage.files import FilePath
 
 _CALLS_AT_ONCE = 4
 _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": AuthenticationError,
@@ -32,8 +32,8 @@ _ERRORS = {"keys": KeyRetrievalError, "material": KeyNotFoundError, "tag": Authe
 _log = logging.getLogger("secure_bloom.spark")
 
 
-def read_options(path: str | Iterable[str], *,
-                 kms: KeyUnwrapper | str | os.PathLike[str]) -> dict[str, str]:
+def read_options(path: str | Iterable[str], keys: KeyUnwrapper | FilePath | None = None, *,
+                 kms: KeyUnwrapper | FilePath | None = None) -> dict[str, str]:
     """Return options for Spark's own Parquet reader. They are valid in this application only.
 
     The executors open the footers of all files; each distinct key-encryption key in them is
@@ -44,8 +44,11 @@ def read_options(path: str | Iterable[str], *,
     Parameters
     ----------
     path : str or iterable of str
-        As for ``spark.read.parquet``; the files may come from any writer.
-    kms : KmsClient, path of a keyring, or URI of a KMS
+        The files or folders that ``spark.read.parquet`` is to read, from any writer.
+    keys : KmsClient, path of a keyring, or URI of a KMS, optional
+        It is used by the driver only. Default: the KMS of the environment.
+    kms
+        Alias of ``keys``; pass only one of them.
 
     Returns
     -------
@@ -60,21 +63,23 @@ def read_options(path: str | Iterable[str], *,
         If the key of a footer cannot be obtained.
     AuthenticationError, FormatError
         If a file fails authentication with its keys, or is not a valid Parquet file.
+    FileNotFoundError
+        If there are no files.
     """
+    unwrapped = _Keys(open_client(keys, kms))
     application = Application.active()
-    keys = _Keys(kms)
     pending = application.files(path)
     if not pending:
         raise FileNotFoundError(f"there are no files in {path}")
     while pending:  # again for encrypted footers, which contain the key material of columns
-        found = application.collect_key_material(pending, keys.unwrapped)
+        found = application.collect_key_material(pending, unwrapped.by_wrapped)
         needed = {(entry["material"], entry["file"]) for entry in found if "material" in entry}
         closed = {entry["hidden"]: entry for entry in found if "hidden" in entry}
         for file in sorted(closed.keys() - {file for _, file in needed}):
             raise _error(**closed[file])
-        keys.add(needed, closed)
+        unwrapped.add(needed, closed)
         pending = sorted(closed)
-    return {FACTORY_OPTION: FACTORY, READ: application.seal(READ, {"keys": keys.unwrapped}),
+    return {FACTORY_OPTION: FACTORY, READ: application.seal(READ, {"keys": unwrapped.by_wrapped}),
             "ignoreCorruptFiles": "false",  # for a read; and for a session:
             "spark.sql.files.ignoreCorruptFiles": "false"}
 
@@ -84,13 +89,13 @@ class _Keys:
 
     Attributes
     ----------
-    unwrapped : dict of str to str
+    by_wrapped : dict of str to str
         Base64 of keys, by their wrapped form.
     """
 
-    def __init__(self, kms: KeyUnwrapper | str | os.PathLike[str]):
-        self._kms = cached(open_keys(kms))
-        self.unwrapped: dict[str, str] = {}
+    def __init__(self, kms: KeyUnwrapper):
+        self._kms = cached(kms)
+        self.by_wrapped: dict[str, str] = {}
 
     def add(self, needed: Iterable[tuple[str, str]], closed: Container[str]) -> None:
         """Unwrap the keys that key material needs.
@@ -112,7 +117,7 @@ class _Keys:
                             wanted, wanted.values())
             for (wrapped, _), key in zip(wanted, keys, strict=True):
                 if key is not None:
-                    self.unwrapped[wrapped] = base64.b64encode(key).decode()
+                    self.by_wrapped[wrapped] = base64.b64encode(key).decode()
 
     def _unwrap(self, wrapped: str, master_key: str, file: str, is_needed: bool) -> bytes | None:
         try:
@@ -129,5 +134,5 @@ def _error(hidden: str, error: str, kind: str) -> Exception:
     if kind == "io":
         return OSError(f"{hidden}: {error}")
     if kind == "keys":
-        error += ". A KMS does not open it, if it was written with explicit keys"
+        error += ". A KMS cannot unwrap its keys if it was written with explicit keys"
     return _ERRORS[kind](error, file=hidden)

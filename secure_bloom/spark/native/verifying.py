@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from secure_bloom.errors import (
     error_location,
 )
 from secure_bloom.keys.cache import cached
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -34,7 +33,7 @@ from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption, EncryptionConfiguration
+    from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.keys.cache import CachedKms
     from secure_bloom.keys.kms import KeyUnwrapper
     from secure_bloom.storage.files import FilePath
@@ -63,9 +62,10 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilters = None,
-           kms: KeyUnwrapper | str | os.PathLike[str],
-           filesystem: pa_fs.FileSystem | None = None) -> Verification:
+def verify(path: FilePath, *, encryption: EncryptionConfiguration,
+           bloom_filters: BloomFilters = None, keys: KeyUnwrapper | FilePath | None = None,
+           filesystem: pa_fs.FileSystem | None = None,
+           kms: KeyUnwrapper | FilePath | None = None) -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
     Options that did not reach Spark's writer leave no trace except plaintext files. So call this
@@ -80,12 +80,17 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
         The folder, or a file. Every file in it that Spark shows must be as requested, including
         older files, and files of unfinished jobs of ``secure_parquet``, which only Spark's own
         reader shows.
-    encryption, bloom_filters
-        As for :func:`write_options`.
-    kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
-        It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them.
+    encryption : EncryptionConfiguration
+        What must be encrypted, and with which master keys.
+    bloom_filters : iterable of str, or mapping, optional
+        The leaf columns that must have a filter, in the form that :func:`write_options` accepts.
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them. Default: the
+        KMS of the environment.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
+    kms
+        Alias of ``keys``; pass only one of them.
 
     Raises
     ------
@@ -106,7 +111,7 @@ def verify(path: FilePath, *, encryption: Encryption, bloom_filters: BloomFilter
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    check = partial(_check_file, encryption, filters, cached(open_keys(kms)), filesystem)
+    check = partial(_check_file, encryption, filters, cached(open_client(keys, kms)), filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
     findings += [finding for one in checks for finding in one.findings]
@@ -156,15 +161,15 @@ class _FileCheck:
         self._read_external = read_external
         if not file.footer.is_encrypted:
             self.report("nothing in this file is encrypted: the options did not reach Spark's "
-                        "writer, or another write made it. Remove it, and write it again")
+                        "writer, or another write created the file. Remove it, and write it again")
             return
         self._check_footer(file)
         paths = [column.path for column in file.columns]
         for path in self._keys:
             if not any(_is_below(own, path) for own in paths):
-                self.report("it is to be encrypted, but is not in this file", column=path)
+                self.report("it should be encrypted, but is not in this file", column=path)
         for path in self._filters.keys() - set(paths):
-            self.report("it is to have a Bloom filter, but is not in this file", column=path)
+            self.report("it should have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
         for chunk in file.footer.column_chunks():
             self._check_column(chunk)
@@ -174,7 +179,7 @@ class _FileCheck:
         asked, footer = self._encryption, file.footer
         if footer.has_encrypted_footer == asked.plaintext_footer:
             self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
-                        is False else "encrypted, not plaintext") + " as asked")
+                        is False else "encrypted, not plaintext") + " as requested")
         name = footer.algorithm.name if footer.algorithm is not None else "none"
         if name != asked.encryption_algorithm:
             self.report(f"its algorithm is {name}, "
@@ -186,7 +191,7 @@ class _FileCheck:
         try:
             found = find_material(key_metadata or b"", self._read_external).master_key_id
         except KeyRetrievalError as error:
-            self.report(f"{what} has no key of a KMS: {error.message}", **place)
+            self.report(f"{what} does not have a key from a KMS: {error.message}", **place)
             return
         if found != asked:
             self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
@@ -234,7 +239,7 @@ class _FileCheck:
             self.plain_filters += kind == PLAIN
         else:
             self.report(f"the filter is {kind}, its column {'' if chunk.encryption else 'not '}"
-                        "encrypted: withdraw the file, and write it again", **chunk.place)
+                        "encrypted: withdraw the file, and rewrite it", **chunk.place)
 
     def _check_needless(self, chunk: ColumnChunk) -> None:
         if chunk.is_dictionary_encoded:

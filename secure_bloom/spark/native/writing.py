@@ -11,7 +11,7 @@ from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptio
 
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.keys.environment import open_keys
+from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
@@ -21,15 +21,14 @@ from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
 if TYPE_CHECKING:
-    from secure_bloom.encryption import Encryption
     from secure_bloom.keys.wrapping import WritingKms
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
-                  kms: WritingKms) -> dict[str, str]:
+def write_options(*, encryption: EncryptionConfiguration, bloom_filters: BloomFilters = None,
+                  keys: WritingKms = None, kms: WritingKms = None) -> dict[str, str]:
     """Return options for Spark's own Parquet writer. They are valid in this application only.
 
     Each master key costs one call to the KMS, on the driver. Executors generate data keys for every
@@ -40,9 +39,14 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     encryption : EncryptionConfiguration
         The class of secure_bloom or of pyarrow.
     bloom_filters : iterable of str, or mapping, optional
-        As for :class:`secure_bloom.ParquetWriter`, but not ``True``. ``max_bytes`` is one bound for
-        all columns.
-    kms : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS
+        The leaf columns that get a filter, by dotted path; a mapping also sets the options of
+        each: ``True``, BloomFilterOptions, a dict of its fields, or ``False``. ``max_bytes`` is one
+        bound for all columns.
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        It wraps keys with the master keys that ``encryption`` names. Default: the KMS of the
+        environment.
+    kms
+        Alias of ``keys``; pass only one of them.
 
     Returns
     -------
@@ -59,9 +63,9 @@ def write_options(*, encryption: Encryption, bloom_filters: BloomFilters = None,
     encryption = checked_encryption(encryption)
     filters = normalize_options(bloom_filters)
     options = _filter_options(filters)
-    application = Application.active()
+    client, application = open_client(keys, kms), Application.active()
     return {FACTORY_OPTION: FACTORY,
-            WRITE: application.seal(WRITE, _plan(encryption, kms, list(filters))),
+            WRITE: application.seal(WRITE, _plan(encryption, client, list(filters))),
             # Summary files would repeat statistics of encrypted columns in plaintext.
             "parquet.summary.metadata.level": "NONE", **options}
 
@@ -78,28 +82,24 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
                         f"{type(encryption).__name__}")
     if not encryption.double_wrapping:
         raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
-                               "no Python runs: leave it on, or use the format secure_parquet")
+                               "Python does not run: keep it on, or use the format secure_parquet")
     if not encryption.internal_key_material:
-        raise UnsupportedError("internal_key_material=False: Spark's committers know nothing of "
-                               "files with key material; leave it on")
+        raise UnsupportedError("internal_key_material=False: Spark's committers do not handle key "
+                               "material files; keep it on")
     return encryption
 
 
-def _plan(encryption: EncryptionConfiguration, kms: WritingKms, filters: list[str]) \
+def _plan(encryption: EncryptionConfiguration, client: Any, filters: list[str]) \
         -> dict[str, Any]:
     """Return the input of the Java class; see its method ``getFileEncryptionProperties``."""
-    kms = open_keys(kms)
-    if not isinstance(kms, KeyEncryptionKeys):
-        if kms is None or not hasattr(kms, "wrap_key"):
-            raise TypeError("kms must be a KmsClient such as secure_bloom.keys.Keyring, not "
-                            f"{type(kms).__name__}")
-        kms = KeyEncryptionKeys.for_encryption(encryption, kms)
+    keks = client if isinstance(client, KeyEncryptionKeys) \
+        else KeyEncryptionKeys.for_encryption(encryption, client)
     num_bytes = encryption.data_key_length_bits // 8
     names = list(encryption.column_keys or {})
     plan = {"algorithm": encryption.encryption_algorithm, "data_key_bytes": num_bytes,
             "plaintext_footer": encryption.plaintext_footer, "bloom_filters": filters,
-            "keys": [_key(kms, encryption.footer_key, num_bytes, is_footer_key=True),
-                     *(_key(kms, name, num_bytes) for name in names)], "footer": 0}
+            "keys": [_key(keks, encryption.footer_key, num_bytes, is_footer_key=True),
+                     *(_key(keks, name, num_bytes) for name in names)], "footer": 0}
     if not encryption.uniform_encryption:
         plan["columns"] = {path: number for number, name in enumerate(names, 1)
                            for path in (encryption.column_keys or {})[name]}
@@ -145,9 +145,9 @@ def _max_bytes(filters: Mapping[str, BloomFilterOptions]) -> int:
         if high < result:
             larger = next(other for other, (low, _) in bounds.items() if low == result)
             raise UnsupportedError(
-                f"Spark's writer has one bound for the filters of all columns; this one may have "
-                f"{high} bytes, but column {larger} needs {result}: give both the same max_bytes, "
-                "or an ndv", column=path)
+                f"Spark's writer has one size limit for the filters of all columns; the limit of "
+                f"this column is {high} bytes, but column {larger} needs {result}: set the same "
+                "max_bytes for both, or an ndv", column=path)
     return result
 
 

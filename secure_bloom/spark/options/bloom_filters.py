@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict
+from typing import TypeVar
 
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
@@ -17,6 +18,8 @@ from secure_bloom.spark.options.options import (
     OptionError,
     Options,
 )
+
+_T = TypeVar("_T")
 
 _FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
 
@@ -32,27 +35,24 @@ def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFi
     OptionError
         If a column does not exist or cannot have a filter, or options contradict each other.
     """
-    default = {"fpp": _fpp(options, FPP), "max_bytes": options.parsed(
+    default = BloomFilterOptions(_fpp(options, FPP), max_bytes=options.parsed(
         MAX_BYTES, lambda text: BloomFilterOptions(max_bytes=int(text)).max_bytes,
-        "a number of bytes, 32 to 134217728 (128 MiB)", None)}
-    named, listed = _named(options, columns), _listed(options, columns, default)
+        "a number of bytes, 32 to 134217728 (128 MiB)", None))
+    named, listed = _named(options, columns, default), _listed(options, columns, default)
     for path in named.keys() & listed.keys():
-        raise OptionError(f"column {path} is also named in {ENABLED}#column or its kind: say it "
-                          "in one place", option=BLOOM_FILTERS)
+        raise OptionError(f"column {path} is also named in {ENABLED}#column or a similar option: "
+                          "specify it in one place", option=BLOOM_FILTERS)
     filters: dict[str, BloomFilterOptions | None] = {}
     if options.boolean(ENABLED):
-        filters = {path: filter_options(True, **default)
-                   for path in filterable_paths(columns.leaves)}
+        filters = dict.fromkeys(filterable_paths(columns.leaves), default)
     for path, wanted in _from_schema(columns).items():
-        filters[path] = BloomFilterOptions(**default) if wanted else None
-    for path, (wanted, own) in named.items():
-        filters[path] = BloomFilterOptions(**default | own) if wanted else None
-    filters |= listed
-    return {path: filters[path] for path in sorted(filters) if filters[path] is not None}
+        filters[path] = default if wanted else None
+    filters |= named | listed
+    return {path: one for path, one in sorted(filters.items()) if one is not None}
 
 
 def _from_schema(columns: Columns) -> dict[str, bool]:
-    filters = {}
+    filters: dict[str, bool] = {}
     for leaves, wanted in columns.marked(BLOOM_FILTER):
         able = [leaf.path for leaf in leaves if leaf.type.can_have_filter]
         if wanted and not able:
@@ -62,8 +62,9 @@ def _from_schema(columns: Columns) -> dict[str, bool]:
     return filters
 
 
-def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str, Any]]]:
-    """Return from ``name#column`` options whether each column gets a filter, and its settings."""
+def _named(options: Options, columns: Columns,
+           default: BloomFilterOptions) -> dict[str, BloomFilterOptions | None]:
+    """Return the filters of ``name#column`` options; None for a column that gets none."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
     fpp = _per_column(options, FPP, columns, _fpp)
     ndv = _per_column(options, NDV, columns,
@@ -78,12 +79,12 @@ def _named(options: Options, columns: Columns) -> dict[str, tuple[bool, dict[str
         if not enabled.get(path):
             raise OptionError(f"the column has no Bloom filter: set {ENABLED}#{path} to true",
                               option=f"{FPP}#{path}")
-    return {path: (wanted, {name: given[path] for name, given in (("fpp", fpp), ("ndv", ndv))
-                            if path in given}) for path, wanted in enabled.items()}
+    return {path: BloomFilterOptions(fpp.get(path, default.fpp), ndv.get(path), default.max_bytes)
+            if wanted else None for path, wanted in enabled.items()}
 
 
 def _per_column(options: Options, base: str, columns: Columns,
-                parse: Callable[..., Any]) -> dict[str, object]:
+                parse: Callable[[Options, str], _T]) -> dict[str, _T]:
     """Return the values of ``base#column`` by path; each column exists and can have a filter."""
     values = {}
     for name, column in options.by_column(base):
@@ -96,11 +97,11 @@ def _per_column(options: Options, base: str, columns: Columns,
 
 
 def _listed(options: Options, columns: Columns,
-            default: dict[str, Any]) -> dict[str, BloomFilterOptions | None]:
+            default: BloomFilterOptions) -> dict[str, BloomFilterOptions | None]:
     """Return the filters of option ``bloom_filters``; None for a column that gets none."""
     if BLOOM_FILTERS not in options:
         return {}
-    filters = {}
+    filters: dict[str, BloomFilterOptions | None] = {}
     for name, value in options.json_object(BLOOM_FILTERS, _FORM).items():
         leaf = columns.find_leaf(name, BLOOM_FILTERS)
         if leaf.path in filters:
@@ -110,10 +111,10 @@ def _listed(options: Options, columns: Columns,
             continue
         _check_able(leaf, BLOOM_FILTERS)
         try:
-            filters[leaf.path] = filter_options(value, **default)
+            filters[leaf.path] = filter_options(value, **asdict(default))
         except (TypeError, ValueError) as error:
-            raise OptionError(f"column {leaf.path} must have true, false, or an object of fpp, ndv "
-                              f"and max_bytes: {error}", option=BLOOM_FILTERS) from None
+            raise OptionError(f"column {leaf.path} must be set to true, false, or an object of "
+                              f"fpp, ndv and max_bytes: {error}", option=BLOOM_FILTERS) from None
     return filters
 
 

@@ -62,10 +62,10 @@ class Columns:
         """
         found = same_names(name, self._paths, keeps_case=keeps_case)
         if not found:
-            raise OptionError(f"there is no column {name!r}; there are: "
+            raise OptionError(f"there is no column {name!r}; existing columns: "
                               f"{listed(leaf.path for leaf in self.leaves)}", option=option)
-        _check_one(name, found, option, "write it as it is" if keeps_case else
-                   "use option bloom_filters, whose value keeps case")
+        _check_one(name, found, option, "write it exactly as in the schema" if keeps_case else
+                   "use option bloom_filters, whose value preserves case")
         try:
             return named_columns(self.leaves, found[0])
         except ColumnError as error:
@@ -75,7 +75,7 @@ class Columns:
         """Return the one leaf column with this dotted path."""
         leaves = self.find(name, option, keeps_case=keeps_case)
         if len(leaves) > 1 or leaves[0].path.lower() != name.lower():
-            raise OptionError("this is a group of columns; name one of its leaves: "
+            raise OptionError("this is a group of columns; specify one of its leaf columns: "
                               + ", ".join(leaf.path for leaf in leaves), option=option)
         return leaves[0]
 
@@ -83,19 +83,19 @@ class Columns:
         """Return the name of a top-level column."""
         found = same_names(name, self.schema.names)
         if not found:
-            raise OptionError(f"there is no top-level column {name!r}; there are: "
+            raise OptionError(f"there is no top-level column {name!r}; existing columns: "
                               f"{listed(self.schema.names)}", option=option)
-        _check_one(name, found, option, "write it as it is")
+        _check_one(name, found, option, "write it exactly as in the schema")
         return found[0]
 
-    def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], object]]:
+    def marked(self, entry: str) -> Iterator[tuple[list[LeafColumn], Any]]:
         """Yield the leaves and the entry's value for every field with this metadata entry."""
         for path, entries in self._metadata.items():
             if entry in entries:
                 leaves = [leaf for leaf in self.leaves if leaf.parts[:len(path)] == path]
                 if not leaves:  # continuing would leave a sensitive column unencrypted
-                    raise OptionError(f"metadata {entry} says something about a field that is not "
-                                      "in the files", column=".".join(path))
+                    raise OptionError(f"metadata {entry} refers to a field that is not in the "
+                                      "files", column=".".join(path))
                 yield leaves, entries[entry]
 
     def sensitive(self) -> Iterator[tuple[str, str]]:
@@ -117,7 +117,7 @@ def _check_metadata(path: str, entries: Mapping[str, Any]) -> None:
             if isinstance(value, list):
                 raise OptionError(
                     "the files that it was read from have different master keys: "
-                    f"{', '.join(map(str, value))}; say which one a copy is to have, in metadata "
+                    f"{', '.join(map(str, value))}; specify the one for the copy in metadata "
                     f"{KEY}", column=path)
             if not isinstance(value, str) or not value.strip():
                 raise OptionError(f"metadata {KEY} must be the name of a master key", column=path)
@@ -125,5 +125,5 @@ def _check_metadata(path: str, entries: Mapping[str, Any]) -> None:
             if not isinstance(value, bool):
                 raise OptionError(f"metadata {BLOOM_FILTER} must be true or false", column=path)
         elif name.lower().startswith(OUR_METADATA):
-            raise OptionError(f"metadata {name} is unknown, and so refused; there are: {KEY}, "
+            raise OptionError(f"metadata {name} is unknown; allowed: {KEY}, "
                               f"{BLOOM_FILTER}", column=path)

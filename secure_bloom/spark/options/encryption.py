@@ -24,8 +24,8 @@ from secure_bloom.spark.options.options import (
 )
 
 _METADATA = f"metadata {KEY}"
-_MAKE_PUBLIC = ("if the column is to be public, remove its metadata, as "
-                'df.withMetadata("name", {}) does, or a cast of the struct that it is in')
+_MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
+                'df.withMetadata("name", {}) does, or a cast of its struct')
 
 
 def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
@@ -47,11 +47,11 @@ def parse_encryption(options: Options, columns: Columns) -> EncryptionConfigurat
     asked += sensitive
     if not asked:
         raise OptionError(
-            f"no encryption is asked for, and nothing was written. Set {FOOTER_KEY} and "
+            f"no encryption was requested, and nothing was written. Set {FOOTER_KEY} and "
             f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
     if not (options.get(KEYRING) or options.get(KMS)):
-        raise OptionError(f"{asked[0]} needs it: name the keyring file with the master keys, or "
-                          f"their KMS in option {KMS}", option=KEYRING)
+        raise OptionError(f"{asked[0]} needs it: specify the keyring file with the master keys, "
+                          f"or their KMS in option {KMS}", option=KEYRING)
     keys = _keys(options, columns)
     plaintext_footer = options.boolean(PLAINTEXT_FOOTER)
     if plaintext_footer and UNIFORM_KEY in options:
@@ -73,12 +73,12 @@ def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]
 def _keys(options: Options, columns: Columns) -> dict[str, Any]:
     for name in (UNIFORM_KEY, FOOTER_KEY):
         if name in options and not options.text(name):
-            raise OptionError("it is empty: give the name of a master key", option=name)
+            raise OptionError("it is empty: specify the name of a master key", option=name)
     if UNIFORM_KEY in options:
         return {"footer_key": _uniform_key(options, columns), "uniform_encryption": True}
     if FOOTER_KEY not in options:
-        raise OptionError(f"missing: encryption needs {FOOTER_KEY} besides the keys of columns, or "
-                          f"{UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
+        raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
+                          f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
     return {"footer_key": options.text(FOOTER_KEY),
             "column_keys": _column_keys(options, columns)}
 
@@ -100,7 +100,7 @@ def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
     asked = [(path, key, f"option {COLUMN_KEYS}")
              for path, key in _column_keys_option(options, columns)]
     if not asked and COLUMN_KEYS in options:
-        raise OptionError("it is empty: name the columns to encrypt", option=COLUMN_KEYS)
+        raise OptionError("it is empty: specify the columns to encrypt", option=COLUMN_KEYS)
     asked += [(path, key, _METADATA) for path, key in columns.sensitive()]
     if not asked:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} and {COLUMN_KEYS}, or "
@@ -115,9 +115,8 @@ def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
         if path not in column_keys.setdefault(key, []):
             column_keys[key].append(path)
         if confuses_pyarrow(path):
-            raise OptionError(f"column {path} cannot have a key of its own, because of the "
-                              "punctuation or the spaces in its name: rename it, or use "
-                              f"{UNIFORM_KEY}")
+            raise OptionError(f"column {path} cannot have its own key, because of punctuation or "
+                              f"spaces in its name: rename it, or use {UNIFORM_KEY}")
     return column_keys
 
 
@@ -126,7 +125,7 @@ def _column_keys_option(options: Options, columns: Columns) -> Iterator[tuple[st
     for part in filter(str.strip, options.get(COLUMN_KEYS, "").split(";")):
         key, _, names = (piece.strip() for piece in part.rpartition(":"))  # ARNs have ":"
         if not key or not names:
-            raise OptionError('its form is "key1: column, column; key2: column"',
+            raise OptionError('it must have the form "key1: column, column; key2: column"',
                               option=COLUMN_KEYS)
         for name in names.split(","):
             for leaf in columns.find(name.strip(), COLUMN_KEYS):

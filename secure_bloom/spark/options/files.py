@@ -33,8 +33,8 @@ def parse_writer_options(options: Options, columns: Columns) -> dict[str, Any]:
     OptionError
         If a value is not valid for the option, or a column does not exist.
     """
-    writer = AS_SPARK | {
-        "compression": _COMPRESSIONS[options.choice("compression", tuple(_COMPRESSIONS))]}
+    compression = options.choice("compression", tuple(_COMPRESSIONS))
+    writer: dict[str, Any] = {**AS_SPARK, "compression": _COMPRESSIONS[compression]}
     writer |= {name: options.boolean(name) for name in SWITCHES if name in options}
     writer |= {name: _switch_by_column(options, name, columns)
                for name in SWITCHES_BY_COLUMN if name in options}

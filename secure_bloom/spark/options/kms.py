@@ -8,11 +8,10 @@ workers are ignored.
 from __future__ import annotations
 
 import json
-import time
 
-from secure_bloom.keys.cache import LIFETIME, CachedKms, cached
-from secure_bloom.keys.environment import EnvironmentKms, environment_kms
-from secure_bloom.keys.uri import absolute_uri, keyring_uri, open_kms
+from secure_bloom.keys.cache import CachedKms, cached
+from secure_bloom.keys.environment import EnvironmentKms, cached_client, environment_kms
+from secure_bloom.keys.uri import absolute_uri, keyring_uri
 from secure_bloom.spark.options.options import (
     KEYRING,
     KMS,
@@ -23,7 +22,6 @@ from secure_bloom.spark.options.options import (
 from secure_bloom.storage.locations import is_uri
 
 _ENVIRONMENT = "environment:"
-_clients: dict[str, tuple[float, CachedKms]] = {}  # by URI, with the time of creation
 
 
 def kms_uri(options: Options) -> str | None:
@@ -39,8 +37,9 @@ def kms_uri(options: Options) -> str | None:
 def _local(path: str) -> str:
     path = without_file_scheme(path)
     if is_uri(path):
-        raise OptionError(f"{path} is not a local path; a keyring is a file that the driver, and "
-                          "the workers that read, have under the same local path", option=KEYRING)
+        raise OptionError(f"{path} is not a local path; a keyring is a file, which must have the "
+                          "same local path on the driver and on the workers that read",
+                          option=KEYRING)
     return path
 
 
@@ -54,12 +53,7 @@ def kms_client(uri: str) -> CachedKms:
     """Return the client, which caches the keys that this process unwrapped in the last minutes."""
     if uri.startswith(_ENVIRONMENT):
         return cached(EnvironmentKms.of(*json.loads(uri.removeprefix(_ENVIRONMENT))))
-    since, client = _clients.get(uri, (0.0, None))
-    if client is None or time.monotonic() - since > LIFETIME:
-        try:
-            client = cached(open_kms(uri))
-        except ValueError as error:
-            raise OptionError(str(error), option=KMS) from None
-        _clients[uri] = time.monotonic(), client
-    return client
-
+    try:
+        return cached_client(uri)
+    except ValueError as error:
+        raise OptionError(str(error), option=KMS) from None

@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -68,13 +68,14 @@ _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION)
 
-_NO_JAVA = "no Java class is used here: remove it, and name the KMS in option keyring or kms"
+_NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
 _ADVICE = {
     "parquet.crypto.factory.class": _NO_JAVA,
     "parquet.encryption.kms.client.class": _NO_JAVA,
-    "parquet.encryption.key.list": "keys do not belong in options, which Spark shows and logs: "
-                                   "put them in a keyring file, and name it in option keyring",
+    "parquet.encryption.key.list": "keys must not be passed in options, because Spark shows and "
+                                   "logs them: store them in a keyring file, and specify it in "
+                                   "option keyring",
     "parquet.encryption.key.material.store.internally": "key material is always stored in the "
                                                         "file: remove it",
     "replacewhere": "overwrite always replaces the whole folder: remove it",
@@ -95,8 +96,10 @@ _Default = TypeVar("_Default")
 class OptionError(SecureBloomError, ValueError):
     """An option is unknown, contradicts another option, or has an invalid value."""
 
-    def __init__(self, message: str, *, option: str | None = None, **where):
-        super().__init__(f"option {option}: {message}" if option else message, **where)
+    def __init__(self, message: str, *, option: str | None = None, file: str | None = None,
+                 row_group: int | None = None, column: str | None = None):
+        super().__init__(f"option {option}: {message}" if option else message, file=file,
+                         row_group=row_group, column=column)
 
 
 class Options(Mapping[str, str]):
@@ -235,22 +238,23 @@ class Options(Mapping[str, str]):
         """Parse names separated by commas, none of them empty or given twice."""
         found = [part.strip() for part in self[name].split(",")]
         if not all(found):
-            raise OptionError("a name is missing; its form is: column, column", option=name)
+            raise OptionError("a name is missing; it must have the form: column, column",
+                              option=name)
         if len(set(found)) < len(found):
-            raise OptionError("a column is named twice", option=name)
+            raise OptionError("a column is listed twice", option=name)
         return found
 
-    def json_object(self, name: str, form: str) -> dict:
+    def json_object(self, name: str, form: str) -> dict[str, Any]:
         """Parse a JSON object without duplicate names; ``form`` is an example of it."""
-        def unique(pairs):
+        def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if len({key for key, _ in pairs}) < len(pairs):
-                raise ValueError("a name is given twice")
+                raise ValueError("a name is listed twice")
             return dict(pairs)
 
         try:
             value = json.loads(self[name], object_pairs_hook=unique)
         except ValueError as error:
-            raise OptionError(f"it is no JSON object such as {form}: {error}",
+            raise OptionError(f"it is not a JSON object such as {form}: {error}",
                               option=name) from None
         if not isinstance(value, dict):
             raise OptionError(f"it must be a JSON object such as {form}", option=name)
@@ -262,7 +266,7 @@ def _similar(name: str, reading: bool) -> str:
                     *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path"})
     close = difflib.get_close_matches(name, known, n=1)
     return (f"unknown; did you mean {close[0]}?" if close
-            else f"unknown, and so refused; there are: {', '.join(known)}")
+            else f"unknown; allowed options: {', '.join(known)}")
 
 
 # --- where ---------------------------------------------------------------------------------------
@@ -271,10 +275,10 @@ def locate(path: str | None) -> tuple[pa_fs.FileSystem, str]:
     """Return filesystem and absolute path of option ``path``, which save() and load() set."""
     if not path:
         raise OptionError(
-            "give the folder, as in save(path) and load(path). Of tables in a catalog Spark tells "
-            "neither path nor options unless secure_bloom.spark.register was called for a session "
-            "that is not one of Spark Connect: say them in the query, as in "
-            "SELECT * FROM t WITH (path '...'), or use a temporary view", option="path")
+            "specify the folder, as in save(path) and load(path). For catalog tables, Spark "
+            "passes neither path nor options unless secure_bloom.spark.register was called for a "
+            "classic (non-Connect) session: specify them in the query, as in SELECT * FROM t WITH "
+            "(path '...'), or use a temporary view", option="path")
     try:
         return resolve(without_file_scheme(path))
     except (pa.ArrowInvalid, UnsupportedError) as error:

@@ -6,8 +6,13 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from typing import Literal
 
-from secure_bloom.encryption_requirement import encryption_requirement, parse_required
+from secure_bloom.encryption_requirement import (
+    EncryptionRequirement,
+    encryption_requirement,
+    parse_required,
+)
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options
 from secure_bloom.spark.options.row_filters import ColumnPredicate, parse_filters
 
@@ -35,8 +40,8 @@ class ReadOptions:
         Whether the DataFrame is used only once, so that filters that Spark pushes may be used.
     all_files : bool
         Whether all files of a folder are read even if a table's log defines which are current.
-    require_encryption : bool, list of str, dict of str to str, or None
-        As ``require_encryption`` of :class:`secure_bloom.ParquetFile`. None: not set.
+    require_encryption : EncryptionRequirement, False, or None
+        What must be encrypted. False: nothing, not even sensitive columns. None: not set.
     """
 
     columns: tuple[str, ...] | None = None
@@ -47,7 +52,7 @@ class ReadOptions:
     filters: tuple[ColumnPredicate, ...] = ()
     single_use: bool = False
     all_files: bool = False
-    require_encryption: bool | list[str] | dict[str, str] | None = None
+    require_encryption: EncryptionRequirement | Literal[False] | None = None
 
 
 def parse_read_options(options: Options) -> ReadOptions:
@@ -68,11 +73,10 @@ def parse_read_options(options: Options) -> ReadOptions:
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)))
 
 
-def _required(text: str | None) -> bool | list[str] | dict[str, str] | None:
+def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:
     try:
         required = None if text is None else parse_required(text)
-        encryption_requirement(required, ignore_case=True)  # which finds contradictions
-        return required
+        return False if required is False else encryption_requirement(required, ignore_case=True)
     except ValueError as error:
         raise OptionError(str(error), option=REQUIRE_ENCRYPTION) from None
 
@@ -90,7 +94,8 @@ def _columns(options: Options) -> tuple[str, ...] | None:
     else:
         names = [name.strip() for name in text.split(",")]
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise OptionError('its form is "a, b", or a list in JSON: ["a", "b"]', option="columns")
+        raise OptionError('it must have the form "a, b", or be a JSON list: ["a", "b"]',
+                          option="columns")
     return tuple(dict.fromkeys(names))
 
 

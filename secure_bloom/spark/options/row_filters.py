@@ -6,13 +6,13 @@ import base64
 import datetime
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from secure_bloom.pruning.predicates import Predicate, normalize
@@ -31,7 +31,7 @@ class ColumnPredicate:
 
     path: tuple[str, ...]
     op: str
-    value: object = None
+    value: Any = None
 
     @property
     def name(self) -> str:
@@ -48,31 +48,23 @@ class ColumnPredicate:
         return Predicate(path, self.op, self.value)
 
 
-def load(spark: SparkSession, path: str, filters: Sequence[tuple[str, str, Any]],
-         **options: str) -> DataFrame:
-    """See :func:`secure_bloom.spark.load`."""
-    predicates = _checked(filters)
-    frame = (spark.read.format("secure_parquet").options(**options)
-             .option("filters", _to_json(predicates)).load(str(path)))
-    return frame.where(reduce(Column.__and__, map(_condition, predicates)))
-
-
 def parse_filters(text: str | None) -> tuple[ColumnPredicate, ...]:
     """Parse the predicates of option ``filters``."""
     if text is None:
         return ()
     try:
-        return tuple(_checked(
+        return tuple(checked(
             [(column, op, _decode(value)) for column, op, value in json.loads(text)]))
     except (ValueError, TypeError, KeyError, ArithmeticError):
         raise OptionError("it is set by secure_bloom.spark.load: use that function",
                           option="filters") from None
 
 
-def _checked(filters) -> list[ColumnPredicate]:
+def checked(filters: Sequence[tuple[str, str, Any]]) -> list[ColumnPredicate]:
+    """Check predicates, which must all hold."""
     alternatives = normalize(filters)
     if len(alternatives) != 1:
-        raise ValueError("filters must be one list of predicates that are all to hold")
+        raise ValueError("filters must be one list of predicates, which must all be true")
     for predicate in alternatives[0]:
         if predicate.op not in _OPS:
             raise ValueError(f"operator must be one of {', '.join(_OPS)}, not {predicate.op!r}")
@@ -84,9 +76,14 @@ def _checked(filters) -> list[ColumnPredicate]:
 def _path(name: str) -> tuple[str, ...]:
     """Split a column name by Spark's rule: a dot inside backticks does not separate."""
     if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", name):
-        raise ValueError(f"{name!r} names no column: it is a name, or names joined by dots; a name "
-                         "with dots of its own stands in backticks")
+        raise ValueError(f"{name!r} is not a valid column name: use a name, or names joined by "
+                         "dots, with backticks around a name that contains dots")
     return tuple(quoted.replace("``", "`") or plain for quoted, plain in re.findall(_PART, name))
+
+
+def condition(predicates: Iterable[ColumnPredicate]) -> Column:
+    """Return Spark's condition that all predicates hold."""
+    return reduce(Column.__and__, map(_condition, predicates))
 
 
 def _condition(predicate: ColumnPredicate) -> Column:
@@ -110,24 +107,25 @@ def _condition(predicate: ColumnPredicate) -> Column:
     return column == value
 
 
-def _literal(value) -> Column:
+def _literal(value: object) -> Column:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return F.lit(value.isoformat()).cast("date")  # PySpark cannot pass years before 1000
     return F.lit(value)
 
 
-def _to_json(predicates: Iterable[ColumnPredicate]) -> str:
+def to_json(predicates: Iterable[ColumnPredicate]) -> str:
+    """Return the predicates as a value of option ``filters``."""
     return json.dumps([[p.name, p.op, _encode(p.value)] for p in predicates])
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[Any], object]] = {
     "date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat,
     "decimal": Decimal, "bytes": base64.b64decode, "float": float,
     "list": lambda values: [_decode(value) for value in values],
 }
 
 
-def _encode(value):
+def _encode(value: object) -> Any:
     """Encode a value for JSON; types that JSON lacks become ``{type: text}``."""
     match value:
         case None | bool() | int() | str():
@@ -145,10 +143,10 @@ def _encode(value):
         case list():
             return {"list": [_encode(element) for element in value]}
     raise TypeError(f"a value of type {type(value).__name__} cannot be passed (a timestamp needs "
-                    "a zone); use .where(...) for this predicate")
+                    "a time zone); use .where(...) for this predicate")
 
 
-def _decode(value):
+def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         [(kind, content)] = value.items()
         return _DECODERS[kind](content)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
 from secure_bloom.keys import KeyEncryptionKeys
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
@@ -65,15 +66,19 @@ class WriteOptions:
         """Return the keys with which tasks wrap their data keys; None if tasks use the KMS."""
         if self.encryption is None or not self.encryption.double_wrapping:
             return None
-        return KeyEncryptionKeys.for_encryption(self.encryption, kms_client(self.kms))
+        return KeyEncryptionKeys.for_encryption(self.encryption, self._kms_client())
 
     def writer_arguments(self, keks: KeyEncryptionKeys | None) -> dict[str, Any]:
         """Return keyword arguments for :class:`secure_bloom.ParquetWriter`."""
         arguments = {"bloom_filters": self.bloom_filters, **self.writer}
         if self.encryption is not None:
             arguments |= {"encryption": self.encryption,
-                          "kms": kms_client(self.kms) if keks is None else keks}
+                          "kms": self._kms_client() if keks is None else keks}
         return arguments
+
+    def _kms_client(self) -> CachedKms:
+        assert self.kms is not None  # options that encrypt name a KMS
+        return kms_client(self.kms)
 
 
 def parse_write_options(options: Options, schema: pa.Schema,
@@ -118,20 +123,20 @@ def _partition_by(options: Options, columns: Columns,
         return ()
     partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]
     if len(set(partition_by)) < len(partition_by):
-        raise OptionError("a column is named twice", option=PARTITION_BY)
+        raise OptionError("a column is listed twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
-        raise OptionError("no column would be left for the files: leave one out",
+        raise OptionError("no column would be left for the files: remove one",
                           option=PARTITION_BY)
     if encryption is not None and encryption.uniform_encryption:
-        raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these would "
-                          "stand in the names of folders: use column keys", option=PARTITION_BY)
+        raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these columns "
+                          "would be part of folder names: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)
     for name in partition_by:
         if name.startswith("."):
-            raise OptionError(f"column {name}: all readers take folders whose names begin with a "
-                              "dot for hidden ones; rename the column", option=PARTITION_BY)
+            raise OptionError(f"column {name}: readers treat folders whose names begin with a dot "
+                              "as hidden; rename the column", option=PARTITION_BY)
         if name in keys:
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
-                              "would stand in the names of folders: partition by another column",
+                              "would be part of folder names: partition by another column",
                               option=PARTITION_BY)
     return tuple(partition_by)

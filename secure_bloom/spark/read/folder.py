@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -10,11 +11,7 @@ import pyarrow.fs as pa_fs
 from pyspark.sql.types import StructField, StructType
 
 from secure_bloom.display import listed
-from secure_bloom.encryption_requirement import (
-    EncryptionRequirement,
-    FolderChecks,
-    encryption_requirement,
-)
+from secure_bloom.encryption_requirement import EncryptionRequirement, FolderChecks
 from secure_bloom.errors import (
     ChangedMeanwhileError,
     ColumnError,
@@ -101,8 +98,8 @@ class Folder:
                 names = tuple(values)
             if tuple(values) != names:
                 raise UnsupportedError(
-                    f"its path has the partition columns {_names(values)}, that of other files "
-                    f"{_names(names)}; read folders one by one", file=info.path)
+                    f"its path has the partition columns {_names(values)}, but other files have "
+                    f"{_names(names)}; read the folders one by one", file=info.path)
             files.append(DataFile(info.path, info.size, tuple(values.values()), info.mtime_ns))
         return Listing(tuple(files), names or ())
 
@@ -118,10 +115,9 @@ class Folder:
         OptionError
             If the schema lacks a column that the option names.
         """
-        required = self.options.require_encryption
-        if required is False:
+        requirement = self.options.require_encryption
+        if requirement is False:
             return None
-        requirement = encryption_requirement(required, ignore_case=True)
         if schema is None:
             return requirement
         _check_names(requirement, schema)
@@ -141,6 +137,7 @@ class Folder:
             opened = self._open(file.path, checks)
         except FileNotFoundError as error:
             raise _changed(file) from error
+        assert opened.version is not None  # it has a path
         if not opened.version.is_as_listed(file.size, file.mtime_ns,
                                            exactly=self.filesystem.type_name == "local"):
             opened.close()
@@ -154,7 +151,8 @@ class Folder:
         except KeyNotFoundError as error:
             if keys is not NO_KEYS:
                 raise
-            raise KeyNotFoundError("the file is encrypted; name the KMS in option keyring or kms",
+            raise KeyNotFoundError("the file is encrypted; specify the KMS in option keyring or "
+                                   "kms",
                                    file=path) from error
 
     def schema(self) -> StructType:
@@ -213,7 +211,7 @@ def _check_names(requirement: EncryptionRequirement | None, schema: StructType) 
     """Raise OptionError if encryption is required for a column that does not exist."""
     paths = leaf_paths(schema)
     for name in requirement.columns.keys() - requirement.names_in(paths) if requirement else ():
-        raise OptionError(f"there is no column {name!r} in the DataFrame; there are: "
+        raise OptionError(f"there is no column {name!r} in the DataFrame; existing columns: "
                           f"{listed(paths)}", option=REQUIRE_ENCRYPTION)
 
 
@@ -222,5 +220,5 @@ def _changed(file: DataFile) -> ChangedMeanwhileError:
                                  "planned; run the query again", file=file.path)
 
 
-def _names(names) -> str:
+def _names(names: Iterable[str]) -> str:
     return f"({', '.join(names)})"

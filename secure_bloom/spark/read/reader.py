@@ -75,7 +75,7 @@ class SecureParquetReader(DataSourceReader):
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
                     raise UnsupportedError("it is in .schema(...), but not in option columns: "
-                                           "leave one of the two away", column=name)
+                                           "remove one of the two", column=name)
 
     @plain_errors()
     def partitions(self) -> list[InputPartition]:
@@ -101,8 +101,10 @@ class SecureParquetReader(DataSourceReader):
         report = TaskReport()
         with plain_errors():
             try:
-                for part in getattr(partition, "ranges", ()):  # Spark's own partition has none
-                    for batch in self._read_range(part, partition.places, report):
+                # Spark's own partition, which it reads if there is no task, has no ranges.
+                task = partition if isinstance(partition, ReadTask) else ReadTask([], {})
+                for part in task.ranges:
+                    for batch in self._read_range(part, task.places, report):
                         report.rows_read += batch.num_rows
                         yield batch
             finally:
@@ -153,9 +155,9 @@ class SecureParquetReader(DataSourceReader):
             for name in present:
                 if name not in names.values() and find_name(name, list(constants)) is None:
                     raise UnsupportedError(
-                        "the first file, whose schema was taken, does not have this column; set "
+                        "the first file, which provides the schema, does not have this column; set "
                         "option mergeSchema to true (all columns of all files) or false (those of "
-                        "the first file only), or name columns in .schema(...)", column=name)
+                        "the first file only), or list columns in .schema(...)", column=name)
         return names
 
     def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
@@ -167,21 +169,24 @@ class SecureParquetReader(DataSourceReader):
             is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
             if path[0] in names.values() and not is_marked:
                 raise UnsupportedError(
-                    "it is encrypted with a key of its own here, but not in the first file, whose "
-                    "schema was taken, so a copy might not be encrypted; set option mergeSchema to "
-                    "true (what is sensitive in any file) or false (what is in the first file), or "
-                    "name columns in .schema(...)", column=".".join(path))
+                    "it is encrypted with its own key here, but not in the first file, which "
+                    "provides the schema, so a copy might not be encrypted; set option "
+                    "mergeSchema to true (what is sensitive in any file) or false (what is in the "
+                    "first file), or list columns in .schema(...)", column=".".join(path))
 
     def _prune(self, file: ParquetFile, names: dict[str, str | None],
                groups: list[int]) -> PruningResult:
         found = []
         for predicate in self._predicates:
-            column = predicate.path[0]
+            column, *fields = predicate.path
             if column not in names:
                 continue  # in the path
-            if names[column] is None and not predicate.allows_null:
-                return PruningResult([], [])  # the file lacks the column: all rows are null
-            leaf = names[column] and find_leaf(file.columns, (names[column], *predicate.path[1:]))
+            name = names[column]
+            if name is None:
+                if not predicate.allows_null:
+                    return PruningResult([], [])  # the file lacks the column: all rows are null
+                continue
+            leaf = find_leaf(file.columns, (name, *fields))
             if leaf and (predicate.op in ("is null", "is not null")
                          or same_values(self._type_of(predicate.path), leaf.type)):
                 found.append(predicate.on(leaf.path))
@@ -189,10 +194,10 @@ class SecureParquetReader(DataSourceReader):
             else PruningResult(groups, groups)
 
     def _type_of(self, path: tuple[str, ...]) -> DataType | None:
-        type_ = self._types
+        type_: DataType = self._types
         for name in path:
-            found = find_name(name, type_.names) if isinstance(type_, StructType) else None
-            if found is None:
+            if not isinstance(type_, StructType) \
+                    or (found := find_name(name, type_.names)) is None:
                 return None
             type_ = type_[found].dataType
         return type_

@@ -55,10 +55,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if not can_be_read_as(array.type, type_):
-        raise UnsupportedError(f"the type {array.type} cannot be read as {type_}; say another type "
-                               "in .schema(...)")
+        raise UnsupportedError(f"the type {array.type} cannot be read as {type_}; specify another "
+                               "type in .schema(...)")
     try:
         return array.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise UnsupportedError(f"a value of type {array.type} cannot be read as {type_} without "
-                               "changing it; say another type in .schema(...)") from None
+                               "changing it; specify another type in .schema(...)") from None

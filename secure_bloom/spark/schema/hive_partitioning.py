@@ -24,7 +24,7 @@ def escape(text: str) -> str:
         If it cannot be part of a path.
     """
     if "\0" in text:
-        raise UnsupportedError("a text with a NUL character cannot be the name of a folder")
+        raise UnsupportedError("a string with a NUL character cannot be a folder name")
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
@@ -54,7 +54,7 @@ def _texts(values: pa.Array) -> list[str | None]:
     if pa.types.is_decimal(type_):
         return [None if value is None else f"{value:f}" for value in found]
     if NULL in found:
-        raise UnsupportedError(f"the text {NULL} means null in a folder's name; change the value")
+        raise UnsupportedError(f"the string {NULL} means null in a folder name; change the value")
     return [None if value is None else str(value) for value in found]
 
 

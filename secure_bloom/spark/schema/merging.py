@@ -8,7 +8,7 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.schema.sensitivity import unite
 
-_INTEGERS = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())
+_INTEGERS: tuple[T.DataType, ...] = (T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType())
 _DIGITS = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 
 
@@ -32,10 +32,10 @@ def _contradiction(one: T.StructType, other: T.StructType) -> UnsupportedError:
         known = one[name].dataType if name else field.dataType
         if wider(known, field.dataType) is None:
             return UnsupportedError(
-                f"here the type is {field.dataType.simpleString()}, in other files "
-                f"{known.simpleString()}; say which to use: .schema(...) before .load",
+                f"here the type is {field.dataType.simpleString()}, but in other files "
+                f"{known.simpleString()}; specify which to use: .schema(...) before .load",
                 column=field.name)
-    raise AssertionError("two schemas without a contradiction")
+    raise AssertionError("two compatible schemas")
 
 
 def with_partitions(schema: T.StructType, partitions: list[T.StructField]) -> T.StructType:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ def infer_type(values: Iterable[str | None]) -> DataType:
     if not texts:
         return StringType()
     if all(map(_INTEGER.fullmatch, texts)):
-        widest = max((abs(int(text) + (int(text) < 0)) for text in texts), default=0)
+        widest = max(abs(int(text) + (int(text) < 0)) for text in texts)
         if widest < 2**63:
             return IntegerType() if widest < 2**31 else LongType()
         return DecimalType(len(str(widest)), 0) if widest < 10**38 else DoubleType()
@@ -74,8 +75,8 @@ def partition_scalar(text: str | None, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(int(text), type_)
         return pa.array([text], pa.string()).cast(type_)[0]
     except (pa.ArrowException, OverflowError):
-        raise UnsupportedError(f"a value in the path is no {type_}; say another type in "
-                               ".schema(...)") from None
+        raise UnsupportedError(f"a value in the path is not a valid {type_}; specify another type "
+                               "in .schema(...)") from None
 
 
 _COMPARE = {"=": eq, "==": eq, "<=>": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -96,7 +97,7 @@ def may_hold(predicate: Predicate, value: pa.Scalar) -> bool:
     return _holds(_COMPARE[op], own, asked)
 
 
-def _holds(compare, own, asked) -> bool:
+def _holds(compare: Callable[[Any, Any], bool], own: object, asked: object) -> bool:
     # For other types nothing can be ruled out: floats have NaN, timestamps have time zones.
     if type(own) is not type(asked) or type(own) not in (int, str, datetime.date, Decimal, bool):
         return True

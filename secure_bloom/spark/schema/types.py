@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -24,7 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from secure_bloom.arrow.leaves import is_list
+from secure_bloom.arrow.leaves import is_list, with_leaf_types
 from secure_bloom.arrow.views import without_views
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.parquet.schema import LeafColumn
@@ -37,8 +38,8 @@ _SPARK_VERSION = b"org.apache.spark.version"
 
 # A timestamp is a point in time; the time zone in which the writing session displays it does not
 # matter. Older PySpark lacks this parameter and always uses UTC.
-_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-
+_to_arrow = partial(to_arrow_schema, timezone="UTC") \
+    if "timezone" in signature(to_arrow_schema).parameters else to_arrow_schema
 
 _PARTITION_TYPES = (BooleanType, IntegralType, DecimalType, DateType, StringType)
 
@@ -53,12 +54,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """
     for column in schema:
         try:
-            to_arrow_schema(StructType([column]), **_IN_UTC)
+            _to_arrow(StructType([column]))
         except (PySparkException, pa.ArrowException, ValueError) as error:
             raise UnsupportedError(
                 f"Spark cannot pass the type {column.dataType.simpleString()} to Python; cast the "
                 "column", column=column.name) from error
-    return to_arrow_schema(schema, **_IN_UTC)
+    return _to_arrow(schema)
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
@@ -71,7 +72,8 @@ def stored_schema(schema: StructType) -> pa.Schema:
     """
     for column in schema:
         _check_storable(column.dataType, column.name)
-    return pa.schema([column.with_type(_stored(column.type)) for column in arrow_schema(schema)])
+    return pa.schema([column.with_type(with_leaf_types(column.type, _stored))
+                      for column in arrow_schema(schema)])
 
 
 def _check_storable(type_: DataType, path: str) -> None:
@@ -82,18 +84,9 @@ def _check_storable(type_: DataType, path: str) -> None:
         _check_storable(child.dataType, f"{path}.{name}")
 
 
-def _stored(type_: pa.DataType) -> pa.DataType:
+def _stored(leaf: pa.DataType) -> pa.DataType:
     """Return the type in Parquet: Spark passes times in nanoseconds, but stores microseconds."""
-    if pa.types.is_time64(type_):
-        return pa.time64("us")
-    if pa.types.is_struct(type_):
-        return pa.struct([child.with_type(_stored(child.type)) for child in type_])
-    if pa.types.is_map(type_):
-        return pa.map_(*(child.with_type(_stored(child.type))
-                         for child in (type_.key_field, type_.item_field)))
-    if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
-    return type_
+    return pa.time64("us") if pa.types.is_time64(leaf) else leaf
 
 
 def _children(type_: DataType) -> list[tuple[str, StructField]]:
@@ -144,7 +137,7 @@ def check_partition_types(schema: StructType, names: Iterable[str]) -> None:
                 "string collate"):
             raise UnsupportedError(
                 f"partition_by cannot use the type {type_.simpleString()}; it can use boolean, "
-                "whole numbers, decimal, date and string: cast a copy of the column", column=name)
+                "integers, decimal, date and string: cast a copy of the column", column=name)
 
 
 def file_schema(schema: StructType) -> pa.Schema:
@@ -172,7 +165,7 @@ def spark_schema(schema: pa.Schema, leaves: Iterable[LeafColumn] = ()) -> Struct
         try:
             from_arrow_schema(pa.schema([column]))
         except PySparkException as error:
-            raise UnsupportedError(f"Spark has no type for {column.type}; say which to use: "
+            raise UnsupportedError(f"Spark has no type for {column.type}; specify which to use: "
                                    ".schema(...) before .load", column=column.name) from error
     return from_arrow_schema(schema).toNullable()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from secure_bloom.sbbf.arrow_types import is_bytes, is_text
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.schema.types import arrow_schema
+
+_IsType: TypeAlias = Callable[[pa.DataType], bool]
 
 
 def _is_zoned(t: pa.DataType) -> bool:
@@ -82,5 +87,6 @@ def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
     return _is_any(source, target, _SAME_VALUES)
 
 
-def _is_any(source: pa.DataType, target: pa.DataType, pairs) -> bool:
+def _is_any(source: pa.DataType, target: pa.DataType,
+            pairs: Iterable[tuple[_IsType, _IsType]]) -> bool:
     return any(is_source(source) and is_target(target) for is_source, is_target in pairs)

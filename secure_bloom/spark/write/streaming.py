@@ -8,17 +8,17 @@ and rows would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.write.writer import SecureParquetWriter, TaskCommit
+from secure_bloom.spark.write.writer import SecureParquetWriter, TaskCommit, task_context
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 
@@ -55,28 +55,29 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
         """Write the rows of a task to files that stay hidden until the job commits."""
-        query = TaskContext.get().getLocalProperty(_QUERY_ID)
+        query = task_context().getLocalProperty(_QUERY_ID)
         if not query:
-            raise CommitError(f"Spark does not tell which query this is ({_QUERY_ID} is not set), "
+            raise CommitError(f"Spark does not identify the query ({_QUERY_ID} is not set), "
                               "so a batch could be written twice")
         return StreamTaskCommit(self._writer.write(iterator), self._writer.job.id, query)
 
     @plain_errors()
-    def commit(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Publish the files of the tasks, unless this batch has already been published."""
         reports = self._take_job(messages)
         batch = Batch(reports[0].query, batchId) if reports else None
         self._writer.commit([report.task for report in reports], batch)
 
     @plain_errors()
-    def abort(self, messages: list[StreamTaskCommit | None], batchId: int) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove the files that the tasks have written so far."""
         self._take_job(messages)
         self._writer.abort([])
 
-    def _take_job(self, messages) -> list[StreamTaskCommit]:
+    def _take_job(self, messages: Sequence[WriterCommitMessage | None]) -> list[StreamTaskCommit]:
         """Switch to the tasks' job, and discard the job that this writer has started."""
-        reports = [message for message in messages if message is not None]
+        reports = cast("list[StreamTaskCommit]",  # what ``write`` returned in the tasks
+                       [message for message in messages if message is not None])
         if reports:
             own = self._writer.job
             own.abort()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import pyarrow as pa
 
@@ -88,7 +89,8 @@ class TaskFiles:
     def __enter__(self) -> TaskFiles:
         return self
 
-    def __exit__(self, exc_type, exc, traceback) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None,
+                 traceback: TracebackType | None) -> None:
         for folder in self._folders.values():
             if folder.writer is not None:
                 folder.writer.__exit__(exc_type, exc, traceback)
@@ -119,32 +121,32 @@ class TaskFiles:
         table = pa.Table.from_batches(folder.waiting, self._schema)
         self._count(folder, -folder.waiting_bytes)
         folder.waiting, folder.waiting_rows, folder.merged = [], 0, 0
-        if folder.writer is None:
-            self._open(folder)
-        folder.writer.write_table(table, table.num_rows)
+        writer = self._open(folder) if folder.writer is None else folder.writer
+        writer.write_table(table, table.num_rows)
         folder.written_rows += table.num_rows
         if folder.written_rows == self._max_rows or (
-                self._max_bytes is not None and folder.writer.num_bytes >= self._max_bytes):
-            self._close(folder)
+                self._max_bytes is not None and writer.num_bytes >= self._max_bytes):
+            self._close(folder, writer)
 
-    def _open(self, folder: _Folder) -> None:
+    def _open(self, folder: _Folder) -> ParquetWriter:
         open_ = [other for other in self._folders.values() if other.writer is not None]
         if len(open_) >= MAX_OPEN_FILES:
             self._finish(max(open_, key=lambda other: other.written_rows))
         folder.path = self._job.new_file(self._partition, folder.name)
         folder.writer = self._open_writer(folder.path)
+        return folder.writer
 
-    def _close(self, folder: _Folder) -> None:
-        folder.writer.close()
+    def _close(self, folder: _Folder, writer: ParquetWriter) -> None:
+        writer.close()
         self._staged.append(self._job.staged(folder.path, folder.written_rows,
-                                             folder.writer.filter_totals))
+                                             writer.filter_totals))
         folder.writer, folder.written_rows = None, 0
 
     def _finish(self, folder: _Folder) -> None:
         if folder.waiting:
             self._write_row_group(folder)
         if folder.writer is not None:
-            self._close(folder)
+            self._close(folder, folder.writer)
         del self._folders[folder.name]
 
 

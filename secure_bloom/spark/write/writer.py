@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -30,6 +32,7 @@ from secure_bloom.spark.schema.types import (
 from secure_bloom.spark.write.task_files import TaskFiles
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import FileTarget
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.visibility import relative_path
 from secure_bloom.writer import ParquetWriter
@@ -80,22 +83,25 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task to files that stay hidden until the job commits."""
         partitioner = Partitioner(self._options.partition_by)
-        with self._task_files(TaskContext.get().partitionId()) as files:
+        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, self._options,
+                       self._open_file) as files:
             for batch in iterator:
                 for folder, part in partitioner.split(self._cast(batch)):
                     files.add(folder, part)
             return TaskCommit(files.finish())
 
     @plain_errors()
-    def commit(self, messages: list[TaskCommit | None], batch: Batch | None = None) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None],
+               batch: Batch | None = None) -> None:
         """Publish the files of the tasks; if there are none, one file that holds the schema."""
-        files = [file for message in messages if message is not None for file in message.files]
+        reports = cast("list[TaskCommit | None]", messages)  # what ``write`` returned in the tasks
+        files = [file for report in reports if report is not None for file in report.files]
         if not files and (self.job.overwrite or not self.job.visible_files()):
             files = [self._write_empty_file()]
         self.job.commit(files, batch)
 
     @plain_errors()
-    def abort(self, messages: list[TaskCommit | None]) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files that the tasks have written so far."""
         self.job.abort()
 
@@ -113,7 +119,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         except SecureBloomError:
             raise
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise OptionError("pyarrow refuses these options for these columns: "
+            raise OptionError("pyarrow rejects these options for these columns: "
                               f"{error}") from error
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -121,21 +127,28 @@ class SecureParquetWriter(DataSourceArrowWriter):
         batch = without_hidden_nulls(batch)
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
-    def _task_files(self, partition: int) -> TaskFiles:
-        return TaskFiles(self.job, partition, self._file_schema, self._options,
-                         lambda path: self._open(path, filesystem=self.job.filesystem))
-
     def _write_empty_file(self) -> StagedFile:
         # Partition columns are known only from paths: the null partition adds no value.
         folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
                           for name in self._options.partition_by)
         path = self.job.new_file(0, folder)
-        self._open(path, filesystem=self.job.filesystem).close()
+        self._open_file(path).close()
         return self.job.staged(path, 0)
 
-    def _open(self, where, **place) -> ParquetWriter:
-        return ParquetWriter(where, self._file_schema, **place,
+    def _open_file(self, path: str) -> ParquetWriter:
+        return self._open(path, self.job.filesystem)
+
+    def _open(self, where: FileTarget,
+              filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
+        return ParquetWriter(where, self._file_schema, filesystem=filesystem,
                              **self._options.writer_arguments(self._keks))
+
+
+def task_context() -> TaskContext:
+    """Return the context of the task in which this runs."""
+    context = TaskContext.get()
+    assert context is not None
+    return context
 
 
 def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
@@ -144,6 +157,6 @@ def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
         present = tuple(partition_values(relative_path(path, job.folder)))
         if present != partition_by:
             raise OptionError(
-                f"the folder has files with the partition columns ({', '.join(present)}), and with "
-                f"({', '.join(partition_by)}) besides it could not be read; use the same, or "
-                "overwrite", option=PARTITION_BY, file=path)
+                f"the folder has files with the partition columns ({', '.join(present)}), so it "
+                f"could not be read with ({', '.join(partition_by)}) as well; use the same "
+                "columns, or overwrite", option=PARTITION_BY, file=path)
