@@ -22,6 +22,7 @@ _HOME = {
     "Keyring": "secure_bloom.keys.keyring",
     "ParquetFile": "secure_bloom.reader",
     "ParquetWriter": "secure_bloom.writer",
+    "Policy": "secure_bloom.policy.policy",
     "SplitBlockBloomFilter": "secure_bloom.sbbf.filter",
     "UniformKey": "secure_bloom.encryption",
     "VerifyResult": "secure_bloom.verify.findings",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.maintain.seal import seal as seal
     from secure_bloom.maintain.strip import strip as strip
     from secure_bloom.parquet.bloom_filter import BloomFilterInfo as BloomFilterInfo
+    from secure_bloom.policy.policy import Policy as Policy
     from secure_bloom.reader import ParquetFile as ParquetFile
     from secure_bloom.sbbf.filter import SplitBlockBloomFilter as SplitBlockBloomFilter
     from secure_bloom.sbbf.options import BloomFilterOptions as BloomFilterOptions

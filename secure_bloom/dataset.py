@@ -62,11 +62,11 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         Read the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
         plain files. These may hold rows that the table has deleted. A file passed as ``source``
         is always read.
-    require_encryption : bool, list of str, or mapping of str to str, optional
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
         What must be encrypted. True: the footer, which may be signed instead, and every column. A
         list of dotted paths: these columns, where a group stands for all leaves below it. A
-        mapping: these columns, each under this master key. By default only :class:`ExplicitKeys`
-        refuse unencrypted files.
+        mapping: these columns, each under this master key. A :class:`Policy`: what it says. By
+        default only :class:`ExplicitKeys` refuse unencrypted files.
         In a folder, a file may lack a column that another file has.
 
     Raises

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import Protocol, cast, overload
+from typing import Protocol, TypeGuard, cast, overload
 
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import listed
@@ -26,6 +26,19 @@ class Requirement(Protocol):
 
     def check(self, footer: Footer) -> None:
         """Raise AuthenticationError if the file of this footer does not meet the requirement."""
+
+
+class PathRequirement(Requirement, Protocol):
+    """A requirement that depends on the path of the file, such as a policy."""
+
+    def for_path(self, path: str | None) -> PathRequirement:
+        """Return the requirement for the file at this path; None: the file has no path."""
+
+    def check_path_columns(self, names: Iterable[str], columns: Iterable[LeafColumn]) -> None:
+        """Check columns whose values come from a file's path, which is not authenticated."""
+
+    def demands_any(self, columns: Iterable[LeafColumn]) -> bool:
+        """Whether one of these columns of the file must be encrypted."""
 
 
 RequireEncryption = bool | Iterable[str] | Mapping[str, str | None] | Requirement | None
@@ -60,23 +73,8 @@ class EncryptionRequirement:
         another master key; KeyNotFoundError if the signature of a plaintext footer was not verified
         because its key is missing; ColumnError if the file lacks one of the columns.
         """
-        algorithm = footer.algorithm
-        if algorithm is None:
-            raise AuthenticationError("the file is not encrypted, but encryption is required")
-        if not footer.has_encrypted_footer and not footer.signature_verified:
-            raise KeyNotFoundError("encryption is required, so the signature of the footer must "
-                                   "be verified; pass the footer key")
-        if footer.has_encrypted_footer and not algorithm.authenticates_pages:
-            raise AuthenticationError(
-                f"its algorithm is {algorithm.name}, which does not authenticate pages, and in a "
-                "file with an encrypted footer the algorithm itself is not authenticated; "
-                "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
-                "which is signed")
-        demanded = self._demanded(footer.columns)
-        for chunks in footer.row_groups:
-            for ordinal, master_key in demanded.items():
-                with error_location(**chunks[ordinal].place):
-                    _check_chunk(footer, chunks[ordinal], master_key)
+        check_footer(footer)
+        check_columns(footer, self._demanded(footer.columns))
 
     def check_no_conflict(self) -> None:
         """Raise ValueError if two different master keys are required for one column."""
@@ -163,19 +161,41 @@ class FolderChecks:
         self._own = requirement if isinstance(requirement, EncryptionRequirement) else None
         self._of_file = requirement if self._own is None \
             else replace(self._own, columns_may_be_missing=True)
+        self._demanding = False
+        self._plaintext: list[str | None] = []  # the first file without encryption
 
-    def check(self, footer: Footer) -> None:
+    def check(self, footer: Footer, path: str | None = None) -> None:
         """Check one of the files; see :meth:`EncryptionRequirement.check`."""
-        if self._of_file is not None:
-            self._of_file.check(footer)
+        requirement = requirement_for(self._of_file, path)
+        if requirement is not None:
+            requirement.check(footer)
         if self._own is not None:
             self._own.check_path_columns(self._path_columns, footer.columns)
             self._found.update(self._own.names_in(leaf.path for leaf in footer.columns))
+        elif _depends_on_path(requirement):
+            requirement.check_path_columns(self._path_columns, footer.columns)
+            if requirement.demands_any(footer.columns):  # other threads may check other files
+                self._demanding = True
+            if not footer.is_encrypted and not self._plaintext:
+                self._plaintext.append(path)
 
     def finish(self) -> None:
-        """Raise ColumnError if none of the files has a column that must be encrypted."""
+        """Check the files together.
+
+        Raises
+        ------
+        ColumnError
+            If none of the files has a column that must be encrypted.
+        AuthenticationError
+            If a file is not encrypted, and others have columns that must be: it may have been
+            substituted for one of them.
+        """
         if self._own is not None:
             self._own.check_names(self._found)
+        if self._demanding and self._plaintext:
+            raise AuthenticationError("the file is not encrypted, and other files of the folder "
+                                      "have columns that must be encrypted",
+                                      file=self._plaintext[0])
 
 
 @overload
@@ -205,8 +225,10 @@ def encryption_requirement(required: RequireEncryption, *,
     if hasattr(required, "check"):
         return cast(Requirement, required)
     if isinstance(required, str | bytes) or not isinstance(required, Iterable):
-        raise TypeError("require_encryption must be True, a list of columns, or a mapping from "
-                        f"columns to master keys, not {type(required).__name__}")
+        hint = "; for the file of a policy, pass Policy.read(path)" \
+            if hasattr(required, "__fspath__") else ""
+        raise TypeError("require_encryption must be True, a list of columns, a mapping from "
+                        f"columns to master keys, or a Policy, not {type(required).__name__}{hint}")
     columns = dict(required) if isinstance(required, Mapping) else dict.fromkeys(required)
     for text in (*columns, *(key for key in columns.values() if key is not None)):
         if not isinstance(text, str) or not text:
@@ -238,8 +260,25 @@ def parse_required(text: str) -> bool | list[str] | dict[str, str]:
     return columns
 
 
-def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Requirement | None) \
-        -> None:
+def requirement_for(requirement: Requirement | None, path: str | None) -> Requirement | None:
+    """Return the requirement for the file at this path; None: the file has no path."""
+    return requirement.for_path(path) if _depends_on_path(requirement) else requirement
+
+
+def check_requirement(requirement: Requirement, footer: Footer, path: str | None) -> None:
+    """Check the file at this path; see :meth:`EncryptionRequirement.check`."""
+    if isinstance(requirement, FolderChecks):
+        requirement.check(footer, path)
+    elif (of_file := requirement_for(requirement, path)) is not None:
+        of_file.check(footer)
+
+
+def _depends_on_path(requirement: Requirement | None) -> TypeGuard[PathRequirement]:
+    return hasattr(requirement, "for_path")
+
+
+def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Requirement | None,
+                     path: str | None = None) -> None:
     """Check an opened file against a requirement and against what the keys allow.
 
     Raises AuthenticationError, KeyNotFoundError or ColumnError; see
@@ -250,7 +289,7 @@ def check_encryption(footer: Footer, keys: KeyRetriever | None, requirement: Req
                                   "to read such files as well, pass plaintext_files_allowed=True "
                                   "to ExplicitKeys")
     if requirement is not None:
-        requirement.check(footer)
+        check_requirement(requirement, footer, path)
 
 
 _FORM = 'it must have the form "true", "column, column", or "key1: column, column; ' \
@@ -264,6 +303,61 @@ def _names(text: str) -> list[str]:
     return names
 
 
+def check_footer(footer: Footer) -> None:
+    """Check that a file is encrypted, and that its footer and pages are authenticated.
+
+    Raises
+    ------
+    AuthenticationError, KeyNotFoundError
+        See :meth:`EncryptionRequirement.check`.
+    """
+    algorithm = footer.algorithm
+    if algorithm is None:
+        raise AuthenticationError("the file is not encrypted, but encryption is required")
+    if not footer.has_encrypted_footer and not footer.signature_verified:
+        raise KeyNotFoundError("encryption is required, so the signature of the footer must be "
+                               "verified; pass the footer key")
+    if footer.has_encrypted_footer and not algorithm.authenticates_pages:
+        raise AuthenticationError(
+            f"its algorithm is {algorithm.name}, which does not authenticate pages, and in a file "
+            "with an encrypted footer the algorithm itself is not authenticated; "
+            "encryption is required, so write it with AES_GCM_V1, or with a plaintext footer, "
+            "which is signed")
+
+
+def check_columns(footer: Footer, demanded: Mapping[int, str | None]) -> None:
+    """Check that columns are encrypted in every row group.
+
+    Parameters
+    ----------
+    footer : Footer
+    demanded : mapping of int to (str or None)
+        Maps the ordinals of these columns to the names of their master keys, or to None.
+
+    Raises
+    ------
+    AuthenticationError
+        If one of them is not, or not under its master key.
+    """
+    for chunks in footer.row_groups:
+        for ordinal, master_key in demanded.items():
+            with error_location(**chunks[ordinal].place):
+                _check_chunk(footer, chunks[ordinal], master_key)
+
+
+def check_master_key(footer: Footer, key_metadata: bytes | None, required: str,
+                     what: str = "the column") -> None:
+    """Raise AuthenticationError unless the key of this metadata is under the master key."""
+    found = footer.crypto.master_key(key_metadata)
+    if found is None:
+        raise AuthenticationError(f"master key {required!r} is required, but only a KMS can tell "
+                                  f"which master key {what} is encrypted under; with explicit "
+                                  "keys, require the column without a master key")
+    if found != required:
+        raise AuthenticationError(f"{what} is encrypted under master key {found!r}, but "
+                                  f"{required!r} is required")
+
+
 def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> None:
     if chunk.encryption is None:
         raise AuthenticationError("the column is not encrypted, but encryption is required")
@@ -274,11 +368,4 @@ def _check_chunk(footer: Footer, chunk: ColumnChunk, master_key: str | None) -> 
         return
     key_metadata = chunk.key_metadata if chunk.encryption == "column key" \
         else footer.footer_key_metadata
-    found = footer.crypto.master_key(key_metadata)
-    if found is None:
-        raise AuthenticationError(f"master key {master_key!r} is required, but only a KMS can "
-                                  "tell which master key the column is encrypted under; with "
-                                  "explicit keys, require the column without a master key")
-    if found != master_key:
-        raise AuthenticationError(f"the column is encrypted under master key {found!r}, but "
-                                  f"{master_key!r} is required")
+    check_master_key(footer, key_metadata, master_key)

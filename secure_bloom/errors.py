@@ -164,6 +164,10 @@ class EncryptionMismatchError(SecureBloomError):
         return type(self), (self.findings, self._num_files)
 
 
+class PolicyError(SecureBloomError, ValueError):
+    """A policy is not valid, or is not met by what would be written."""
+
+
 class ChangedMeanwhileError(SecureBloomError):
     """A file was replaced, changed or removed while in use.
 

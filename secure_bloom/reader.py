@@ -90,11 +90,11 @@ class ParquetFile(Summarized):
         keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source`` if that is a path; default: local, or by URI.
-    require_encryption : bool, list of str, or mapping of str to str, optional
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
         What must be encrypted. True: the footer, which may be signed instead, and every column. A
         list of dotted paths: these columns, where a group stands for all leaves below it. A
-        mapping: these columns, each under this master key. By default only :class:`ExplicitKeys`
-        refuse unencrypted files.
+        mapping: these columns, each under this master key. A :class:`Policy`: what it says. By
+        default only :class:`ExplicitKeys` refuse unencrypted files.
 
     Raises
     ------
@@ -117,12 +117,17 @@ class ParquetFile(Summarized):
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
-            check_encryption(self._footer, self._keys, requirement)
+            check_encryption(self._footer, self._keys, requirement, self.path)
 
     @property
     def name(self) -> str:
         """Name of the file, as used in errors."""
         return self._source.name
+
+    @property
+    def path(self) -> str | None:
+        """Path of the file, in the base filesystem of a subtree; None if the source has none."""
+        return self._source.base_path
 
     @property
     def version(self) -> FileVersion | None:

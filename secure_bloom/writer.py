@@ -31,18 +31,27 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.writer_options import WriterOptions
 from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import Encryption
-from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.errors import ColumnError, FormatError, error_location
 from secure_bloom.keys import external
 from secure_bloom.keys.wrapping import WritingKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
 from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
 from secure_bloom.sbbf.arrow_types import used_dictionary_values
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
-from secure_bloom.storage.files import FileTarget, Output, is_path, open_output, resolve
+from secure_bloom.storage.files import (
+    FilePath,
+    FileTarget,
+    Output,
+    is_path,
+    open_output,
+    resolve,
+)
 from secure_bloom.storage.spill import FilterStore
 from secure_bloom.storage.summary import FilterTotals
 
@@ -60,8 +69,9 @@ _REFUSED_OPTIONS = {
 
 def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilters = None,
                 encryption: Encryption | None = None, keys: WritingKms = None,
-                row_group_size: int | None = None, filesystem: pa_fs.FileSystem | None = None,
-                kms: WritingKms = None, **writer_options: Unpack[WriterOptions]) -> None:
+                policy: Policy | FilePath | None = None, row_group_size: int | None = None,
+                filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
+                **writer_options: Unpack[WriterOptions]) -> None:
     """Write a table to a Parquet file with Bloom filters.
 
     Parameters
@@ -81,6 +91,10 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
         the environment, see ``docs/keys.md``.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
+        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
+        columns that ``bloom_filters`` does not name.
     row_group_size : int, optional
         Rows per row group; default as in pyarrow: at most 1,048,576.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -95,11 +109,15 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
     ColumnError
         If a filter is requested for a column that does not exist or cannot have one. Raised
         before anything is written.
+    PolicyError
+        If the policy is not valid, or the file would not meet it. Raised before anything is
+        written.
     KeyRetrievalError
         If a master key cannot be used.
     """
     with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
-                       keys=keys, filesystem=filesystem, kms=kms, **writer_options) as writer:
+                       keys=keys, policy=policy, filesystem=filesystem, kms=kms,
+                       **writer_options) as writer:
         writer.write_table(table, row_group_size)
 
 
@@ -130,6 +148,10 @@ class ParquetWriter(Summarized):
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For an EncryptionConfiguration. Any pyarrow KmsClient is also accepted. Default: the KMS of
         the environment, see ``docs/keys.md``.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
+        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
+        columns that ``bloom_filters`` does not name.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
@@ -147,6 +169,9 @@ class ParquetWriter(Summarized):
     ColumnError
         If a filter is requested for a column that does not exist or cannot have one. Raised
         before anything is written.
+    PolicyError
+        If the policy is not valid, or the file would not meet it. Raised before anything is
+        written.
     """
 
     _writer: pq.ParquetWriter | None = None
@@ -155,6 +180,7 @@ class ParquetWriter(Summarized):
 
     def __init__(self, where: FileTarget, schema: pa.Schema, *, bloom_filters: BloomFilters = None,
                  encryption: Encryption | None = None, keys: WritingKms = None,
+                 policy: Policy | FilePath | None = None,
                  filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
                  **writer_options: Unpack[WriterOptions]):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
@@ -166,8 +192,16 @@ class ParquetWriter(Summarized):
         self.schema = schema
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
+        with error_location(file=self._name):
+            rules = policy_for(policy, where, filesystem)
+            if rules is not None:
+                bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
+                keys, kms = (None, None) if encryption is None else (keys, kms)
         self._plan = _plan(schema, leaves, bloom_filters)
         self._asked = resolve_columns(encryption, leaves)
+        if rules is not None:
+            with error_location(file=self._name):
+                check_encryption(rules, self._asked, leaves)
         self._encryption = file_encryption(self._asked, keys, kms)
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem)

@@ -19,7 +19,7 @@ from secure_bloom.encryption import (
 )
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.schema import LeafColumn, named_columns
+from secure_bloom.parquet.schema import LeafColumn, columns_by_prefix, named_columns
 
 
 def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
@@ -34,14 +34,16 @@ def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) ->
     if not isinstance(encryption, EncryptionConfiguration) or encryption.uniform_encryption:
         return encryption
     asked = encryption.column_keys or {}
-    named = {path: _named(columns, path) for paths in asked.values() for path in paths}
+    by_prefix = columns_by_prefix(columns)
+    named = {path: _named(columns, by_prefix, path)
+             for paths in asked.values() for path in paths}
     # The path of a field takes precedence over that of a group containing it.
     owners = {column.ordinal: path for path in sorted(named, key=len) for column in named[path]}
     column_keys = {}
     for key, paths in asked.items():
         told = [own for path in paths for own in (
             [path] if _is_clear(path, named[path]) else
-            [_alone(columns, column.path) for column in named[path]
+            [_alone(columns, by_prefix, column.path) for column in named[path]
              if owners[column.ordinal] == path])]
         if told:
             column_keys[key] = list(dict.fromkeys(told))
@@ -61,8 +63,9 @@ def _check_pyarrow(encryption: pe.EncryptionConfiguration, columns: list[LeafCol
                                    "name; use secure_bloom's", column=column.path)
 
 
-def _named(columns: list[LeafColumn], path: str) -> list[LeafColumn]:
-    found = named_columns(columns, path)
+def _named(columns: list[LeafColumn], by_prefix: dict[str, list[LeafColumn]],
+           path: str) -> list[LeafColumn]:
+    found = named_columns(by_prefix.get(path, ()), path)
     if not found:
         raise ColumnError("it has a key, but does not exist; existing columns: "
                           f"{listed(column.path for column in columns)}", column=path)
@@ -77,9 +80,9 @@ def _is_clear(path: str, meant: list[LeafColumn]) -> bool:
     return all(path in (column.path, column.path.split(".")[0]) for column in meant)
 
 
-def _alone(columns: list[LeafColumn], path: str) -> str:
+def _alone(columns: list[LeafColumn], by_prefix: dict[str, list[LeafColumn]], path: str) -> str:
     """Return the path of a leaf column, which no other column or group may have."""
-    _named(columns, path)
+    _named(columns, by_prefix, path)
     return path
 
 
@@ -91,9 +94,10 @@ def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:
     if encryption is None:
         return
     column_keys = getattr(encryption, "column_keys", None)
+    by_prefix = columns_by_prefix(footer.columns)
     asked = footer.columns if column_keys is None else [
         column for paths in column_keys.values() for path in paths
-        for column in named_columns(footer.columns, path)]
+        for column in named_columns(by_prefix.get(path, ()), path)]
     ordinals = {column.ordinal for column in asked}
     for chunk in footer.column_chunks():
         if chunk.encryption is None and chunk.column.ordinal in ordinals:

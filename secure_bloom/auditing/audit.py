@@ -13,7 +13,6 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
-from secure_bloom.auditing.policy import Policy
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     UNREADABLE,
@@ -27,6 +26,7 @@ from secure_bloom.errors import (
     AuthenticationError,
     FileError,
     KeyRetrievalError,
+    PolicyError,
     SecureBloomError,
 )
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
@@ -37,10 +37,11 @@ from secure_bloom.parquet.footer import (
     encryption_algorithm,
     read_footer,
 )
+from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import in_threads
-from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
 _MAX_SHARED = 10_000
@@ -60,9 +61,13 @@ def audit(path: FilePath, keys: Keys = None, *,
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
-        Which columns must be encrypted. Default: every encrypted column counts as sensitive.
+        Which columns must be encrypted, and under which master keys; see ``docs/policy.md``.
+        Default: every encrypted column counts as sensitive. Without keys, the audit relies on the
+        names of master keys that the files claim.
     guesses : iterable of str
-        Values to try on leaking filters, as an attacker would; only the number of hits is reported.
+        Values to try on plaintext filters, as an attacker would; only the number of hits is
+        reported. If the filters of a column that is not encrypted recognize them, it may be a
+        renamed or copied sensitive column.
     scan : bool
         Search every byte for plaintext filters that no footer references, and for those of files
         with an encrypted footer whose key is not available.
@@ -77,13 +82,12 @@ def audit(path: FilePath, keys: Keys = None, *,
     ------
     FileNotFoundError
         If the file or folder does not exist.
-    FormatError
-        If the policy file is not a valid policy.
+    PolicyError
+        If the policy is not valid, or has two rules for a column that contradict each other.
     KmsUnavailableError, KeyringError
         If the KMS does not respond, or the keyring cannot be read.
     """
-    if policy is not None and not isinstance(policy, Policy):
-        policy = Policy.read(policy)
+    policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     keys = shared_keys(keys)
@@ -100,7 +104,7 @@ def audit(path: FilePath, keys: Keys = None, *,
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
     if policy is not None:
-        result.findings += _without_match(policy, result)
+        result.findings += _without_match(policy, result, filesystem)
     return result
 
 
@@ -135,6 +139,8 @@ class _Auditing:
             return until_unchanged(lambda: self._one_version(path))
         except KMS_FAULTS:
             raise
+        except PolicyError:
+            raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             return FileAudit(path, UNREADABLE,
@@ -166,7 +172,8 @@ class _Auditing:
 
     def _open(self, path: str, keys: Keys) -> tuple[FileAudit, list[AuditFinding]]:
         with ParquetFile(path, keys, filesystem=self._filesystem) as file:
-            audit = OpenFileAudit(file, self._policy, self._guesses, self._scan)
+            policy = None if self._policy is None else self._policy.for_path(file.path)
+            audit = OpenFileAudit(file, policy, self._guesses, self._scan)
             audit.run()
             return audit.result, audit.findings
 
@@ -220,11 +227,18 @@ class _Auditing:
         return findings
 
 
-def _without_match(policy: Policy, result: AuditResult) -> list[AuditFinding]:
-    columns = {column.column for file in result.files for column in file.columns}
-    if not columns:
-        return []
+def _without_match(policy: Policy, result: AuditResult,
+                   filesystem: pa_fs.FileSystem) -> list[AuditFinding]:
+    columns: dict[Policy, set[str]] = {}  # by the policy for the paths of the files
+    for file in result.files:
+        if file.columns:
+            own = policy.for_path(without_subtree(filesystem, file.file)[1])
+            columns.setdefault(own, set()).update(column.column for column in file.columns)
+    missing = {own: own.without_match(found) for own, found in columns.items()}
+    matched = {name for own, names in missing.items()
+               for name in set(own.without_match(())) - set(names)}
     return [AuditFinding("policy", f"{name!r} is sensitive according to the policy, but matches "
-                                   "no column in any readable file",
+                                    "no column in any readable file",
                          "correct the policy if the name is misspelt", result.path)
-            for name in policy.without_match(columns)]
+            for name in dict.fromkeys(name for names in missing.values() for name in names)
+            if name not in matched]

@@ -21,6 +21,7 @@ from secure_bloom.sbbf.probes import parse_value
 
 _DAYS = range(-25_567, 47_482)  #: the days of 1900 to 2099, as DATE values
 _NUMBERS = range(1_000_000)
+_BEYOND_CHANCE = 5  # standard deviations
 
 
 def fill(filter_: SplitBlockBloomFilter) -> float:
@@ -77,6 +78,36 @@ class Evidence:
                          f"{self._domain_hits.sum():,} are reported present (by chance, about "
                          f"{by_chance:,.0f})")
         return found
+
+
+class Recognition:
+    """Whether the plaintext filters of an open column report more guesses than chance explains.
+
+    Parameters
+    ----------
+    column : LeafColumn
+    guesses : tuple of str
+        Values to try, as text; those that the column cannot hold are ignored.
+    """
+
+    def __init__(self, column: LeafColumn, guesses: tuple[str, ...]):
+        self._tried = _guesses(guesses, column.type)
+        self._hits = np.zeros(self._tried.size, dtype=bool)
+        self._correct = 1.0  # probability that every filter reports a wrong guess as absent
+
+    def add(self, filter_: SplitBlockBloomFilter) -> None:
+        """Probe another filter with all guesses."""
+        self._hits |= filter_.check_hashes(self._tried)
+        self._correct *= 1 - filter_.expected_fpp()
+
+    def sentence(self) -> str | None:
+        """What was recognized, without a value; None if chance explains it."""
+        hits, tried, rate = int(self._hits.sum()), self._tried.size, 1 - self._correct
+        by_chance = tried * rate
+        if hits <= by_chance + _BEYOND_CHANCE * math.sqrt(by_chance * self._correct):
+            return None
+        return f"of {tried:,} values guessed, {hits:,} are reported present (by chance it would " \
+               f"be about {by_chance:,.0f})"
 
 
 @lru_cache(maxsize=16)  # files of one folder usually have the same columns

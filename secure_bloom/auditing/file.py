@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_bloom.auditing.evidence import Evidence, Traces, fill
-from secure_bloom.auditing.policy import Policy
+from secure_bloom.auditing.evidence import Evidence, Recognition, Traces, fill
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     KINDS,
@@ -38,6 +37,15 @@ from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, Stored
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
 from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.reading import (
+    UNENCRYPTED,
+    UNKNOWN_KEY,
+    Violation,
+    column_violations,
+    footer_violations,
+)
+from secure_bloom.policy.rules import ColumnPolicy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
@@ -70,13 +78,14 @@ class OpenFileAudit:
                 else SIGNED_FOOTER
             if not footer.has_encrypted_footer and not footer.signature_verified:
                 self._not_checked("the signature of the footer: its key is not available")
-        if self._policy and self._policy.encrypted_footer and not footer.has_encrypted_footer:
-            self._find("plaintext-footer", "the footer is not encrypted: column names, sizes and "
-                                           "the statistics of unencrypted columns can be read",
-                           _REWRITE)
-        for column in footer.columns:
+        demands = [ColumnPolicy(column.path) for column in footer.columns]
+        if self._policy is not None:
+            demands = self._policy.of_leaves(footer.columns)
+            for violation in footer_violations(self._policy, footer, demands):
+                self._report(violation)
+        for column, demand in zip(footer.columns, demands, strict=True):
             chunks = [chunks[column.ordinal] for chunks in footer.row_groups]
-            self.result.columns.append(_ColumnAudit(self, column, chunks).run())
+            self.result.columns.append(_ColumnAudit(self, column, chunks, demand).run())
         if self._scan:
             self._find_traces()
 
@@ -95,6 +104,15 @@ class OpenFileAudit:
                                 "reference: they are left over, or belong to columns whose keys "
                                 "are not available", _REWRITE, evidence=found.evidence)
 
+    def _report(self, violation: Violation) -> None:
+        """Report what the policy does not allow."""
+        if violation.kind == UNKNOWN_KEY:
+            self._not_checked(f"column {shown(violation.column)}: {violation.message}"
+                              if violation.column is not None else violation.message)
+            return
+        self.findings.append(AuditFinding(violation.kind, violation.message, _REWRITE,
+                                          self._file.name, violation.column, violation.row_groups))
+
     def _find(self, kind: str, message: str, remedy: str, column: str | None = None,
               chunks: Sequence[ColumnChunk] = (), evidence: Sequence[str] = ()) -> None:
         self.findings.append(AuditFinding(
@@ -109,8 +127,9 @@ class OpenFileAudit:
 class _ColumnAudit:
     """The audit of one column of a file."""
 
-    def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk]):
-        self._audit, self._file = audit, audit._file
+    def __init__(self, audit: OpenFileAudit, column: LeafColumn, chunks: list[ColumnChunk],
+                 demand: ColumnPolicy):
+        self._audit, self._file, self._demand = audit, audit._file, demand
         self._leaf, self._chunks = column, chunks
         self._fills: list[float] = []
         self._rates: list[float] = []
@@ -119,10 +138,12 @@ class _ColumnAudit:
         self._hidden: KeyRetrievalError | None = None
         self._without_key = False
         self._errors = False
+        self._guessed = Recognition(column, audit._guesses) \
+            if audit._guesses and column.type.can_have_filter and not demand.encrypted else None
         self.result = ColumnAudit(column.path)
 
     def run(self) -> ColumnAudit:
-        result, policy = self.result, self._audit._policy
+        result = self.result
         encrypted: list[ColumnChunk] = []
         plain: list[ColumnChunk] = []
         try:
@@ -135,21 +156,31 @@ class _ColumnAudit:
         if result.encrypted:
             with_footer_key = any(chunk.encryption == "footer key" for chunk in encrypted)
             result.encryption = "footer key" if with_footer_key else "column key"
-        demanded = policy is not None and policy.is_sensitive(self._leaf.path)
-        result.sensitive = demanded or bool(encrypted)
-        if (demanded or encrypted) and plain:
-            self._find("unencrypted", "the column is sensitive, but its data is not encrypted",
+        result.sensitive = self._demand.encrypted or bool(encrypted)
+        if encrypted and plain and not self._demand.encrypted:
+            self._find(UNENCRYPTED, "the column is sensitive, but its data is not encrypted",
                        _REWRITE, plain)
+        self._check_policy()
         self._find_places()
         for chunk in (chunk for chunk in self._chunks if chunk.row_group in self._stored):
             self._look_at(chunk)
         self._report_leaks()
+        self._report_guessed()
         self._check_statistics(encrypted)
         if self._rates:
             result.fill, result.fpp = float(np.mean(self._fills)), float(np.mean(self._rates))
         result.filters = None if self._hidden else len(self._stored)
         result.state = self._state()
         return result
+
+    def _check_policy(self) -> None:
+        try:
+            found = list(column_violations(self._audit._footer, self._chunks, self._demand))
+        except FormatError:
+            return  # reported already
+        for violation in found:
+            self._errors |= violation.kind != UNKNOWN_KEY
+            self._audit._report(violation)
 
     def _state(self) -> str:
         if self._errors:
@@ -213,6 +244,8 @@ class _ColumnAudit:
         if filter_ is not None:
             self._measure(filter_)
             self._check_readers(chunk, filter_)
+            if chunk.encryption is None and self._guessed is not None:
+                self._guessed.add(filter_)
 
     def _measure(self, filter_: SplitBlockBloomFilter) -> None:
         self._fills.append(fill(filter_))
@@ -240,6 +273,15 @@ class _ColumnAudit:
         self._find("leak", "the column is encrypted but its Bloom filters are not: anyone who has "
                            "the file can test which values it contains", _SEAL, self._leaking,
                    evidence.sentences() if evidence is not None else ())
+
+    def _report_guessed(self) -> None:
+        sentence = self._guessed.sentence() if self._guessed is not None else None
+        if sentence is not None:
+            self._find("guessed", "the column is not encrypted, and its plaintext filters "
+                       "recognize the values that were guessed: it may be a copy of a sensitive "
+                       "column, or a renamed one",
+                       "if it is, name it in the policy, and write the file again",
+                       evidence=[sentence])
 
     def _read_plain(self, chunk: ColumnChunk) -> SplitBlockBloomFilter | None:
         """Read a plaintext filter, without any key."""

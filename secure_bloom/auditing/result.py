@@ -14,13 +14,17 @@ from secure_bloom.display import Summarized, count, shown
 KINDS = {
     "leak": ("error", "A plaintext Bloom filter on an encrypted column"),
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
+    "master-key": ("error", "A column or footer under another master key than the policy "
+                            "requires"),
     "statistics": ("error", "Minimum and maximum values of an encrypted column can be read"),
     "plaintext-footer": ("error", "A footer that is not encrypted, although the policy requires "
                                   "it"),
+    "algorithm": ("error", "Pages that are not authenticated, although the policy requires it"),
     "shared-id": ("error", "Files that share a file id, so parts of them can be swapped"),
     "authentication": ("error", "Encrypted data that does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
+    "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),
     "policy": ("warning", "A name in the policy that matches no column"),
 }

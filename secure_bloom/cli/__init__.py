@@ -6,10 +6,10 @@ object. Keys are never passed on the command line, only in keyring files, and on
 ``keyring export`` prints one.
 
 Exit codes: 0 success (probe: may contain); 1 negative result (probe: certainly absent; validate:
-cases fail; verify, audit: errors found); 2 wrong usage, or a column or value that does not fit;
-3 a file cannot be read, is not valid Parquet, or changed while it was read; 4 a key is missing or
-refused; 5 encrypted data does not authenticate: a wrong key, or a modified file; 70 a bug in this
-program; 130 aborted.
+cases fail; verify, audit, policy check: errors found); 2 wrong usage, or a column, value or policy
+that does not fit; 3 a file cannot be read, is not valid Parquet, or changed while it was read; 4 a
+key is missing or refused; 5 encrypted data does not authenticate: a wrong key, or a modified file;
+70 a bug in this program; 130 aborted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from secure_bloom.cli import (
     keys,
     lance,
     maintain,
+    policy,
     read,
     shared,
     validate,
@@ -40,6 +41,6 @@ def main() -> None:
 
 
 for _command in (read.inspect, read.probe, verify.verify, write.write, maintain.attach,
-                 maintain.strip, audit.audit, maintain.seal, keyring.keyring, keys.keys,
-                 lance.lance, validate.validate, demo.demo, warmup.warmup):
+                 maintain.strip, audit.audit, maintain.seal, policy.policy, keyring.keyring,
+                 keys.keys, lance.lance, validate.validate, demo.demo, warmup.warmup):
     main.add_command(_command)

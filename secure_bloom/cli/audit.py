@@ -14,6 +14,7 @@ from secure_bloom.cli.shared import (
     jobs_option,
     json_option,
     kms_options,
+    policy_option,
     progress,
     write_report,
 )
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Find what filters and metadata leak.")
 @click.argument("path", type=click.Path())
-@click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="TOML file with the columns that must be encrypted: sensitive = [\"ssn\"].")
+@policy_option("What must be encrypted, such as: sensitive = [\"ssn\"].")
 @kms_options
 @click.option("--guesses", type=click.File(encoding="utf-8"), metavar="FILE",
-              help="Values to test against leaking filters, one per line; - for standard input.")
+              help="Values to test against plaintext filters, one per line; - for standard input.")
 @click.option("--scan", is_flag=True, help="Search every byte for plaintext filters that no "
                                            "footer references.")
 @jobs_option

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow.encrypted_columns import resolve_columns
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.cli.csv_file import CsvFile
 from secure_bloom.encryption_requirement import RequireEncryption
-from secure_bloom.errors import AuthenticationError, UnsupportedError
+from secure_bloom.errors import AuthenticationError, UnsupportedError, error_location
+from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.writing import check_encryption, policy_encryption, policy_for
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import check_absent, open_output, resolve
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
@@ -26,8 +30,8 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
                  row_group_size: int | None = None, text_columns: Iterable[str] = (),
                  delimiter: str = ", ", allow_plaintext: bool = False,
                  advance: Callable[[float], None] = lambda fraction: None, kms: WritingKms = None,
-                 encryption: Encryption | None = None, require_encryption: RequireEncryption = None,
-                 **writer: Any) -> None:
+                 encryption: Encryption | None = None, policy: Policy | str | None = None,
+                 require_encryption: RequireEncryption = None, **writer: Any) -> None:
     """Copy the rows of a file into a Parquet file.
 
     Parameters
@@ -50,6 +54,9 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
         For the target and, if it is encrypted, for the source.
     require_encryption : optional
         For the source, as in :class:`secure_bloom.ParquetFile`.
+    policy : Policy or path, optional
+        For the target. Without ``encryption``, it makes the encryption, unless ``allow_plaintext``
+        is set.
     encryption, **writer
         Arguments of :class:`secure_bloom.ParquetWriter`.
 
@@ -57,25 +64,46 @@ def convert_file(source: str, target: str, *, overwrite: bool = False,
     ------
     FileExistsError
         If the target exists, or is created meanwhile, and ``overwrite`` is false.
+    PolicyError
+        If the target would not meet the policy.
     """
+    rules = policy_for(policy, target)
     check_target = None if overwrite else lambda: check_absent(*resolve(target))
     if check_target is not None:
         check_target()
-    writer |= {"kms": kms if encryption is not None else None, "encryption": encryption}
+
+    def options(schema: pa.Schema) -> dict[str, Any]:
+        chosen = encryption if rules is None else _by_policy(rules, encryption, schema, target,
+                                                             plaintext=allow_plaintext)
+        return {**writer, "policy": rules, "encryption": chosen,
+                "kms": None if chosen is None else kms}
+
     if _is_parquet(source):
         with ParquetFile(source, kms, require_encryption=require_encryption) as file:
-            if file.footer.is_encrypted and encryption is None and not allow_plaintext:
+            chosen = options(file.schema)
+            if file.footer.is_encrypted and chosen["encryption"] is None and not allow_plaintext:
                 raise UnsupportedError("the source is encrypted, but the target would not be; "
                                        "specify encryption, or plaintext", file=file.name)
             tables = _counted(file.iter_tables(), file.num_rows, advance)
-            _write(target, file.schema, tables, row_group_size, writer, check_target)
+            _write(target, file.schema, tables, row_group_size, chosen, check_target)
         return
     if require_encryption:
         raise AuthenticationError("a CSV file is not encrypted, but encryption is required",
                                   file=source)
     csv = CsvFile(source, delimiter=delimiter, text_columns=text_columns, advance=advance)
     tables = row_groups(csv.batches(), csv.schema, row_group_size or DEFAULT_ROW_GROUP_ROWS)
-    _write(target, csv.schema, tables, None, writer, check_target)
+    _write(target, csv.schema, tables, None, options(csv.schema), check_target)
+
+
+def _by_policy(policy: Policy, encryption: Encryption | None, schema: pa.Schema, target: str, *,
+               plaintext: bool) -> Encryption | None:
+    """Return the encryption of the target, which meets the policy."""
+    leaves = parquet_leaves(schema)
+    with error_location(file=target):
+        if encryption is None and not plaintext:
+            encryption = policy_encryption(policy, policy.of_leaves(leaves))
+        check_encryption(policy, resolve_columns(encryption, leaves), leaves)
+    return encryption
 
 
 def _is_parquet(path: str) -> bool:

@@ -16,6 +16,7 @@ from secure_bloom.cli.shared import (
     json_option,
     kms_options,
     names,
+    policy_option,
     print_json,
 )
 
@@ -40,22 +41,28 @@ def _changes_files(command: Command) -> click.Command:
 
 
 @_changes_files
-@click.option("--bloom", required=True, metavar="col,col", help="Columns that get Bloom filters.")
+@click.option("--bloom", metavar="col,col",
+              help="Columns that get Bloom filters. Required without --policy.")
+@policy_option("Its filters are added for columns that --bloom does not name.")
 @click.option("--fpp", type=float, default=0.01, show_default=True,
               help="False-positive probability of the filters.")
 @click.option("--ndv", type=click.IntRange(min=0), metavar="N",
               help="Expected distinct values in a row group. Default: the actual number.")
 @click.option("--replace", is_flag=True, help="Rebuild existing filters.")
-def attach(ctx: click.Context, path: str, bloom: str, fpp: float, ndv: int | None, replace: bool,
-           kms: KmsClient | None, **options: Any) -> None:
+def attach(ctx: click.Context, path: str, bloom: str | None, policy: str | None, fpp: float,
+           ndv: int | None, replace: bool, kms: KmsClient | None, **options: Any) -> None:
     """Add Bloom filters to a file, or to all files of a folder.
 
     Only the pages of these columns are read; everything else is copied unchanged. Filters of
-    encrypted columns are encrypted, all others are not. Works on files of any writer."""
+    encrypted columns are encrypted, all others are not. Works on files of any writer. With
+    --policy, a file is not changed if one of these columns is not encrypted as it requires."""
+    if bloom is None and policy is None:
+        raise click.UsageError("specify the columns: --bloom or --policy")
     from secure_bloom import BloomFilterOptions
     from secure_bloom.maintain.attach import attach
-    wanted = {column: BloomFilterOptions(fpp=fpp, ndv=ndv) for column in names(bloom)}
-    _run(ctx, path, "attaching", attach, wanted, kms, replace=replace, **options)
+    wanted = None if bloom is None else {
+        column: BloomFilterOptions(fpp=fpp, ndv=ndv) for column in names(bloom)}
+    _run(ctx, path, "attaching", attach, wanted, kms, policy=policy, replace=replace, **options)
 
 
 @_changes_files
@@ -71,14 +78,16 @@ def strip(ctx: click.Context, path: str, columns: tuple[str, ...], kms: KmsClien
 
 
 @_changes_files
-def seal(ctx: click.Context, path: str, kms: KmsClient | None, **options: Any) -> None:
+@policy_option("A file is not changed if it requires more than sealing can repair.")
+def seal(ctx: click.Context, path: str, kms: KmsClient | None, policy: str | None,
+         **options: Any) -> None:
     """Encrypt the plaintext filters of encrypted columns.
 
     PATH is a file or a folder. The filters are rebuilt from the pages of their columns, because
     anyone may have changed them; no byte of the plaintext filters remains in the file. Copies and
     backups of the file still leak."""
     from secure_bloom.maintain.seal import seal
-    _run(ctx, path, "sealing", seal, kms, **options)
+    _run(ctx, path, "sealing", seal, kms, policy=policy, **options)
 
 
 def _run(ctx: click.Context, path: str, label: str, operation: Callable[..., MaintainResult],

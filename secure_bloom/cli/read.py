@@ -13,7 +13,7 @@ from secure_bloom.cli.shared import (
     kms_options,
     line_from_stdin,
     print_json,
-    requirement_option,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path())
 @kms_options
-@requirement_option
+@reading_options
 @json_option
 def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncryption,
             as_json: bool) -> None:
@@ -46,7 +46,7 @@ def inspect(file: str, kms: KmsClient | None, require_encryption: RequireEncrypt
               help="Value to look for; if absent, it is read from standard input, which keeps it "
                    "out of the process list.")
 @kms_options
-@requirement_option
+@reading_options
 @json_option
 @click.pass_context
 def probe(ctx: click.Context, file: str, column: str, value: str | None, kms: KmsClient | None,

@@ -20,6 +20,7 @@ from secure_bloom.errors import (
     KeyringError,
     MissingExtraError,
     OperationInterrupted,
+    PolicyError,
     SecureBloomError,
 )
 
@@ -62,7 +63,7 @@ def exit_code(error: Exception) -> int:
         return TAMPERED
     if isinstance(error, KeyRetrievalError):
         return KEY
-    if isinstance(error, ColumnError | MissingExtraError):
+    if isinstance(error, ColumnError | PolicyError | MissingExtraError):
         return USAGE
     if isinstance(error, SecureBloomError | OSError):
         return UNREADABLE
@@ -137,6 +138,28 @@ def requirement_option(command: Command) -> Command:
         help='Reject files that are not encrypted as required: "true" (everything), "ssn, address" '
              '(these columns), or "pii: ssn, name; key2: c" (under these master keys).')(
                  with_requirement)
+
+
+def policy_option(what: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds ``--policy``; the command receives a path, or None."""
+    return click.option("--policy", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+                        help=f"Policy (TOML). {what}")
+
+
+def reading_options(command: Command) -> Command:
+    """Add ``--require-encryption`` and ``--policy``; the command receives the requirement."""
+    @functools.wraps(command)
+    def with_requirement(*args: Any, policy: str | None, require_encryption: RequireEncryption,
+                         **options: Any) -> Any:
+        if policy is not None and require_encryption is not None:
+            raise click.UsageError("give either --require-encryption or --policy")
+        if policy is not None:
+            from secure_bloom.policy import Policy
+            require_encryption = Policy.read(policy)
+        return command(*args, require_encryption=require_encryption, **options)
+
+    return requirement_option(
+        policy_option("Refuse files that do not meet it.")(with_requirement))
 
 
 def _required(text: str) -> RequireEncryption:

@@ -14,7 +14,7 @@ from secure_bloom.cli.shared import (
     kms_options,
     print_json,
     progress,
-    requirement_option,
+    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @kms_options
-@requirement_option
+@reading_options
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Dotted path of a leaf column to check; may be repeated. Default: all.")
 @json_option

@@ -12,6 +12,7 @@ from secure_bloom.cli.shared import (
     json_option,
     kms_options,
     names,
+    policy_option,
     print_json,
     progress,
     requirement_option,
@@ -50,6 +51,7 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @kms_options
 @requirement_option
+@policy_option("It makes the encryption and filters of OUT; other options may add to it.")
 @click.option("--footer-key", metavar="NAME", help="Master key of the footer.")
 @click.option("--column-key", "column_keys", metavar="NAME:col,col", multiple=True,
               help="Master key of sensitive columns; may be repeated.")
@@ -72,14 +74,15 @@ def _column_keys(options: tuple[str, ...]) -> dict[str, list[str]]:
                                                 "written.")
 @json_option
 def write(source: str, target: str, kms: KmsClient | None, require_encryption: RequireEncryption,
-          footer_key: str | None, column_keys: tuple[str, ...], plaintext_footer: bool,
-          bloom: str | None, fpp: float, row_group_size: int | None, compression: str,
-          delimiter: str, text: str | None, plaintext: bool, overwrite: bool, as_json: bool) \
-        -> None:
+          policy: str | None, footer_key: str | None, column_keys: tuple[str, ...],
+          plaintext_footer: bool, bloom: str | None, fpp: float, row_group_size: int | None,
+          compression: str, delimiter: str, text: str | None, plaintext: bool, overwrite: bool,
+          as_json: bool) -> None:
     """Write a Parquet file with Bloom filters from a Parquet or CSV file.
 
     Filters of columns with a key are encrypted, all others are not. With --footer-key alone, the
-    whole file is encrypted with that key. --require-encryption applies to IN.
+    whole file is encrypted with that key. With --policy alone, the policy decides. OUT is not
+    written if it would not meet the policy. --require-encryption applies to IN.
 
     A CSV file must have a header line, and may be compressed (gzip, bzip2, zstd, lz4). A column
     becomes numbers, dates or times only if all its values can be written back as the same
@@ -87,20 +90,22 @@ def write(source: str, target: str, kms: KmsClient | None, require_encryption: R
     """
     from secure_bloom import BloomFilterOptions, ParquetFile
     from secure_bloom.cli import convert, report
-    encryption = _encryption(footer_key, _column_keys(column_keys), plaintext_footer, kms,
-                             plaintext)
+    is_from_policy = policy is not None and footer_key is None and not column_keys \
+        and not plaintext_footer and not plaintext
+    encryption = None if is_from_policy else _encryption(
+        footer_key, _column_keys(column_keys), plaintext_footer, kms, plaintext)
     filters = {column: BloomFilterOptions(fpp=fpp) for column in names(bloom)}
     try:
         with progress(f"writing {Path(target).name}") as advance:
             convert.convert_file(
                 source, target, overwrite=overwrite, bloom_filters=filters, encryption=encryption,
-                kms=kms, row_group_size=row_group_size, text_columns=names(text),
+                kms=kms, policy=policy, row_group_size=row_group_size, text_columns=names(text),
                 delimiter=delimiter, allow_plaintext=plaintext, compression=compression,
                 advance=advance, require_encryption=require_encryption)
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another OUT, or --overwrite to replace it") \
             from None
-    with ParquetFile(target, kms if encryption else None) as parquet_file:
+    with ParquetFile(target, kms if encryption or policy else None) as parquet_file:
         result = report.inspect_file(parquet_file)
     if as_json:
         print_json(result)

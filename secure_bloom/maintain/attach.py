@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import PolicyError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import filter_columns, filterable_paths
+from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.reading import column_violations
+from secure_bloom.policy.writing import by_column, with_policy_filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.files import FilePath
 
 
-def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
-           replace: bool = False, dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
-           files_at_once: int | None = None,
+def attach(path: FilePath, bloom_filters: BloomFilters = None, keys: Keys = None, *,
+           policy: Policy | FilePath | None = None, replace: bool = False, dry_run: bool = False,
+           filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
            advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Add Bloom filters to a Parquet file, or to the files of a folder.
 
@@ -33,12 +36,16 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
     ----------
     path : str or path
         A Parquet file from any writer, or a folder of Parquet files.
-    bloom_filters : bool, iterable of str, or mapping
+    bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter. ``True``: every column of each file that can have one.
         A list names them by dotted path. A mapping from dotted paths also configures each filter:
         ``True``, BloomFilterOptions, a dict of its fields such as ``{"fpp": 0.001}``, or ``False``.
+        Required, unless a policy is given.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files. The keys of the footer and of these columns are required.
+    policy : Policy, str or path, optional
+        Its filters are added for columns that ``bloom_filters`` does not name. A file is not
+        changed if a column that would get a filter is not encrypted as the policy requires.
     replace : bool
         Rebuild existing filters. By default they are left unchanged.
     dry_run : bool
@@ -64,15 +71,26 @@ def attach(path: FilePath, bloom_filters: BloomFilters, keys: Keys = None, *,
         If the files belong to a table that records their sizes elsewhere.
     ColumnError
         If the column exists in no file of the folder, or can have a filter in none of them.
+    PolicyError
+        If the policy is not valid.
     KeyRetrievalError
         If the KMS does not respond.
     """
-    wanted = filters_for_files(bloom_filters)
+    rules = as_policy(policy)
+    wanted: BloomFilters = bloom_filters
+    if rules is None:
+        wanted = filters_for_files(bloom_filters)
+    elif bloom_filters is not None and not isinstance(bloom_filters, bool):
+        wanted = by_column(bloom_filters)
 
     def planner(file: ParquetFile) -> Plan:
-        asked = normalize_options(wanted, filterable_paths(file.columns))
+        filters = wanted if rules is None else with_policy_filters(
+            rules.for_path(file.path), wanted, file.columns)
+        asked = normalize_options(filters, filterable_paths(file.columns))
         columns = list(zip(filter_columns(file.columns, asked), asked.values(), strict=True))
         columns.sort(key=lambda one: one[0].ordinal)
+        if rules is not None:
+            _check_policy(rules, file, {column.ordinal for column, _ in columns})
         chunks = [(chunks[column.ordinal], options) for chunks in file.footer.row_groups
                   for column, options in columns]
         return Plan([(chunk, options) for chunk, options in chunks
@@ -91,6 +109,30 @@ def filters_for_files(bloom_filters: BloomFilters) -> bool | dict[str, BloomFilt
     if not wanted:
         raise ValueError("bloom_filters must name at least one column")
     return wanted
+
+
+def _check_policy(policy: Policy, file: ParquetFile, ordinals: Container[int]) -> None:
+    """Check that columns of a file are encrypted as a policy requires.
+
+    Parameters
+    ----------
+    policy : Policy
+    file : ParquetFile
+    ordinals : container of int
+        The columns to check.
+
+    Raises
+    ------
+    PolicyError
+        If one of them is not.
+    """
+    columns = policy.for_path(file.path).of_leaves(file.columns)
+    for leaf, column in zip(file.columns, columns, strict=True):
+        if leaf.ordinal in ordinals:
+            chunks = (chunks[leaf.ordinal] for chunks in file.footer.row_groups)
+            for violation in column_violations(file.footer, chunks, column):
+                raise PolicyError(f"{violation.message}; write the file again",
+                                  row_group=violation.row_groups[0], column=leaf.path)
 
 
 def _lacks_filter(file: ParquetFile, chunk: ColumnChunk) -> bool:

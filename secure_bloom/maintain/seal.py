@@ -7,20 +7,23 @@ from collections.abc import Callable
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import shown
-from secure_bloom.errors import NO_KEY, KeyNotFoundError, UnsupportedError
+from secure_bloom.errors import NO_KEY, KeyNotFoundError, PolicyError, UnsupportedError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.change import Plan, leaks
 from secure_bloom.maintain.folders import MaintainResult, change_files
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.header import MAX_HEADER_SIZE, decode_header
+from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.reading import violations
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
 from secure_bloom.storage.files import FilePath
 
 
-def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
-         filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
+def seal(path: FilePath, keys: Keys, *, policy: Policy | FilePath | None = None,
+         dry_run: bool = False, filesystem: pa_fs.FileSystem | None = None,
+         files_at_once: int | None = None,
          advance: Callable[[float], None] | None = None) -> MaintainResult:
     """Encrypt the plaintext Bloom filters of encrypted columns, in a file or a folder.
 
@@ -35,6 +38,11 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
         A Parquet file from any writer, or a folder of Parquet files.
     keys : KmsClient or ExplicitKeys
         The keys of the footer and of these columns.
+    policy : Policy, str or path, optional
+        What the file must meet when its filters are sealed. A file is not changed and counts as
+        failed if the policy requires more than sealing can repair: a column or footer that is not
+        encrypted, or is under another master key. It must be written again; without a policy, its
+        other columns can be sealed meanwhile.
     dry_run : bool
         Report what would be done, without changing anything.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -56,6 +64,8 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
         If the file or folder does not exist.
     UnsupportedError
         If the files belong to a table that records their sizes elsewhere.
+    PolicyError
+        If the policy is not valid.
     KeyRetrievalError
         If the KMS does not respond.
 
@@ -64,8 +74,22 @@ def seal(path: FilePath, keys: Keys, *, dry_run: bool = False,
     Existing copies of the data cannot be repaired: copies, backups, disk snapshots and hard links
     to the same file keep the old bytes, and so do disk blocks that have been freed.
     """
-    return change_files(path, keys, _plan, dry_run=dry_run, filesystem=filesystem,
+    rules = as_policy(policy)
+
+    def planner(file: ParquetFile) -> Plan:
+        if rules is not None:
+            _check_policy(rules, file)
+        return _plan(file)
+
+    return change_files(path, keys, planner, dry_run=dry_run, filesystem=filesystem,
                         files_at_once=files_at_once, advance=advance)
+
+
+def _check_policy(policy: Policy, file: ParquetFile) -> None:
+    for violation in violations(policy.for_path(file.path), file.footer):
+        raise PolicyError(f"{violation.message}; sealing filters cannot repair this: write the "
+                          "file again", column=violation.column,
+                          row_group=next(iter(violation.row_groups), None))
 
 
 def _plan(file: ParquetFile) -> Plan:

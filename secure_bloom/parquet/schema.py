@@ -139,6 +139,20 @@ def is_at_or_below(path: str, group: str) -> bool:
     return path == group or path.startswith(f"{group}.")
 
 
+def columns_by_prefix(leaves: Iterable[LeafColumn]) -> dict[str, list[LeafColumn]]:
+    """Map dotted paths, and all their beginnings, to the leaf columns that have them.
+
+    For many calls of :func:`named_columns`: it needs only the columns listed under its path.
+    """
+    found: dict[str, list[LeafColumn]] = {}
+    for column in leaves:
+        path, dot = column.path, "."
+        while dot:
+            found.setdefault(path, []).append(column)
+            path, dot, _ = path.rpartition(".")
+    return found
+
+
 def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
     """Return the leaf columns whose dotted path is unique among columns and groups, by path."""
     parts: dict[str, set[tuple[str, ...]]] = {}

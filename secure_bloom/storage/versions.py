@@ -70,6 +70,13 @@ class OpenFile:
         self.filesystem, self.path, self.version = filesystem, path, version
         self._last_read = self._last_checked = object()
 
+    @property
+    def base_path(self) -> str | None:
+        """The path in the base filesystem, if the filesystem is a subtree."""
+        if self.filesystem is None or self.path is None:
+            return None
+        return without_subtree(self.filesystem, self.path)[1]
+
     def note_read(self) -> None:
         """Record that something was read, so that the next check is not skipped."""
         self._last_read = object()  # a new one, so that threads need no lock

@@ -12,6 +12,7 @@ from secure_bloom.display import shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
     Requirement,
+    check_requirement,
     encryption_requirement,
 )
 from secure_bloom.errors import (
@@ -72,10 +73,11 @@ def verify_file(source: FileSource, keys: Keys = None, *, columns: Iterable[str]
         If ``source`` is a path. Default: the local file system, or the one that a URI names.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
-    require_encryption : bool, list of str, or mapping of str to str, optional
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
         What must be encrypted; any violation becomes a finding. True: every column, and the footer
         must be encrypted or signed. A list: these columns by dotted path, where a group means all
-        leaves below it. A mapping: these columns, each under the given master key.
+        leaves below it. A mapping: these columns, each under the given master key. A Policy: what
+        it says.
 
     Raises
     ------
@@ -162,7 +164,7 @@ class _Verification:
         """Record what is not encrypted as required."""
         try:
             if requirement is not None:
-                requirement.check(self._footer)
+                check_requirement(requirement, self._footer, self._file.path)
         except AuthenticationError as error:
             self._findings.append(Finding("policy", error.message, self._file.name,
                                           error.row_group, error.column))

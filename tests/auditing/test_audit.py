@@ -18,11 +18,11 @@ from secure_bloom import (
     write_table,
 )
 from secure_bloom.auditing.evidence import estimated_distinct, find_plain_filters
-from secure_bloom.auditing.policy import Policy
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import PolicyError
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.header import encode_header
+from secure_bloom.policy import Policy
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, WAYS, leaking, without
 from tests.peers.examples import MODES, write
 from tests.peers.process import PeerError
@@ -329,5 +329,5 @@ def test_policies(tmp_path):
 def test_what_is_no_policy(tmp_path, text):
     path = tmp_path / "policy.toml"
     path.write_text(text)
-    with pytest.raises(FormatError, match="policy"):
+    with pytest.raises(PolicyError, match="policy"):
         audit(tmp_path, policy=path)

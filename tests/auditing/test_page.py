@@ -6,9 +6,9 @@ import pytest
 
 from secure_bloom import audit, seal
 from secure_bloom.auditing.page import render_page
-from secure_bloom.auditing.policy import Policy
 from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.cli.report import render_audit
+from secure_bloom.policy import Policy
 from tests.maintain.helpers import KMS, leaking
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from secure_bloom import attach, audit, write_table
 from secure_bloom.auditing.page import render_page
-from secure_bloom.auditing.policy import Policy
 from secure_bloom.auditing.result import (
     AuditFinding,
     AuditResult,
@@ -22,6 +21,7 @@ from secure_bloom.auditing.result import (
 from secure_bloom.auditing.sarif import to_sarif
 from secure_bloom.cli import main
 from secure_bloom.cli.report import render_audit
+from secure_bloom.policy import Policy
 from tests.maintain.helpers import ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM, leaking
 
 MANY = 100_000
@@ -69,7 +69,7 @@ def test_what_a_policy_demands_is_an_error_all_the_same(lake):
     assert not result.ok and result.lacks_encryption
     text = render_audit(result)
     assert text.startswith("No file is encrypted: 3 files") and "6 errors" in text.splitlines()[0]
-    assert text.count("is sensitive, but its data is not encrypted") == 2
+    assert text.count("is not encrypted; the policy requires it") == 6
     assert "No file is encrypted: 3 files. 6 errors found" in render_page(result)
 
 

@@ -125,5 +125,5 @@ def test_what_cannot_be_audited(folder, tmp_path):
     run("audit", folder, code=1)
     policy = tmp_path / "policy.toml"
     policy.write_text("sensitiv = []")
-    assert "sensitiv" in run("audit", folder, "--policy", policy, code=3).output
+    assert "sensitiv" in run("audit", folder, "--policy", policy, code=2).output
     run("audit", tmp_path / "nothing", code=3)

@@ -18,6 +18,7 @@ from secure_bloom import (
     Keyring,
     ParquetFile,
     ParquetWriter,
+    Policy,
     SplitBlockBloomFilter,
     UniformKey,
     VerifyResult,
@@ -25,6 +26,7 @@ from secure_bloom import (
 from secure_bloom.display import ChangeResult
 from secure_bloom.errors import KeyRetrievalError, OperationInterrupted, SecureBloomError
 from secure_bloom.keys import NO_KEYS, InMemoryKms, KeyEncryptionKeys, KmsClient
+from secure_bloom.policy import ColumnRule, TableRules
 
 KEY = b"0123456789abcdef"
 table = pa.table({"a": [1, 2]})
@@ -97,6 +99,20 @@ def maintain(folder: Path) -> None:
     secure_bloom.seal("x.parquet", keys)
     secure_bloom.strip("x.parquet", columns=["a"])
     assert_type(secure_bloom.audit(folder, keys).ok, bool)
+
+
+def policies(folder: Path, keyring: Keyring) -> None:
+    policy = Policy(["a"], footer_key="footer", columns={
+        "b": "pii", "c": ColumnRule(bloom_filter=True), "d": {"plaintext": False}},
+        tables=[TableRules("*/people", columns={"name": "crm"})])
+    secure_bloom.write_table(table, "x", policy=policy, keys=keyring)
+    secure_bloom.write_table(table, "x", policy=folder / "policy.toml", keys=keyring)
+    secure_bloom.read_table("x", keyring, require_encryption=policy)
+    secure_bloom.attach("x", keys=keyring, policy="policy.toml")
+    secure_bloom.seal("x", keyring, policy=policy)
+    secure_bloom.audit("x", policy=Policy.read("policy.toml"))
+    for column in policy.for_path("/x").columns_of(["a"]).values():
+        assert_type(column.key, str | None)
 
 
 def errors(uri: str) -> str | None:

@@ -19,6 +19,10 @@ secure_bloom.write_table(table, "x", keys=KEY)  # error: arg-type
 secure_bloom.write_table(table, "x", row_group_size="1000")  # error: arg-type
 secure_bloom.write_table(table, "x", write_statistics=3)  # error: arg-type
 secure_bloom.write_table(table, "x", encryption_properties=None)  # error: call-arg
+secure_bloom.write_table(table, "x", policy={"a": "pii"})  # error: arg-type
+secure_bloom.Policy(sensitiv=["a"])  # error: call-arg
+secure_bloom.Policy(default="closed")  # error: arg-type
+secure_bloom.Policy(columns={"a": 3})  # error: dict-item
 ParquetWriter("x")  # error: call-arg
 ParquetWriter("x", table.schema, compresion="zstd")  # error: call-arg
 secure_bloom.read_table("x", keyz=None)  # error: call-arg
@@ -37,7 +41,8 @@ UniformKey("0123456789abcdef")  # error: arg-type
 BloomFilterOptions(fp=0.1)  # error: call-arg
 secure_bloom.verify_file("x", column=["a"])  # error: call-arg
 secure_bloom.attach("x", ["a"], KEY)  # error: arg-type
-secure_bloom.attach("x")  # error: call-arg
+secure_bloom.attach()  # error: call-arg
+secure_bloom.attach("x", policy=["a"])  # error: arg-type
 secure_bloom.seal("x", None, dryrun=True)  # error: call-arg
 secure_bloom.strip(3)  # error: arg-type
 secure_bloom.audit("x", scan="no")  # error: arg-type

@@ -1,0 +1,132 @@
+"""Whether files meet a policy: their footers are read, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.display import Summarized, count
+from secure_bloom.errors import KMS_FAULTS, KeyRetrievalError, PolicyError, SecureBloomError
+from secure_bloom.keys.environment import NO_KEYS, shared_keys
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.parquet.footer import encryption_algorithm, read_footer
+from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import FilePath, Source, resolve
+from secure_bloom.storage.many_files import in_threads
+from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.visibility import parquet_files
+
+
+@dataclass(slots=True, repr=False)
+class FileCompliance(Summarized):
+    """Whether a file meets a policy.
+
+    Attributes
+    ----------
+    file : str
+    violations : list of Violation
+    not_checked : list of str
+        What could not be checked, and why.
+    missing_keys : bool
+        Whether that is for lack of a key.
+    """
+
+    file: str
+    violations: list[Violation] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    missing_keys: bool = False
+
+    def _headline(self) -> str:
+        return f"{self.file}: {count(len(self.violations), 'violation')}"
+
+
+def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
+                filesystem: pa_fs.FileSystem | None = None, files_at_once: int | None = None,
+                advance: Callable[[float], None] | None = None) -> list[FileCompliance]:
+    """Check whether a Parquet file, or the files of a folder, meet a policy.
+
+    Parameters
+    ----------
+    path : str or path
+    policy : Policy, str or path
+    keys : KmsClient or ExplicitKeys, optional
+        For encrypted footers. Otherwise the names of master keys are those that files claim.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Default: the local file system, or the one that a URI names.
+    files_at_once : int, optional
+        Default: one per core.
+    advance : callable, optional
+        Called with the completed fraction, 0 to 1.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file or folder does not exist.
+    PolicyError
+        If the policy is not valid, or has two rules for a column that contradict each other.
+    KmsUnavailableError, KeyringError
+        If the KMS does not respond, or the keyring cannot be read.
+    """
+    rules = as_policy(policy)
+    assert rules is not None
+    filesystem, path = resolve(path, filesystem)
+    paths = parquet_files(filesystem, path)
+    shared = shared_keys(keys)
+    found: dict[str, FileCompliance] = {}
+    for file in in_threads(lambda path: _checked(filesystem, path, shared, rules), paths,
+                           files_at_once or os.cpu_count() or 1):
+        found[file.file] = file
+        if advance is not None:
+            advance(len(found) / len(paths))
+    return [found[path] for path in paths]
+
+
+def _checked(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
+             policy: Policy) -> FileCompliance:
+    try:
+        return until_unchanged(lambda: _one_version(filesystem, path, keys, policy))
+    except (*KMS_FAULTS, PolicyError):
+        raise
+    except (SecureBloomError, OSError) as error:
+        message = error.message if isinstance(error, SecureBloomError) else str(error)
+        return FileCompliance(path, not_checked=[message],
+                              missing_keys=isinstance(error, KeyRetrievalError))
+
+
+def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
+                 policy: Policy) -> FileCompliance:
+    source = Source(path, filesystem)
+    try:
+        with source.one_version(), _opened(source, keys) as file:
+            found = violations(policy.for_path(file.path), file.footer)
+    finally:
+        source.file.close()
+    unknown = [f"{violation.message}" if violation.column is None
+               else f"column {violation.column}: {violation.message}"
+               for violation in found if violation.kind == UNKNOWN_KEY]
+    return FileCompliance(path, [violation for violation in found if violation.kind != UNKNOWN_KEY],
+                          unknown, bool(unknown))
+
+
+def _opened(source: Source, keys: Keys) -> ParquetFile:
+    content, magic = read_footer(source)
+    if encryption_algorithm(content, magic) is None:  # which explicit keys would refuse
+        return ParquetFile(source, NO_KEYS)
+    try:
+        return ParquetFile(source, keys)
+    except KMS_FAULTS:
+        raise
+    except KeyRetrievalError:  # a plaintext footer can be read without its key
+        return ParquetFile(source, NO_KEYS)
+
+
+def to_dict(path: str, files: list[FileCompliance]) -> dict[str, Any]:
+    """Return the result as a dictionary for JSON."""
+    return {"path": path, "ok": not any(file.violations for file in files),
+            "files": [asdict(file) for file in files]}

@@ -1,0 +1,119 @@
+"""The text form of a policy: TOML."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from secure_bloom.errors import PolicyError
+from secure_bloom.policy.rules import ColumnRule, TableRules, check_settings, checked_names
+from secure_bloom.sbbf.options import BloomFilterOptions
+
+if TYPE_CHECKING:
+    from secure_bloom.policy.policy import Policy
+
+MAX_BYTES = 1024 * 1024
+_MAX_DEPTH = 8
+GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
+_OF_TABLE = ("path", "name", "sensitive", "columns")
+_TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+')
+_DEEP_KEY = re.compile(rf'(?<![\w"-])(?:[\w"-]++[ \t]*+\.[ \t]*+){{{_MAX_DEPTH}}}')
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return the arguments of the Policy that a text describes.
+
+    Raises
+    ------
+    PolicyError
+        If the text is not a valid policy.
+    """
+    if len(text) > MAX_BYTES:
+        raise PolicyError(f"a policy has at most {MAX_BYTES:,} bytes")
+    if _DEEP_KEY.search(_TEXT_OR_COMMENT.sub('""', text)):  # tomllib would need very long for it
+        raise PolicyError("the keys of this policy are nested too deeply")
+    try:
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"this policy is not valid TOML: {str(error)[:200]}") from None
+    check_settings(found, GENERAL, "a policy")
+    tables = found.pop("tables", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise PolicyError("the tables of a policy are written as [[tables]]")
+    _check_sensitive(found)
+    if not tables and not found.keys() - {"footer_key"}:
+        raise PolicyError("the policy has no rules: it must name columns, such as "
+                          'sensitive = ["ssn"]')
+    return {**found, "tables": tuple(map(_table, tables))}
+
+
+def _table(found: dict[str, Any]) -> TableRules:
+    check_settings(found, _OF_TABLE, "a table of a policy")
+    if "path" not in found:
+        raise PolicyError("a table of a policy needs a path")
+    _check_sensitive(found)
+    return TableRules(**found)
+
+
+def _check_sensitive(found: dict[str, Any]) -> None:
+    if "sensitive" in found and not checked_names(found["sensitive"]):
+        raise PolicyError('sensitive of a policy must list columns: ["ssn"]')
+
+
+def dump(policy: Policy) -> str:
+    """Return a text that :func:`parse` reads as the same policy."""
+    lines = []
+    if policy.footer_key is not None:
+        lines.append(f"footer_key = {_text(policy.footer_key)}")
+    lines += [f"encrypted_footer = {_boolean(policy.encrypted_footer)}",
+              f"default = {_text(policy.default)}",
+              *_names(policy.sensitive), *_columns("columns", policy.columns)]
+    for table in policy.tables:
+        lines += ["", "[[tables]]", f"path = {_text(table.path)}"]
+        if table.name is not None:
+            lines.append(f"name = {_text(table.name)}")
+        lines += [*_names(table.sensitive), *_columns("tables.columns", table.columns)]
+    return "\n".join(lines) + "\n"
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    listed = [f"    {_text(name)}," for name in names]
+    return ["sensitive = [", *listed, "]"] if listed else []
+
+
+def _columns(header: str, columns: Mapping[str, Any]) -> list[str]:
+    listed = [f"{_text(name)} = {_rule(rule)}" for name, rule in columns.items()]
+    return ["", f"[{header}]", *listed] if listed else []
+
+
+def _rule(rule: ColumnRule) -> str:
+    if rule.key is not None and rule.bloom_filter is None and rule.plaintext is None:
+        return _text(rule.key)
+    settings = []
+    if rule.key is not None:
+        settings.append(f"key = {_text(rule.key)}")
+    if rule.bloom_filter is not None:
+        settings.append(f"bloom_filter = {_filter(rule.bloom_filter)}")
+    if rule.plaintext is not None:
+        settings.append(f"plaintext = {_boolean(rule.plaintext)}")
+    return f"{{ {', '.join(settings)} }}"
+
+
+def _filter(value: object) -> str:
+    if value is False or value == BloomFilterOptions():
+        return _boolean(value is not False)
+    options = cast(BloomFilterOptions, value)
+    settings = {"fpp": options.fpp, "ndv": options.ndv, "max_bytes": options.max_bytes}
+    return "{ " + ", ".join(f"{name} = {number!r}" for name, number in settings.items()
+                            if number is not None) + " }"
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

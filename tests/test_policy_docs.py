@@ -1,0 +1,38 @@
+"""The examples of docs/policy.md run as they stand there, in their order."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from secure_bloom.policy import Policy, toml
+
+TEXT = (Path(__file__).parents[1] / "docs" / "policy.md").read_text()
+
+
+@pytest.mark.slow
+def test_examples(tmp_path):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    outputs = []
+    for language, code in re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL):
+        command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240,
+                              env={**os.environ, "PATH": path})
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        outputs.append(done.stdout)
+    shown = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+    assert shown == outputs[1:3]
+    assert "name True crm" in outputs[3] and "note False None" in outputs[3]
+
+
+def test_the_policies_are_valid():
+    for text in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL):
+        assert Policy.from_toml(text).for_path("/lake/customers/a").is_sensitive("name")
+
+
+def test_every_setting_is_explained():
+    for name in (*toml.GENERAL, "key", "plaintext", "bloom_filter"):
+        assert re.search(rf"^\| `\[*{name}\]*` \|", TEXT, re.MULTILINE), name
