@@ -240,9 +240,10 @@ def _case(item: Any, layer: str, path: Path) -> Case:
     if ("fault" in item) != (item["outcome"] in operation.refusals):
         raise FormatError("a refusal, and nothing else, has a fault", file=place)
     case = Case(layer=layer, folder=path.parent, **item)
-    if layer == "files" and (Path(item["input"]["file"]).name != item["input"]["file"]
+    name = item["input"].get("file")
+    if layer == "files" and (not name or Path(name).name != name
                              or not os.path.lexists(case.path)):
-        raise FormatError(f"there is no file {item['input']['file']!r} beside it", file=place)
+        raise FormatError(f"there is no file {name!r} beside it", file=place)
     return case
 
 
