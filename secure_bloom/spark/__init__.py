@@ -199,6 +199,8 @@ def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> C
         If nothing has been committed, or a commit is in progress.
     FormatError
         If the last write was made by another program.
+    ChangedMeanwhileError
+        If jobs commit faster than this can be read.
     """
     if filesystem is None:
         filesystem, path = locate(str(path))

@@ -23,12 +23,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.local_files import Replacement, is_special, sync_folder, temporary_name
 from secure_bloom.storage.locations import is_uri, open_uri
-from secure_bloom.storage.versions import (
-    OpenFile,
-    open_file,
-    until_unchanged,
-    without_subtree,
-)
+from secure_bloom.storage.versions import OpenFile, open_file, until_unchanged, without_subtree
 
 
 class Readable(Protocol):

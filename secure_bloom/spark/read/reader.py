@@ -70,8 +70,8 @@ class SecureParquetReader(DataSourceReader):
         self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
         self._marked = marked_paths(schema)
         self._requirement = folder.requirement(None if is_inferred else schema)
-        self._predicates = list(filter(self._is_certain, map(self._located,
-                                                             folder.options.filters)))
+        located = map(self._located, folder.options.filters)
+        self._predicates = list(filter(self._is_certain, located))
         if folder.options.columns is not None:
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
@@ -118,7 +118,7 @@ class SecureParquetReader(DataSourceReader):
         return ColumnPredicate((found, *fields), predicate.op, predicate.value)
 
     def _is_certain(self, predicate: ColumnPredicate) -> bool:
-        """Whether the predicate holds for a null row only if it seems to."""
+        """Whether Spark finds null rows with the predicate only if its value is null."""
         return predicate.op != "<=>" or predicate.value is None \
             or keeps_value(self._type_of(predicate.path), predicate.value)
 
@@ -167,10 +167,12 @@ class SecureParquetReader(DataSourceReader):
         """Require that the schema has all fields of the structs that are read."""
         for column in self._schema:
             name = names.get(column.name)
-            if name is not None and pa.types.is_nested(column.type):
-                dropped = dropped_field(file.schema.field(name).type, column.type)
-                if dropped is not None:
-                    raise _other_column("field", ".".join((name, *dropped)))
+            if name is None or not pa.types.is_nested(column.type):
+                continue
+            place = file.schema.get_field_index(name)  # -1 if several columns have this name
+            dropped = place >= 0 and dropped_field(file.schema.field(place).type, column.type)
+            if dropped:
+                raise _other_column("field", ".".join((name, *dropped)))
 
     def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
                     groups: list[int]) -> None:
