@@ -12,12 +12,12 @@ import json
 import posixpath
 from collections.abc import Mapping
 
-import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
-from secure_bloom.storage.files import check_absent, create_file
+from secure_bloom.storage.files import Source, check_absent, create_file
 from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import KEY_MATERIAL
 
 FOOTER_KEY = "footerKey"
@@ -39,12 +39,17 @@ def read_material(filesystem: pa_fs.FileSystem, path: str) -> dict[str, str]:
     """Read the key material, by name, of the Parquet file at ``path``.
 
     Raises KeyNotFoundError if the key material file is missing; KeyRetrievalError if it is not
-    valid JSON of this form.
+    valid JSON of this form; ChangedMeanwhileError if it is replaced during each of ten attempts.
     """
     where = material_path(path)
+
+    def read() -> dict[str, str]:
+        source = Source(where, filesystem)
+        with source.file, source.one_version():
+            return _read(source, where)
+
     try:
-        with filesystem.open_input_file(where) as file:
-            return _read(file, where)
+        return until_unchanged(read)
     except FileNotFoundError:
         raise _missing(path) from None
 
@@ -75,7 +80,7 @@ class MaterialFile(Rewrite):
 
     def read(self) -> dict[str, str]:
         """Read the key material by name; see :func:`read_material`."""
-        return _read(self.source.file, self._where)
+        return _read(self.source, self._where)
 
     def replace(self, materials: Mapping[str, str]) -> None:
         """Replace the whole file atomically; see :meth:`Rewrite.replace_tail`."""
@@ -123,11 +128,12 @@ def _to_bytes(materials: Mapping[str, str]) -> bytes:
     return json.dumps(dict(materials), separators=(",", ":")).encode()
 
 
-def _read(file: pa.NativeFile, where: str) -> dict[str, str]:
-    if file.size() > _MAX_SIZE:
+def _read(source: Source, where: str) -> dict[str, str]:
+    if source.size > _MAX_SIZE:
         raise KeyRetrievalError("the key material is too large", file=where)
     try:
-        materials = json.loads(file.read().decode(), object_pairs_hook=_unique)
+        text = bytes(source.read_at(source.size, 0)).decode()
+        materials = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         materials = None
     if not isinstance(materials, dict) \

@@ -46,7 +46,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
     source : str, path, buffer, or binary file that can seek
         In a folder, files are skipped if any part of their path begins with ``_`` or ``.``, or if
         a Spark job has not committed them; ``name=value`` folders become columns (Hive
-        partitions).
+        partitions). The table has all columns, and all fields of structs, of all files; those
+        that a file lacks are null.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files. Default: the keys of the environment, see ``docs/keys.md``. Without
         keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.

@@ -17,12 +17,14 @@ from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress
 @click.option("--against", metavar="CMD", help="Validate another implementation: a program that "
                                                "answers the cases on its standard input and "
                                                "output.")
+@click.option("--timeout", type=click.IntRange(1, 86_400), metavar="SECONDS",
+              help="How long that program may take to answer a case. Default: 60.")
 @click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE",
               help="Also write the results as JUnit XML.")
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], against: str | None,
-             junit: str | None, as_json: bool) -> None:
+             timeout: int | None, junit: str | None, as_json: bool) -> None:
     """Run the test vectors of DIR, and report where a result is not the expected one.
 
     Without DIR: the folder vectors/ here, or in the sources that secure_bloom runs from.
@@ -38,9 +40,12 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
     if against is not None and not against.strip():
         raise click.BadParameter("it is empty; omit it to validate secure_bloom",
                                  param_hint="--against")
+    if timeout is not None and against is None:
+        raise click.BadParameter("it limits the program that --against names, and there is none",
+                                 param_hint="--timeout")
     cases = validator.load_cases(folder or _vectors_folder(), layers)
-    with (validator.ExternalProgram(against) if against else validator.SecureBloom()) as program, \
-            progress("validating") as advance:
+    with (validator.ExternalProgram(against, timeout=timeout or validator.TIMEOUT) if against
+          else validator.SecureBloom()) as program, progress("validating") as advance:
         results = validator.run_cases(cases, program, advance)
     if as_json:
         print_json(validation_report.summary(results, program.name))

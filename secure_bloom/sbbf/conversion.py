@@ -14,6 +14,7 @@ from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, numpy_va
 from secure_bloom.sbbf.column_type import ColumnType
 
 _MILLIS_PER_DAY = 86_400_000
+_MOST_DIGITS = 76  # of any decimal type
 
 
 def as_written(array: pa.Array, column_type: ColumnType) -> pa.Array:
@@ -84,9 +85,9 @@ def convert_exactly(array: pa.Array, column_type: ColumnType) -> pa.Array:
     if _is_number(source) and _is_number(target):
         return _convert_number(array, target)
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
-        return _cast_each(array.cast(pa.decimal128(20, 0)), target)
+        return _cast_decimals(array.cast(pa.decimal128(20, 0)), target)
     if pa.types.is_decimal(target) and pa.types.is_decimal(source):
-        return _cast_each(array, target)
+        return _cast_decimals(array, target)
     if is_text_or_bytes(source) and pa.types.is_fixed_size_binary(target):
         return _cast_each(array.cast(pa.large_binary()), target)
     if pa.types.is_date64(source) and pa.types.is_date32(target):
@@ -131,6 +132,17 @@ def _convert_number(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _is_negative(array: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
     return pc.less(array, pa.scalar(0, array.type))
+
+
+def _cast_decimals(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast with checks; values that cannot be cast become null."""
+    # Arrow does not notice an overflow of the whole integer when it appends zeros to it.
+    digits = array.type.precision + target.scale - array.type.scale
+    if digits > _MOST_DIGITS:
+        return pa.nulls(len(array), target)
+    if target.scale > array.type.scale:
+        array = array.cast(pa.decimal256(_MOST_DIGITS, target.scale))
+    return _cast_each(array, target)
 
 
 def _cast_each(array: pa.Array, target: pa.DataType) -> pa.Array:

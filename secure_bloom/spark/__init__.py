@@ -127,7 +127,8 @@ def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, 
     has to be enabled. Spark compares the rows themselves, and its operators have the same meaning
     as those of :mod:`secure_bloom.pruning.predicates`. Only values whose type differs from the
     column's type follow Spark's own rules: it compares a BIGINT with a float as doubles, and
-    reads '5' as a number.
+    reads '5' as a number. With ANSI mode off, it takes a text that is not a number for null, so
+    ``<=>`` then finds the null rows.
 
     Parameters
     ----------
@@ -207,6 +208,8 @@ def last_commit(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> C
         If nothing has been committed, or a commit is in progress.
     FormatError
         If the last write was made by another program.
+    ChangedMeanwhileError
+        If jobs commit faster than this can be read.
     """
     if filesystem is None:
         filesystem, path = locate(str(path))

@@ -52,7 +52,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
-from secure_bloom.storage.files import make_folder, write_file
+from secure_bloom.storage.files import make_folder, read_file, write_file
 from secure_bloom.storage.job_folder import COMMITTING, JobFolder
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
@@ -292,8 +292,7 @@ class Job(JobFolder):
         """
         path = posixpath.join(self.folder, SUCCESS)
         try:
-            with self.filesystem.open_input_stream(path) as stream:
-                content = stream.read()
+            content = read_file(self.filesystem, path)
             self.filesystem.delete_file(path)
         except FileNotFoundError:
             return None

@@ -10,6 +10,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import FormatError
+from secure_bloom.storage.files import read_file
 from secure_bloom.storage.visibility import SUCCESS
 
 
@@ -78,8 +79,7 @@ def read_summary(filesystem: pa_fs.FileSystem, folder: str) -> CommitSummary:
     FormatError if another program wrote it.
     """
     path = f"{folder.rstrip('/')}/{SUCCESS}"
-    with filesystem.open_input_stream(path) as stream:
-        data = stream.read()
+    data = read_file(filesystem, path)
     try:
         return CommitSummary(**json.loads(data))
     except (ValueError, TypeError):

@@ -33,6 +33,7 @@ from typing import Any
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.storage.files import read_file
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -283,8 +284,7 @@ def _jobs(filesystem: pa_fs.FileSystem, staged: Mapping[str, pa_fs.FileInfo]) \
 def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
         -> dict[str, CommitRecord]:
     def read(path: str) -> CommitRecord:
-        with filesystem.open_input_stream(path) as stream:
-            data = stream.read()
+        data = _read_marker(filesystem, path)
         try:
             return CommitRecord.from_bytes(data)
         except FormatError as error:
@@ -315,10 +315,24 @@ def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInf
 def _generation(filesystem: pa_fs.FileSystem, table: str) -> bytes | None:
     # The content, not the mtime: times may be whole seconds, in which much can happen.
     try:
-        with filesystem.open_input_stream(posixpath.join(table, STAGING, GENERATION)) as stream:
-            return stream.read()
+        return _read_marker(filesystem, posixpath.join(table, STAGING, GENERATION))
     except FileNotFoundError:
         return None
+
+
+def _read_marker(filesystem: pa_fs.FileSystem, path: str) -> bytes:
+    """Read a marker; its content is never replaced by one of another length.
+
+    Raises
+    ------
+    FileNotFoundError
+        Also if the marker is removed while it is read.
+    """
+    with filesystem.open_input_stream(path) as stream:
+        try:
+            return stream.read()
+        except OSError:  # an object store fails like this if the marker was removed after opening
+            return read_file(filesystem, path)
 
 
 def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:

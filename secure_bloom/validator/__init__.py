@@ -4,9 +4,9 @@
 """
 
 from secure_bloom.validator.cases import LAYERS, Case, load_cases
-from secure_bloom.validator.external import ExternalProgram
+from secure_bloom.validator.external import TIMEOUT, ExternalProgram
 from secure_bloom.validator.ours import SecureBloom
 from secure_bloom.validator.run import FAILED, CaseResult, run_cases
 
-__all__ = ["FAILED", "LAYERS", "Case", "CaseResult", "ExternalProgram", "SecureBloom", "load_cases",
-           "run_cases"]
+__all__ = ["FAILED", "LAYERS", "TIMEOUT", "Case", "CaseResult", "ExternalProgram", "SecureBloom",
+           "load_cases", "run_cases"]

@@ -7,7 +7,9 @@ otherwise a typo would silently disable a vector.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,16 +162,21 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
     Raises
     ------
     FormatError
-        If a vector does not follow ``vectors/README.md``, or the folder has none.
+        If a vector does not follow ``vectors/README.md``, or the folder has none; if a file of the
+        set is a pipe, a device or the like, or a link out of the folder. It is not opened then.
     """
     cases = []
     for layer in LAYERS if not layers else dict.fromkeys(layers):
         sources = sorted((folder / "files").glob("*.json")) if layer == "files" \
-            else [path for path in [folder / f"{layer}.json"] if path.exists()]
+            else [path for path in [folder / f"{layer}.json"] if os.path.lexists(path)]
         if not sources and layers:
             raise FormatError(f"there are no test vectors of the layer {layer}", file=str(folder))
         for path in sources:
+            _check_regular(path, folder)
             cases += _load(path, layer)
+    for case in cases:
+        if case.layer == "files":
+            _check_regular(case.path, folder)
     if not cases:
         raise FormatError("there are no test vectors here; specify the folder vectors/ of the "
                           "secure_bloom sources", file=str(folder))
@@ -182,7 +189,7 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
 def _load(path: Path, layer: str) -> list[Case]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"not valid JSON: {error}", file=str(path)) from None
     if layer != "files":
         _check("the file", content, {"layer": "text", "cases": "list"}, str(path))
@@ -190,6 +197,26 @@ def _load(path: Path, layer: str) -> list[Case]:
             raise FormatError(f"layer is {content['layer']!r}, not {layer!r}", file=str(path))
     return [_case(item, layer, path)
             for item in ([content] if layer == "files" else content["cases"])]
+
+
+def _check_regular(path: Path, folder: Path) -> None:
+    """Check, without opening it, that this is a regular file below the folder."""
+    real, root = os.path.realpath(path), os.path.realpath(folder)
+    if os.path.commonpath([real, root]) != root:
+        raise FormatError("this is a link out of the folder of the test vectors; put a copy of the "
+                          "file here", file=str(path))
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise FormatError(f"it cannot be read: {error.strerror}", file=str(path)) from None
+    if not stat.S_ISREG(mode):
+        raise FormatError("this is not a regular file, but a "
+                          f"{_KINDS_OF_FILES.get(stat.S_IFMT(mode), 'special file')}; remove it",
+                          file=str(path))
+
+
+_KINDS_OF_FILES = {stat.S_IFIFO: "named pipe", stat.S_IFDIR: "folder", stat.S_IFSOCK: "socket",
+                   stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 
 
 def _once(pairs: list[Any]) -> dict[str, Any]:
@@ -213,9 +240,10 @@ def _case(item: Any, layer: str, path: Path) -> Case:
     if ("fault" in item) != (item["outcome"] in operation.refusals):
         raise FormatError("a refusal, and nothing else, has a fault", file=place)
     case = Case(layer=layer, folder=path.parent, **item)
-    if layer == "files" and (Path(item["input"]["file"]).name != item["input"]["file"]
-                             or not case.path.is_file()):
-        raise FormatError(f"there is no file {item['input']['file']!r} next to it", file=place)
+    name = item["input"].get("file")
+    if layer == "files" and (not name or Path(name).name != name
+                             or not os.path.lexists(case.path)):
+        raise FormatError(f"there is no file {name!r} next to it", file=place)
     return case
 
 

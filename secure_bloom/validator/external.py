@@ -5,45 +5,41 @@ One tab-separated line per case; see ``vectors/README.md``, "Running", for the p
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import json
 import shlex
-import subprocess
-import tempfile
 from collections.abc import Callable
-from threading import Thread
 from typing import Any
 
 from secure_bloom.validator.cases import Case
+from secure_bloom.validator.line_process import BadReply, LineProcess
 
-TIMEOUT = 60.0  #: seconds that a program has to answer
-_TIME_TO_END = 5.0  # seconds, after its input has ended
+TIMEOUT = 60  #: seconds that a program has to answer
+_MAX_REPLY = 16 * 1024  # bytes; more only if the expected output is long
 
 
 class Skipped(Exception):
     """The program does not implement what a case tests."""
 
 
-class BadReply(Exception):
-    """The program died, did not answer in time, or sent an invalid reply."""
-
-
 class ExternalProgram:
     """A program that implements the protocol; a context manager.
 
-    It is started on entering the block, and restarted after a crash or timeout.
+    It is started on entering the block. After a crash, a timeout or too much output it is killed
+    with its children, and restarted for the next case.
 
     Parameters
     ----------
     command : str
         The program and its arguments, quoted as for a shell.
+    timeout : float
+        Seconds that it has to answer a case.
     """
 
     def __init__(self, command: str, *, timeout: float = TIMEOUT):
         self.name = command
         self._command = shlex.split(command)
         self._timeout = timeout
-        self._process: _LineProcess | None = None
+        self._process: LineProcess | None = None
 
     def answer(self, case: Case) -> tuple[str, dict[str, Any]]:
         """Return the outcome and output for the input of a case.
@@ -53,11 +49,11 @@ class ExternalProgram:
         Skipped, BadReply
         """
         if self._process is None:
-            self._process = _LineProcess(self._command)
+            self._process = LineProcess(self._command)
         try:
-            reply = self._process.ask(_request(case), self._timeout)
+            reply = self._process.ask(_request(case), self._timeout, _max_reply(case))
         except BadReply:
-            self.close()
+            self._stop(kill=True)
             raise
         outcome, *fields = reply.split("\t")
         values = dict(field.partition("=")[::2] for field in fields)
@@ -72,12 +68,15 @@ class ExternalProgram:
 
     def close(self) -> None:
         """Stop the program."""
+        self._stop(kill=False)
+
+    def _stop(self, *, kill: bool) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.close()
+            process.close(kill=kill)
 
     def __enter__(self) -> ExternalProgram:
-        self._process = _LineProcess(self._command)  # here, so that an invalid command fails early
+        self._process = LineProcess(self._command)  # here, so that an invalid command fails early
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,6 +109,11 @@ def _text(value: object) -> str:
 
 
 # --- replies -------------------------------------------------------------------------------------
+
+def _max_reply(case: Case) -> int:
+    """Return the largest length of a reply in bytes, wrong ones included."""
+    return max(_MAX_REPLY, 2 * len(json.dumps(case.output)))
+
 
 def _output(case: Case, kinds: dict[str, str], values: dict[str, str]) -> dict[str, Any]:
     if "filters" in kinds:
@@ -154,55 +158,3 @@ def _with_probes(case: Case, output: dict[str, Any]) -> dict[str, Any]:
                         "num_bytes": int(num_bytes), "sha256": digest,
                         "probes": answered.get((int(row_group), column), [])})
     return {**output, "filters": filters}
-
-
-# --- the process ---------------------------------------------------------------------------------
-
-class _LineProcess:
-    """A program that answers each input line with an output line."""
-
-    def __init__(self, command: list[str]):
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the program runs
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._log, text=True, encoding="utf-8",
-                                         errors="replace")
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
-        self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
-        Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        for line in self._output:
-            self._replies.put(line)
-        self._replies.put("")
-
-    def ask(self, line: str, timeout: float) -> str:
-        if not self._replies.empty() and self._process.poll() is None:
-            raise BadReply("the program wrote more than one line for the previous case")
-        try:
-            self._input.write(line + "\n")
-            self._input.flush()
-            reply = self._replies.get(timeout=timeout)
-        except OSError:  # a broken pipe: the program died before reading the line
-            reply = ""
-        except queue.Empty:
-            raise BadReply(f"no response within {timeout:g} seconds") from None
-        if not reply:
-            raise BadReply(f"the program ended (exit code {self._process.wait()}) {self._tail()}")
-        return reply.rstrip("\r\n")
-
-    def _tail(self) -> str:
-        """The end of what the program wrote to standard error."""
-        self._log.seek(0)
-        return self._log.read()[-1000:].decode("utf-8", "replace").strip()
-
-    def close(self) -> None:
-        """Close the input, which should end the program; kill it if it keeps running."""
-        with contextlib.suppress(OSError):  # it died before reading all of its input
-            self._input.close()
-        try:
-            self._process.wait(_TIME_TO_END)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from secure_bloom.validator.cases import Case
-from secure_bloom.validator.external import BadReply, Skipped
+from secure_bloom.validator.external import Skipped
+from secure_bloom.validator.line_process import BadReply
+
+_MAX_MESSAGE = 2000  # characters; a program may send any text
 
 RESULTS = PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -87,7 +90,8 @@ def _run(case: Case, implementation: Implementation) -> CaseResult:
         result, message = FAILED, str(error)
     except Exception as error:  # a bug in the implementation fails the case, not the run
         result, message = FAILED, f"{type(error).__name__}: {error}"
-    return CaseResult(case, result, outcome, output, message, time.perf_counter() - start)
+    return CaseResult(case, result, outcome, output, _short(message, _MAX_MESSAGE),
+                      time.perf_counter() - start)
 
 
 def _unequal(place: str, expected: Any, got: Any) -> str:
@@ -109,6 +113,6 @@ def _same(expected: Any, got: Any) -> bool:
     return len(kinds) == 1 and expected == got
 
 
-def _short(value: object) -> str:
+def _short(value: object, length: int = 80) -> str:
     text = str(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= length else f"{text[:length - 3]}..."

@@ -3,7 +3,8 @@
 import datetime
 import io
 import math
-from decimal import Decimal
+import random
+from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import secure_bloom
 from secure_bloom import ParquetFile
+from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
 from tests.support import MODES, encrypted_arrow_file, encryptions, examples
 
 UTC = datetime.UTC
@@ -166,3 +170,33 @@ def test_no_row_that_matches_is_skipped(type_, data):
     for number in range(0, len(values), 2):
         if any(matches(value, op, probe) for value in values[number:number + 2]):
             assert number // 2 in kept
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_a_number_with_too_many_digits_for_a_decimal_rules_out_nothing_that_matches(bits, tmp_path):
+    """Arrow multiplies 2**40 by 10**30, and wraps around without an error."""
+    type_ = pa.decimal128(38, 30) if bits == 128 else pa.decimal256(76, 68)
+    row = Decimal("99999999")
+    secure_bloom.write_table(pa.table({"d": pa.array([row], type_)}), tmp_path / "a.parquet")
+    for value in (2**40, -(2**40), Decimal(2**40), 2**62, -(2**62), Decimal("1E+37")):
+        for op, holds in (("<", row < value), ("<=", row <= value), (">", row > value),
+                          (">=", row >= value), ("=", False), ("!=", True)):
+            found = secure_bloom.read_table(tmp_path / "a.parquet", filters=[("d", op, value)])
+            assert found.num_rows == holds, (op, value)
+
+
+def test_integers_and_decimals_are_converted_to_decimals_exactly_or_not_at_all():
+    draw = random.Random(7)
+    with localcontext() as context:
+        context.prec = 200
+        for _ in range(2000):
+            precision = draw.randrange(1, 39)
+            type_ = pa.decimal128(precision, draw.randrange(precision + 1))
+            value = draw.randrange(-2**63, 2**63) >> draw.randrange(60)
+            if draw.random() < 0.5:
+                value = Decimal(value).scaleb(-draw.randrange(30))
+            unscaled = Decimal(value).scaleb(type_.scale)
+            fits = unscaled % 1 == 0 and abs(unscaled) < 10**precision
+            [found] = convert_exactly(pa.array([value]), ColumnType(
+                "FIXED_LEN_BYTE_ARRAY", 16, type_)).to_pylist()
+            assert found == (value if fits else None), (value, type_)

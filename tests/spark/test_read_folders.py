@@ -3,15 +3,18 @@
 import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
 
 import secure_bloom
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.options.options import Options
+from secure_bloom.spark.options.row_filters import _checked, _to_json
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
@@ -49,6 +52,89 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_silently(spark, grow
     assert read(spark, grown).schema.names == ["id", "x"]
     message = failure(read(spark, grown).where("id = 1").collect)
     assert "b.parquet, column extra" in message and "set option mergeSchema to true" in message
+
+
+S, SMALL = {"a": 1, "b": "x"}, {"a": 1}
+WIDER = {  # a value in the first file, the same with one field more, the field's path
+    "in a struct": (SMALL, S, "c.b"), "in another case": (SMALL, {"A": 1, "B": "x"}, "c.B"),
+    "twice in another case": (SMALL, {"a": 1, "A": 2}, "c.A"),
+    "in a struct of a struct": ({"s": SMALL}, {"s": S}, "c.s.b"),
+    "in a list": ([SMALL], [S], "c.list.element.b"),
+    "in a list of lists": ([[SMALL]], [[S]], "c.list.element.list.element.b"),
+    "in a struct of a list": ([{"s": SMALL}], [{"s": S}], "c.list.element.s.b"),
+    "in the values of a map": ([("k", SMALL)], [("k", S)], "c.key_value.value.b"),
+    "in the keys of a map": ([(SMALL, 1)], [(S, 1)], "c.key_value.key.b"),
+}
+
+
+def two_files(folder, first, second):
+    for name, value in (("a", first), ("b", second)):
+        type_ = None
+        if isinstance(value, list) and isinstance(value[0], tuple):
+            type_ = pa.map_(*(pa.array([part]).type for part in value[0]))
+        column = pa.array([value, None], type_)
+        put(folder, f"{name}.parquet", c=column, id=[1, 2])
+
+
+def found_rows(folder, **options):
+    """The rows of a folder, read without Spark by the tasks' code with an inferred schema."""
+    where = Folder(Options({"path": str(folder), **options}))
+    reader = SecureParquetReader(where, where.schema(), True)
+    return [row for task in reader.partitions() for batch in reader.read(task)
+            for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("where", WIDER)
+@pytest.mark.parametrize("columns", [{}, {"columns": "c"}])
+def test_a_field_that_the_first_file_lacks_is_not_left_out_silently(tmp_path, where, columns):
+    first, second, path = WIDER[where]
+    two_files(tmp_path, first, second)
+    with pytest.raises(UnsupportedError, match="set option mergeSchema to true") as refused:
+        found_rows(tmp_path, **columns)
+    assert (refused.value.file, refused.value.column) == (str(tmp_path / "b.parquet"), path)
+    assert [row["c"] for row in found_rows(tmp_path, mergeschema="false")] \
+        == [first, None, first, None]
+    two_files(tmp_path, second, second)  # nothing is left out
+    assert [row["c"] for row in found_rows(tmp_path)] == [second, None, second, None]
+    if not where.startswith("twice"):
+        two_files(tmp_path, second, first)  # only what a file lacks is null
+        assert len(found_rows(tmp_path)) == 4
+
+
+def test_a_field_is_missed_although_no_row_of_its_file_is_read(tmp_path):
+    two_files(tmp_path, SMALL, S)
+    with pytest.raises(UnsupportedError, match=r"column c\.b"):
+        found_rows(tmp_path, filters=_to_json(_checked([("id", "=", 99)])))
+    assert found_rows(tmp_path, columns="id") == 2 * [{"id": 1}, {"id": 2}]  # it is not read
+
+
+def without_nulls(value):
+    """The value without fields that are null."""
+    if isinstance(value, dict):
+        return {name: without_nulls(one) for name, one in value.items() if one is not None}
+    return type(value)(map(without_nulls, value)) if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("where", WIDER)
+def test_read_table_has_all_fields_of_all_files(tmp_path, where):
+    first, second, _ = WIDER[where]
+    for values in ((first, second), (second, first)):
+        two_files(tmp_path, *values)
+        for filters in (None, [("id", "=", 1)]):
+            found = secure_bloom.read_table(tmp_path, filters=filters).filter(pc.field("id") == 1)
+            assert [without_nulls(value) for value in found["c"].to_pylist()] == list(values)
+
+
+def test_spark_names_the_field_and_the_option(spark, tmp_path):
+    two_files(tmp_path, [SMALL], [S])
+    frame = read(spark, tmp_path)
+    message = failure(frame.collect)
+    assert "b.parquet, column c.list.element.b" in message
+    assert "set option mergeSchema to true (all fields of all files)" in message
+    merged = read(spark, tmp_path, mergeSchema="true").select("c").collect()
+    assert [row.c[0].b for row in merged if row.c and row.c[0].b] == ["x"]
+    named = spark.read.format("secure_parquet").schema("c array<struct<a:int>>, id int")
+    assert rows(named.load(str(tmp_path)).where("id = 1")) == 2 * ["Row(c=[Row(a=1)], id=1)"]
 
 
 def test_merge_schema(spark, grown):

@@ -1,5 +1,6 @@
 """Random filters for ``load``: the same rows as a reference evaluation in Python."""
 
+import datetime
 import math
 import os
 import random
@@ -10,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 import secure_bloom
 import secure_bloom.spark
-from secure_bloom.spark.options.row_filters import checked, to_json
+from secure_bloom.spark.options.row_filters import checked, condition, to_json
+from secure_bloom.spark.schema.values import keeps_value
 from secure_bloom.spark.source import SecureParquet
 from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
-from tests.spark.helpers import read, uses_spark
+from tests.spark.helpers import read, settings, uses_spark
 
 pytestmark = uses_spark
 
@@ -59,6 +62,12 @@ def random_filter(draw: random.Random) -> list[tuple]:
             asked = draw.choices([*values, None], k=draw.choice([0, 1, 2, 12]))
         predicates.append((column, op, None if "null" in op else asked))
     return predicates
+
+
+OTHER_KINDS = {  # values that Spark turns into null, if ANSI mode is off, to compare them
+    "c2": ["abc", "", "1e0", "NaN"], "c5": ["abc", ""], "c15": ["abc", "1"], "c16": ["abc", "5.5"],
+    "c14": ["abc", "1"], "c7": ["abc"], "s.x": ["abc"],
+    "p": ["abc", "5.5x"]}
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +145,74 @@ def test_values_of_numpy_and_arrow_can_be_asked_for(spark, data):
             found = secure_bloom.spark.load(spark, folder, filters).select("row").collect()
             assert sorted(row["row"] for row in found) == wanted
     assert Decimal("5.00") in DOMAINS["c7"].values
+
+
+@pytest.fixture(scope="module")
+def nulls(tmp_path_factory):
+    """Files with null rows only, of which one lacks the columns, and a file with values."""
+    folder = tmp_path_factory.mktemp("nulls")
+    stored = {name: domain.stored.slice(0, 1) for name, domain in DOMAINS.items()}
+    stored["s"] = pa.StructArray.from_arrays([stored["c5"]], ["x"])
+    for name, row in (("a", 0), ("b", 1), ("c", 2)):
+        table = {"row": [row]} | {column: [None] * (name == "b") or value
+                                  for column, value in stored.items()}
+        schema = pa.schema({"row": pa.int64(), **{column: value.type
+                                                  for column, value in stored.items()}})
+        place = folder / ("p=__HIVE_DEFAULT_PARTITION__" if name == "b" else "p=5")
+        place.mkdir(exist_ok=True)
+        pa_table = pa.table({column: pa.array(values, schema.field(column).type)
+                             if isinstance(values, list) else values
+                             for column, values in table.items()})
+        secure_bloom.write_table(pa_table.select(["row"]) if name == "c" else pa_table,
+                                 place / f"{name}.parquet",
+                                 bloom_filters={} if name == "c" else {"c2": True, "c5": True})
+    return folder
+
+
+def test_a_value_that_spark_turns_into_null_finds_the_null_rows(spark, nulls):
+    """Spark's own answer to each condition, from the rows that it reads without filters."""
+    filters = [[(column, op, value)] for column, values in OTHER_KINDS.items()
+               for value in values for op in ("<=>", "=", "<", ">=")]
+    with settings(spark, {"spark.sql.ansi.enabled": "false"}):
+        whole = read(spark, nulls, mergeSchema="true").cache()
+        [right] = whole.agg(*[F.sort_array(F.collect_list(F.when(condition(checked(one)[0]),
+                                                                 F.col("row"))))
+                              for one in filters]).collect()
+        whole.unpersist()
+        parts = [secure_bloom.spark.load(spark, nulls, one, mergeSchema="true")
+                 .agg(F.sort_array(F.collect_list("row")).alias("rows"))
+                 .select(F.lit(number).alias("n"), "rows") for number, one in enumerate(filters)]
+        for number, found in reduce(lambda a, b: a.union(b), parts).collect():
+            assert found == right[number], filters[number]
+    with_nulls = {one[0][0] for one, rows in zip(filters, right, strict=True)
+                  if one[0][1] == "<=>" and 1 in rows}
+    assert with_nulls == OTHER_KINDS.keys()
+
+
+@pytest.mark.parametrize(("type_", "value", "expected"), [
+    ("integer", 2**31, True), ("integer", "5", False), ("integer", True, False),
+    ("double", 5.5, True),
+    ("float", 5, False), ("string", "5", True), ("string", 5, False), ("boolean", True, True),
+    ("binary", b"5", True), ("date", datetime.date(2024, 1, 1), True), ("date", "2024", False),
+    ("timestamp", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), True),
+    ("timestamp", datetime.date(2024, 1, 1), False),
+    ("date", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), False),
+    ("decimal(9,2)", Decimal("9999999.99"), True), ("decimal(9,2)", Decimal("10000000"), False),
+    ("decimal(9,2)", Decimal("1E+6"), True), ("decimal(9,2)", Decimal("1E+7"), False),
+    ("decimal(9,2)", Decimal("0.001"), False), ("decimal(2,2)", Decimal("0"), True),
+    ("decimal(2,2)", Decimal("0.99"), True), ("decimal(9,2)", Decimal("NaN"), False),
+    ("decimal(9,2)", 5, False)])
+def test_values_that_spark_compares_as_they_are(type_, value, expected):
+    field = {"name": "c", "type": type_, "nullable": True, "metadata": {}}
+    assert keeps_value(T.StructField.fromJson(field).dataType, value) is expected
+
+
+def test_a_safe_comparison_still_skips_null_rows(nulls):
+    schema = SecureParquet({"path": str(nulls), "mergeschema": "true"}).schema()
+    for column, value, expected in (("c2", 10**9, []), ("c2", None, [1, 2]), ("p", 5, [0, 2]),
+                                    ("p", 6, [])):
+        reader = SecureParquet({"path": str(nulls), "mergeschema": "true", "filters": to_json(
+            checked([(column, "<=>", value)]))}).reader(schema)
+        found = [row for task in reader.partitions() for batch in reader.read(task)
+                 for row in batch["row"].to_pylist()]
+        assert sorted(found) == expected, column

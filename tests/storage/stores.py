@@ -14,7 +14,7 @@ from secure_bloom.storage.visibility import data_files
 from tests.storage.s3 import BUCKET
 
 _OPERATIONS = ("move", "delete_file", "delete_dir", "create_dir", "get_file_info",
-               "open_input_stream")
+               "open_input_file", "open_input_stream")
 
 
 class Died(BaseException):

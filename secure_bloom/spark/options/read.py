@@ -30,8 +30,8 @@ class ReadOptions:
         The columns of the DataFrame; None: all.
     merge_schema : bool or None
         Whether the schemas of all files are merged. False: the schema is that of the first file,
-        and columns that only other files have are left out. None: likewise, but such a column is
-        an error.
+        and columns and fields of structs that only other files have are left out. None: likewise,
+        but such a column or field is an error.
     split_bytes, open_cost_bytes, min_partitions : int
         See :func:`secure_bloom.spark.read.splits.divide`.
     filters : tuple of ColumnPredicate

@@ -20,10 +20,10 @@ from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.metrics import TaskReport, log
 from secure_bloom.spark.read.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema import partitions as hive
-from secure_bloom.spark.schema.cast import cast_to_schema
+from secure_bloom.spark.schema.cast import cast_to_schema, dropped_field
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
 from secure_bloom.spark.schema.types import arrow_schema
-from secure_bloom.spark.schema.values import same_values
+from secure_bloom.spark.schema.values import keeps_value, same_values
 
 _BATCH_ROWS = 10_000  # the default size of Spark's own batches
 
@@ -58,12 +58,13 @@ class SecureParquetReader(DataSourceReader):
         self._folder = folder
         self._types = schema
         self._schema = arrow_schema(schema)
-        self._refuses_other_columns = (is_inferred and folder.options.merge_schema is None
-                                       and folder.options.columns is None)
+        self._refuses_other_fields = is_inferred and folder.options.merge_schema is None
+        self._refuses_other_columns = self._refuses_other_fields and folder.options.columns is None
         self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
         self._marked = marked_paths(schema)
         self._requirement = folder.requirement(None if is_inferred else schema)
-        self._predicates = [self._located(predicate) for predicate in folder.options.filters]
+        located = map(self._located, folder.options.filters)
+        self._predicates = list(filter(self._is_certain, located))
         if folder.options.columns is not None:
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
@@ -111,6 +112,11 @@ class SecureParquetReader(DataSourceReader):
             raise ColumnError("option filters: there is no such column", column=name)
         return ColumnPredicate((found, *fields), predicate.op, predicate.value)
 
+    def _is_certain(self, predicate: ColumnPredicate) -> bool:
+        """Whether Spark finds null rows with the predicate only if its value is null."""
+        return predicate.op != "<=>" or predicate.value is None \
+            or keeps_value(self._type_of(predicate.path), predicate.value)
+
     def _may_match(self, file: DataFile, places: dict[str, int]) -> bool:
         values = self._partition_values(file, places)
         return all(hive.may_hold(predicate.on(column), values[column])
@@ -147,11 +153,21 @@ class SecureParquetReader(DataSourceReader):
         if self._refuses_other_columns:
             for name in present:
                 if name not in names.values() and find_name(name, list(constants)) is None:
-                    raise UnsupportedError(
-                        "the first file, which provides the schema, does not have this column; set "
-                        "option mergeSchema to true (all columns of all files) or false (those of "
-                        "the first file only), or list columns in .schema(...)", column=name)
+                    raise _other_column("column", name)
+        if self._refuses_other_fields:
+            self._check_fields(file, names)
         return names
+
+    def _check_fields(self, file: ParquetFile, names: dict[str, str | None]) -> None:
+        """Require that the schema has all fields of the structs that are read."""
+        for column in self._schema:
+            name = names.get(column.name)
+            if name is None or not pa.types.is_nested(column.type):
+                continue
+            place = file.schema.get_field_index(name)  # -1 if several columns have this name
+            dropped = place >= 0 and dropped_field(file.schema.field(place).type, column.type)
+            if dropped:
+                raise _other_column("field", ".".join((name, *dropped)))
 
     def _check_keys(self, file: ParquetFile, names: dict[str, str | None],
                     groups: list[int]) -> None:
@@ -207,6 +223,13 @@ class SecureParquetReader(DataSourceReader):
                 with error_location(column=name):
                     arrays.append(cast_to_schema(batch.column(name), field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _other_column(kind: str, path: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the first file, which provides the schema, does not have this {kind}; set "
+        f"option mergeSchema to true (all {kind}s of all files) or false (those of the first file "
+        "only), or list columns in .schema(...)", column=path)
 
 
 def find_leaf(columns: list[LeafColumn], path: tuple[str, ...]) -> LeafColumn | None:

@@ -43,6 +43,40 @@ def cast_to_schema(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return _cast(array, type_)
 
 
+def dropped_field(source: pa.DataType, type_: pa.DataType) -> tuple[str, ...] | None:
+    """Return the path of a field of structs that :func:`cast_to_schema` would leave out.
+
+    Parameters
+    ----------
+    source, type_ : pyarrow.DataType
+        The type of a column in a file, and in the DataFrame.
+
+    Returns
+    -------
+    tuple of str or None
+        The path below the column, as in a Parquet schema; None if nothing would be left out.
+    """
+    source = plain_type(source)
+    below: list[tuple[tuple[str, ...], pa.DataType, pa.DataType]] = []
+    if pa.types.is_struct(source) and pa.types.is_struct(type_):
+        names = [field.name for field in source]
+        pairs = [(field, find_name(field.name, names)) for field in type_]
+        for name in names:
+            if name not in [found for _, found in pairs]:
+                return (name,)
+        below = [((name,), source.field(name).type, field.type) for field, name in pairs if name]
+    elif pa.types.is_map(source) and pa.types.is_map(type_):
+        below = [(("key_value", "key"), source.key_type, type_.key_type),
+                 (("key_value", "value"), source.item_type, type_.item_type)]
+    elif is_list(source) and pa.types.is_list(type_):
+        below = [(("list", "element"), source.value_type, type_.value_type)]
+    for path, one, other in below:
+        dropped = dropped_field(one, other)
+        if dropped is not None:
+            return (*path, *dropped)
+    return None
+
+
 def _plain(array: pa.Array) -> pa.Array:
     """Return the values without dictionaries and extension types, and lists as plain lists."""
     type_ = plain_type(array.type)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -82,6 +84,27 @@ def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
         return False
     target = arrow_schema(T.StructType([T.StructField("value", spark_type)])).field(0).type
     return _is_any(source, target, _SAME_VALUES)
+
+
+_KINDS = (
+    (T.BooleanType, bool), (T.IntegralType, int), (T.FractionalType, float), (T.StringType, str),
+    (T.BinaryType, bytes), (T.TimestampType, datetime.datetime), (T.DateType, datetime.date))
+
+
+def keeps_value(spark_type: T.DataType | None, value: object) -> bool:
+    """Whether Spark compares a value with a column of this type without turning it into null.
+
+    If the types differ, Spark casts the value. If the cast fails and ANSI mode is off, the result
+    is null, and ``<=>`` then holds for null rows.
+    """
+    if isinstance(spark_type, T.DecimalType):
+        if not isinstance(value, Decimal) or not value.is_finite():
+            return False
+        exponent = value.as_tuple().exponent
+        assert isinstance(exponent, int)  # it is finite
+        return -exponent <= spark_type.scale \
+            and (not value or value.adjusted() < spark_type.precision - spark_type.scale)
+    return any(isinstance(spark_type, own) and type(value) is kind for own, kind in _KINDS)
 
 
 def _is_any(source: pa.DataType, target: pa.DataType,
