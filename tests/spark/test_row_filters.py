@@ -175,7 +175,7 @@ def test_a_value_that_spark_turns_into_null_finds_the_null_rows(spark, nulls):
                for value in values for op in ("<=>", "=", "<", ">=")]
     with settings(spark, {"spark.sql.ansi.enabled": "false"}):
         whole = read(spark, nulls, mergeSchema="true").cache()
-        [right] = whole.agg(*[F.sort_array(F.collect_list(F.when(condition(checked(one)[0]),
+        [right] = whole.agg(*[F.sort_array(F.collect_list(F.when(condition(checked(one)),
                                                                  F.col("row"))))
                               for one in filters]).collect()
         whole.unpersist()
