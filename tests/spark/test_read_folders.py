@@ -14,7 +14,7 @@ from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.options.options import Options
-from secure_bloom.spark.options.row_filters import _checked, _to_json
+from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.read.folder import Folder
 from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
@@ -104,7 +104,7 @@ def test_a_field_that_the_first_file_lacks_is_not_left_out_silently(tmp_path, wh
 def test_a_field_is_missed_although_no_row_of_its_file_is_read(tmp_path):
     two_files(tmp_path, SMALL, S)
     with pytest.raises(UnsupportedError, match=r"column c\.b"):
-        found_rows(tmp_path, filters=_to_json(_checked([("id", "=", 99)])))
+        found_rows(tmp_path, filters=to_json(checked([("id", "=", 99)])))
     assert found_rows(tmp_path, columns="id") == 2 * [{"id": 1}, {"id": 2}]  # it is not read
 
 

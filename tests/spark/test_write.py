@@ -337,7 +337,7 @@ def test_bad_keys(spark, tmp_path, keyring, encrypted):
     frame, out = people(spark), tmp_path / "out"
     refused(frame, out, "no master key named 'nobody'", **encrypted | {columns: "nobody: ssn"})
     refused(frame, out, "there is no column 'salary'", **encrypted | {columns: "pii: salary"})
-    refused(frame, out, "there is no such keyring file", **encrypted | {"keyring": "/nowhere/k.json"})
+    refused(frame, out, "no such keyring file", **encrypted | {"keyring": "/nowhere/k.json"})
     keyring.path.chmod(0o644)
     refused(frame, out, "other users can access it", **encrypted)
 
