@@ -10,12 +10,12 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.options import FORMAT, Options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.reader import SecureParquetReader
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 if TYPE_CHECKING:
-    from secure_bloom.spark.write.streaming import SecureParquetStreamWriter
+    from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter
 
 
 class SecureParquet(DataSource):
@@ -63,5 +63,5 @@ class SecureParquet(DataSource):
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
         """Return a :class:`.SecureParquetStreamWriter`."""
-        from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
+        from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)

@@ -9,7 +9,7 @@ import secure_bloom.spark
 from secure_bloom import BloomFilterOptions, EncryptionConfiguration, Keyring
 from secure_bloom.spark import native
 from secure_bloom.spark.source import SecureParquet
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 
 def people(spark: SparkSession, folder: Path) -> DataFrame:

@@ -33,7 +33,7 @@ class ReadOptions:
         and columns and fields of structs that only other files have are left out. None: likewise,
         but such a column or field is an error.
     split_bytes, open_cost_bytes, min_partitions : int
-        See :func:`secure_bloom.spark.read.splits.divide`.
+        See :func:`secure_bloom.spark.reading.splits.divide`.
     filters : tuple of ColumnPredicate
         Predicates that hold for all requested rows.
     single_use : bool

@@ -16,9 +16,9 @@ from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.metrics import TaskReport, log
-from secure_bloom.spark.read.splits import DataFile, FileRange, divide
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.metrics import TaskReport, log
+from secure_bloom.spark.reading.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema import partitions as hive
 from secure_bloom.spark.schema.cast import cast_to_schema, dropped_field
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key

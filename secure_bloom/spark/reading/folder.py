@@ -26,7 +26,7 @@ from secure_bloom.spark.options.kms import kms_client, kms_uri
 from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
-from secure_bloom.spark.read.splits import DataFile
+from secure_bloom.spark.reading.splits import DataFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
 from secure_bloom.spark.schema.partitions import infer_type, partition_values
 from secure_bloom.spark.schema.sensitivity import column_keys, mark, marked_paths

@@ -30,7 +30,7 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
-from secure_bloom.spark.write.task_files import TaskFiles
+from secure_bloom.spark.writing.task_files import TaskFiles
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FileTarget
