@@ -33,7 +33,8 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use the previous ones
+_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "NativeCrypto.java")
+_POLICY = "secure_bloom.native.policy"
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
