@@ -170,7 +170,8 @@ public final class NativeCrypto
   private static void checkPolicy(Configuration conf, JsonNode plan, Map columns,
       MessageType schema, Path file) {
     String policy = conf.get(POLICY);
-    if (policy == null) {
+    boolean isRequired = plan != null && plan.has("required");
+    if (policy == null && !isRequired) {
       return;
     }
     Map names = new HashMap();
@@ -181,8 +182,13 @@ public final class NativeCrypto
     }
     String footer = plan == null ? null
         : kek(plan, plan.get("footer").asInt()).get("name").asText();
-    new Policies(Sealed.parse(policy), file).check(schema, names, footer,
-        plan != null && plan.get("plaintext_footer").asBoolean());
+    boolean isPlaintextFooter = plan != null && plan.get("plaintext_footer").asBoolean();
+    if (policy != null) {
+      new Policies(Sealed.parse(policy), file).check(schema, names, footer, isPlaintextFooter);
+    }
+    if (isRequired) {
+      new Policies(plan.get("required"), file).check(schema, names, footer, isPlaintextFooter);
+    }
   }
 
   /** The leaf columns with this dotted path, or below it. */

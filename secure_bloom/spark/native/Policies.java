@@ -14,27 +14,34 @@ import org.apache.parquet.column.ColumnDescriptor;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.parquet.hadoop.metadata.ColumnPath;
 import org.apache.parquet.schema.MessageType;
+import org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils;
 
 /** What a policy says about the columns of one file. Python has put its rules in order. */
 final class Policies {
   private static final JsonNode DEFAULT = Sealed.parse("{\"rule\": \"default = \\\"encrypt\\\"\"}");
+  // Where committers put files before their final place.
+  private static final Pattern TEMPORARY = Pattern.compile(
+      "/_temporary/[^/]+(/_temporary/[^/]+)?|/\\.spark-staging-[^/]+"
+      + "|/\\.hive-staging[^/]*(/-ext-[0-9]+)?");
   private final JsonNode policy;
+  private final String path;
   private final List rules = new ArrayList(); // those for the path of the file
 
   Policies(JsonNode policy, Path file) {
     this.policy = policy;
+    String authority = file.toUri().getAuthority();
+    path = TEMPORARY.matcher((authority == null ? "" : "/" + authority) + file.toUri().getPath())
+        .replaceAll("");
     for (Iterator i = policy.get("rules").elements(); i.hasNext();) {
       JsonNode rule = (JsonNode) i.next();
-      if (rule.get("path").isNull() || isBelow(file, rule.get("path").asText())) {
+      if (rule.get("path").isNull() || isBelow(rule.get("path").asText())) {
         rules.add(rule);
       }
     }
   }
 
-  private static boolean isBelow(Path file, String pattern) {
+  private boolean isBelow(String pattern) {
     Pattern compiled = Pattern.compile(pattern, Pattern.DOTALL);
-    String authority = file.toUri().getAuthority();
-    String path = (authority == null ? "" : "/" + authority) + file.toUri().getPath();
     for (int end = path.indexOf('/', 1); ; end = path.indexOf('/', end + 1)) {
       String folder = end < 0 ? path : path.substring(0, end);
       if (compiled.matcher(folder).matches()) {
@@ -51,7 +58,7 @@ final class Policies {
     Map found = new HashMap();
     for (Iterator i = schema.getColumns().iterator(); i.hasNext();) {
       ColumnPath leaf = ColumnPath.get(((ColumnDescriptor) i.next()).getPath());
-      String[] demand = demand(lower(leaf));
+      String[] demand = demand(lower(leaf), policy.get("default").asBoolean());
       if (demand != null) {
         found.put(leaf, demand);
       }
@@ -65,7 +72,7 @@ final class Policies {
     return found;
   }
 
-  private String[] demand(String path) {
+  private String[] demand(String path, boolean byDefault) {
     JsonNode demand = null;
     JsonNode key = null;
     boolean open = false;
@@ -80,7 +87,7 @@ final class Policies {
         key = rule.get("key").isNull() ? null : rule;
       }
     }
-    if (demand == null && !open && policy.get("default").asBoolean()) {
+    if (demand == null && !open && byDefault) {
       demand = DEFAULT;
     }
     if (demand == null) {
@@ -138,6 +145,7 @@ final class Policies {
    * if the file would be in plaintext.
    */
   void check(MessageType schema, Map names, String footer, boolean isPlaintextFooter) {
+    checkFolders();
     Map demanded = demanded(schema);
     List leaves = new ArrayList(demanded.keySet());
     Collections.sort(leaves, new ByName());
@@ -164,6 +172,34 @@ final class Policies {
       throw refused("the footer would be encrypted with master key '" + footer + "'; master key '"
           + required.asText() + "' is required by footer_key of the policy");
     }
+  }
+
+  /** Values of partition columns are in the names of folders. */
+  private void checkFolders() {
+    String[] parts = path.split("/");
+    for (int i = 0; i < parts.length - 1; i++) {
+      int end = parts[i].indexOf('=');
+      if (end <= 0) {
+        continue;
+      }
+      String name = ExternalCatalogUtils.unescapePathName(parts[i].substring(0, end));
+      String[] demand = demand(name.toLowerCase(Locale.ROOT), false);
+      String rule = demand == null ? ruleBelow(name.toLowerCase(Locale.ROOT)) : demand[0];
+      if (rule != null) {
+        throw refused("values of column " + name + " would be part of folder names; it must be "
+            + "encrypted by the policy's rule " + rule + ": partition by another column");
+      }
+    }
+  }
+
+  private String ruleBelow(String name) {
+    for (Iterator i = rules.iterator(); i.hasNext();) {
+      JsonNode rule = (JsonNode) i.next();
+      if (rule.get("encrypted").asBoolean() && rule.get("exact").asText().startsWith(name + ".")) {
+        return rule.get("rule").asText();
+      }
+    }
+    return null;
   }
 
   private static ParquetCryptoRuntimeException refused(String message) {

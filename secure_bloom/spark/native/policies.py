@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.precedence import NamedRule, named_rules
-from secure_bloom.policy.rules import TableRules, path_pattern
+from secure_bloom.policy.rules import ColumnRule, Rule, TableRules, path_pattern
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -21,7 +21,7 @@ _WILDCARDS = re.compile(r"[*?\[]")
 def policy_content(policy: Policy) -> dict[str, Any]:
     """Return the policy in the form that ``Policies.java`` reads."""
     tables = [rule for table in policy.tables for rule in _table_rules(table)]
-    general = [(rule, None) for rule in named_rules(policy.sensitive, policy.columns)]
+    general = _rules(policy.sensitive, policy.columns)
     return {"encrypted_footer": policy.encrypted_footer, "footer_key": policy.footer_key,
             "default": policy.default == "encrypt",
             "rules": [*_ordered(tables), *_ordered(general)]}
@@ -34,8 +34,13 @@ def policy_option(policy: Policy) -> str:
 
 def _table_rules(table: TableRules) -> Iterator[tuple[NamedRule, str | None]]:
     path = None if table.is_for_all else java_pattern(path_pattern(table.path))
-    for rule in named_rules(table.sensitive, table.columns, table):
-        yield rule, path
+    yield from _rules(table.sensitive, table.columns, table, path)
+
+
+def _rules(sensitive: Iterable[str], columns: Mapping[str, Rule], table: TableRules | None = None,
+           path: str | None = None) -> list[tuple[NamedRule, str | None]]:
+    checked = {name: ColumnRule.of(rule) for name, rule in columns.items()}
+    return [(rule, path) for rule in named_rules(sensitive, checked, table)]
 
 
 def _ordered(rules: list[tuple[NamedRule, str | None]]) -> list[dict[str, Any]]:
