@@ -2,6 +2,8 @@
 
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pyarrow.parquet.encryption as pe
 import pytest
@@ -151,3 +153,23 @@ def test_a_policy_may_be_an_object_or_a_path(spark, tmp_path, keyring):
         secure_bloom.spark.write(people(spark, 4), folder, keys=keyring, policy=given)
         assert keys_of(folder, keyring) == {"ssn": "pii", "city": None, "id": None}
         assert secure_bloom.spark.read(spark, folder, keys=keyring, policy=given).count() == 4
+
+
+def test_the_first_example_of_the_docs(spark, tmp_path, keyring):
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace("/data", str(tmp_path)).replace("/etc/keys/keyring.json", str(keyring.path))
+    frame = people(spark, 4).selectExpr("'078-05-1120' as ssn", "id")
+    names = {"spark": spark, "df": frame}
+    exec(code, names)
+    assert names["person"].count() == 4
+    assert keys_of(tmp_path / "people", keyring) == {"ssn": "pii", "id": None}
+
+
+def test_the_docs_name_tests_that_exist():
+    folder = Path(__file__).parent
+    tests = (folder / "test_lost_marks.py").read_text()
+    table = (folder.parents[1] / "docs" / "spark.md").read_text().partition(
+        "### Marks that are lost")[2].partition("\n## ")[0]
+    named = re.findall(r"`(test_\w+?|lost)(?:\.\.\.)?` \|$", table, re.MULTILINE)
+    assert len(named) == 7 and all(f"def {name}" in tests for name in named)

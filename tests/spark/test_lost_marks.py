@@ -1,12 +1,28 @@
 """Marks that Spark loses on the way to a writer. The table in docs/spark.md names these tests."""
 
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
 import pytest
 from pyspark.sql import functions as F
 
 import secure_bloom.spark
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.policy import Policy
-from tests.spark.helpers import PLAINTEXT, keys_of, people, read, staged, uses_spark, visible, write
+from secure_bloom.spark import native
+from tests.spark.helpers import (
+    PLAINTEXT,
+    QUICK_JVM,
+    keys_of,
+    people,
+    read,
+    staged,
+    uses_spark,
+    visible,
+    write,
+)
 
 pytestmark = uses_spark
 
@@ -22,19 +38,19 @@ def marked(frame):
 
 #: name: what a query does, and the path of the column whose mark is lost
 LOST = {
-    "dropDuplicates": (lambda frame, ssn: frame.dropDuplicates(["id"]), "ssn"),
+    "dropDuplicates": (lambda frame: frame.dropDuplicates(["id"]), "ssn"),
     "dropDuplicates and orderBy":
-        (lambda frame, ssn: frame.dropDuplicates(["id"]).orderBy("city"), "ssn"),
-    "struct": (lambda frame, ssn: frame.select("id", F.struct("ssn").alias("s")), "s.ssn"),
-    "array of structs": (lambda frame, ssn: frame.select(
+        (lambda frame: frame.dropDuplicates(["id"]).orderBy("city"), "ssn"),
+    "struct": (lambda frame: frame.select("id", F.struct("ssn").alias("s")), "s.ssn"),
+    "array of structs": (lambda frame: frame.select(
         "id", F.array(F.struct("ssn")).alias("s")), "s.list.element.ssn"),
-    "map": (lambda frame, ssn: frame.select(
+    "map": (lambda frame: frame.select(
         "id", F.create_map("city", F.struct("ssn")).alias("s")), "s.key_value.value.ssn"),
-    "withField": (lambda frame, ssn: frame.select("id", F.struct("ssn").alias("s")).withColumn(
+    "withField": (lambda frame: frame.select("id", F.struct("ssn").alias("s")).withColumn(
         "s", F.col("s").withField("more", F.lit(1))), "s.ssn"),
-    "coalesce": (lambda frame, ssn: frame.select("id", F.coalesce(
+    "coalesce": (lambda frame: frame.select("id", F.coalesce(
         F.struct("ssn"), F.struct("ssn")).alias("s")), "s.ssn"),
-    "when": (lambda frame, ssn: frame.select("id", F.when(
+    "when": (lambda frame: frame.select("id", F.when(
         F.col("id") > 1, F.struct("ssn")).otherwise(F.struct("ssn")).alias("s")), "s.ssn"),
 }
 
@@ -43,7 +59,7 @@ LOST = {
 def lost(request, spark):
     """A DataFrame whose schema shows a mark that does not arrive at the writer."""
     query, path = LOST[request.param]
-    return query(marked(people(spark, 4)), "ssn"), path
+    return query(marked(people(spark, 4))), path
 
 
 def test_write_encrypts_what_the_schema_of_the_dataframe_marks(lost, tmp_path, keyring):
@@ -103,4 +119,118 @@ def test_marks_of_partition_columns(spark, tmp_path, keyring):
     with pytest.raises(Exception, match="column ssn is sensitive"):
         secure_bloom.spark.write(frame, tmp_path / "t", keys=keyring, encryption=OTHERS,
                                  partition_by="ssn")
+    with pytest.raises(Exception, match="column ssn: its values would be part of folder names"):
+        write(frame, tmp_path / "t", **PLAINTEXT, partition_by="ssn", policy=BY_NAME.to_toml())
     assert visible(tmp_path / "t") == []
+    write(frame, tmp_path / "t", **PLAINTEXT, partition_by="ssn")  # not detected
+    assert visible(tmp_path / "t")[0] == "ssn=ssn-0x"
+
+
+# --- Spark's own writer --------------------------------------------------------------------------
+
+REFUSED = r"column (\w+\.)*ssn would be written in plaintext; it must be encrypted by the policy"
+
+
+@contextmanager
+def policy_of(session):
+    native.enable(session, policy=BY_NAME)
+    try:
+        yield
+    finally:
+        session.conf.unset("secure_bloom.native.policy")
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_native_plaintext_of_a_lost_mark(native_spark, tmp_path, name):
+    """Not detected by marks; refused by name."""
+    frame = LOST[name][0](marked(people(native_spark, 4)))
+    frame.write.options(**PLAINTEXT).parquet(f"{tmp_path}/t")
+    with policy_of(native_spark), pytest.raises(Exception, match=REFUSED):
+        frame.write.options(**PLAINTEXT).parquet(f"{tmp_path}/u")
+    assert visible(tmp_path / "u") == []
+
+
+def test_native_marks_of_partition_columns(native_spark, tmp_path):
+    """Not detected by marks; refused by name."""
+    frame = marked(people(native_spark, 4)).dropDuplicates(["id"])
+    with policy_of(native_spark), pytest.raises(Exception, match="part of folder names"):
+        frame.write.options(**PLAINTEXT).partitionBy("ssn").parquet(f"{tmp_path}/t")
+    assert visible(tmp_path / "t") == []
+    frame.write.options(**PLAINTEXT).partitionBy("ssn").parquet(f"{tmp_path}/t", mode="append")
+    assert visible(tmp_path / "t")[0] == "ssn=ssn-0x"
+
+
+@pytest.mark.parametrize("how", [
+    "insert into lost select * from people", "insert into lost by name select * from people",
+    "insert overwrite lost select * from people", "insertInto", "saveAsTable"])
+def test_native_inserts_into_a_table_without_marks(native_spark, tmp_path, how):
+    """Not detected by marks; refused by name."""
+    frame = people(native_spark, 4).withMetadata("ssn", MARK)
+    frame.createOrReplaceTempView("people")
+    native_spark.sql("create table lost (ssn string, city string, id bigint) using parquet "
+                     f"options (plaintext 'true') location '{tmp_path}/lost'")
+
+    def insert():
+        match how:
+            case "insertInto":
+                frame.write.insertInto("lost")
+            case "saveAsTable":
+                frame.write.mode("append").saveAsTable("lost")
+            case _:
+                native_spark.sql(how)
+
+    try:
+        with policy_of(native_spark), pytest.raises(Exception, match=REFUSED):
+            insert()
+        assert visible(tmp_path / "lost") == []
+        insert()
+        assert visible(tmp_path / "lost")
+    finally:
+        native_spark.sql("drop table lost")
+
+
+HIVE = """
+import sys
+from pyspark.sql import SparkSession
+from secure_bloom.policy import Policy
+from secure_bloom.spark import native
+from secure_bloom.spark import native
+
+folder, jvm = sys.argv[1:]
+builder = (SparkSession.builder.master("local[1]").enableHiveSupport()
+    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.extraJavaOptions", f"{jvm} -Dderby.system.home={folder}")
+    .config("spark.log.level", "OFF").config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+    .config("spark.hadoop.javax.jdo.option.ConnectionURL",
+            f"jdbc:derby:{folder}/metastore;create=true"))
+for setting in ("Parquet", "Ctas", "InsertDir"):
+    builder = builder.config(f"spark.sql.hive.convertMetastore{setting}", "false")
+spark = builder.getOrCreate()
+native.enable(spark)
+spark.conf.set("plaintext", "true")
+(spark.range(4).selectExpr("concat('ssn-', id) as ssn", "id")
+    .withMetadata("ssn", {"secure_bloom.key": "pii"}).createOrReplaceTempView("people"))
+spark.sql("create table u (ssn string, id bigint) stored as parquet")
+for number in range(2):
+    for statement in (
+            f"create table t{number} stored as parquet as select * from people",
+            f"insert overwrite local directory '{folder}/out{number}' stored as parquet "
+            "select * from people", "insert into u select * from people"):
+        try:
+            spark.sql(statement)
+        except Exception as error:
+            print("refused" if "the policy's rule 'Ssn' in sensitive" in str(error) else error)
+        else:
+            print("written")
+    native.enable(spark, policy=Policy(["Ssn"]))
+"""
+
+
+@pytest.mark.slow
+def test_writers_of_hive(tmp_path):
+    """Not detected by marks; refused by name."""
+    result = subprocess.run([sys.executable, "-c", HIVE, str(tmp_path), QUICK_JVM],
+                            capture_output=True, text=True, timeout=300, cwd=tmp_path,
+                            env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["written"] * 3 + ["refused"] * 3
