@@ -82,7 +82,9 @@ def test_other_ways_to_write_plaintext(session, frame, table, tmp_path):
     (EncryptionConfiguration("footer", {"money": ["ssn"]}),
      "column ssn would be encrypted with master key 'money'; master key 'pii' is required"),
     (EncryptionConfiguration("pii", uniform_encryption=True),
-     "the footer would be encrypted with master key 'pii'")], ids=["column", "key", "footer"])
+     "the footer would be encrypted with master key 'pii'"),
+    (EncryptionConfiguration("footer", {"pii": ["ssn"]}, encryption_algorithm="AES_GCM_CTR_V1"),
+     "use AES_GCM_V1")], ids=["column", "key", "footer", "algorithm"])
 def test_options_may_not_weaken(session, frame, tmp_path, keyring, encryption, words):
     """Neither the policy of the session, nor their own."""
     options = native.write_options(encryption=encryption, keys=keyring)

@@ -90,6 +90,13 @@ def test_what_the_policy_names_no_key_for(spark, tmp_path, keyring, keys, policy
     assert keys_of(tmp_path / "t", keyring) == found
 
 
+def test_a_plaintext_footer_of_a_file_with_one_key(spark, tmp_path, keyring, keys, policy):
+    """All columns are encrypted with the footer key; pyarrow refuses this as uniform encryption."""
+    write(people(spark, 4), tmp_path / "t", **keys, **policy(default="encrypt", columns={}),
+          **{"parquet.encryption.plaintext.footer": "true"})
+    assert set(keys_of(tmp_path / "t", keyring).values()) == {"footer"}
+
+
 def test_marks_and_a_footer_key_add_to_the_policy(spark, tmp_path, keyring, keys, policy):
     frame = people(spark, 4).withMetadata("city", {"secure_bloom.key": "money"})
     write(frame, tmp_path / "t", **keys, **policy())

@@ -180,14 +180,11 @@ public final class NativeCrypto
       int number = ((Integer) column.getValue()).intValue();
       names.put(column.getKey(), kek(plan, number).get("name").asText());
     }
-    String footer = plan == null ? null
-        : kek(plan, plan.get("footer").asInt()).get("name").asText();
-    boolean isPlaintextFooter = plan != null && plan.get("plaintext_footer").asBoolean();
     if (policy != null) {
-      new Policies(Sealed.parse(policy), file).check(schema, names, footer, isPlaintextFooter);
+      new Policies(Sealed.parse(policy), file).check(schema, names, plan);
     }
     if (isRequired) {
-      new Policies(plan.get("required"), file).check(schema, names, footer, isPlaintextFooter);
+      new Policies(plan.get("required"), file).check(schema, names, plan);
     }
   }
 

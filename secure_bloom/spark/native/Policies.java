@@ -141,10 +141,13 @@ final class Policies {
   /**
    * Refuses a file that would not meet the policy.
    *
-   * names are those of the master keys of the encrypted columns; footer is that of the footer, null
-   * if the file would be in plaintext.
+   * names are those of the master keys of the encrypted columns; plan is null if the file would be
+   * in plaintext.
    */
-  void check(MessageType schema, Map names, String footer, boolean isPlaintextFooter) {
+  void check(MessageType schema, Map names, JsonNode plan) {
+    String footer = plan == null ? null
+        : ((JsonNode) plan.get("keys").get(plan.get("footer").asInt())).get("name").asText();
+    boolean isPlaintextFooter = plan == null || plan.get("plaintext_footer").asBoolean();
     checkFolders();
     Map demanded = demanded(schema);
     List leaves = new ArrayList(demanded.keySet());
@@ -163,7 +166,7 @@ final class Policies {
             + demand[0]);
       }
     }
-    if (policy.get("encrypted_footer").asBoolean() && (footer == null || isPlaintextFooter)) {
+    if (policy.get("encrypted_footer").asBoolean() && isPlaintextFooter) {
       throw refused("the footer would be written in plaintext; the policy requires an encrypted "
           + "one: encrypted_footer = true");
     }
@@ -171,6 +174,13 @@ final class Policies {
     if (footer != null && !required.isNull() && !required.asText().equals(footer)) {
       throw refused("the footer would be encrypted with master key '" + footer + "'; master key '"
           + required.asText() + "' is required by footer_key of the policy");
+    }
+    boolean isDemanding = !demanded.isEmpty() || policy.get("encrypted_footer").asBoolean();
+    if (isDemanding && !isPlaintextFooter
+        && !plan.get("algorithm").asText().equals("AES_GCM_V1")) {
+      throw refused("the algorithm would be " + plan.get("algorithm").asText() + ", which does not "
+          + "authenticate pages; under an encrypted footer, readers that enforce the policy refuse "
+          + "it: use AES_GCM_V1");
     }
   }
 

@@ -98,7 +98,8 @@ def _keys(options: Options, columns: Columns, policy: WritePolicy | None,
     if not footer_key:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
                           f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
-    if by_policy is not None and by_policy.uniform_encryption and not any(columns.sensitive()):
+    if by_policy is not None and by_policy.uniform_encryption \
+            and not any(columns.sensitive()) and not options.boolean(PLAINTEXT_FOOTER):
         return {"footer_key": footer_key, "uniform_encryption": True}
     added = {} if policy is None or by_policy is None else policy.keys(footer_key)
     return {"footer_key": footer_key, "column_keys": _column_keys(options, columns, added)}
