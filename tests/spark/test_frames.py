@@ -173,3 +173,12 @@ def test_the_docs_name_tests_that_exist():
         "### Marks that are lost")[2].partition("\n## ")[0]
     named = re.findall(r"`(test_\w+?|lost)(?:\.\.\.)?` \|$", table, re.MULTILINE)
     assert len(named) == 7 and all(f"def {name}" in tests for name in named)
+
+
+def test_mode_error_in_an_object_store(spark, s3):
+    """Files of the job itself, which are there before it commits, do not count."""
+    folder = s3.uri("frames")
+    secure_bloom.spark.write(people(spark, 4), folder, plaintext=True)
+    assert secure_bloom.spark.read(spark, folder).count() == 4
+    with pytest.raises(Exception, match="the folder already has files"):
+        secure_bloom.spark.write(people(spark, 4), folder, plaintext=True)
