@@ -17,7 +17,7 @@ _FOLDERS = {"secure_bloom.keys": ROOT / "keys", "secure_bloom": ROOT / "secure_b
 
 
 def layers() -> dict[str, int]:
-    """Map each room, such as ``spark/read`` or ``reader.py``, to its layer; 1 is the lowest."""
+    """Map each room, such as ``spark/reading`` or ``reader.py``, to its layer; 1 is the lowest."""
     return {room.removesuffix("/"): int(layer)
             for layer, room in _ROW.findall(DOCUMENT.read_text())}
 

@@ -119,11 +119,7 @@ class TableRules:
 
     def matches(self, path: str) -> bool:
         """Whether the rules apply to the file at this path."""
-        pattern = _normalized(self.path)
-        if self.path.startswith("*"):
-            pattern = pattern[1:]
-        elif not self.path.startswith("/") and _SCHEME.match(self.path) is None:
-            pattern = f"*{pattern}"
+        pattern = path_pattern(self.path)
         parts = _normalized(path).split("/")
         return self.is_for_all or any(fnmatchcase("/".join(parts[:depth]), pattern)
                                       for depth in range(2, len(parts) + 1))
@@ -156,6 +152,16 @@ class ColumnPolicy:
 
 
 _SCHEME = re.compile(r"\w[\w+.-]*://")
+
+
+def path_pattern(path: str) -> str:
+    """Return the pattern that a whole path, or one of its folders, must match."""
+    pattern = _normalized(path)
+    if path.startswith("*"):
+        return pattern[1:]
+    if not path.startswith("/") and _SCHEME.match(path) is None:
+        return f"*{pattern}"
+    return pattern
 
 
 def _normalized(path: str) -> str:

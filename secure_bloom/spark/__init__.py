@@ -2,31 +2,34 @@
 
 >>> import secure_bloom.spark
 >>> secure_bloom.spark.register(spark)                                           # doctest: +SKIP
->>> (df.write.format("secure_parquet").option("keyring", "keyring.json")
-...    .option("parquet.encryption.footer.key", "footer")
-...    .option("parquet.encryption.column.keys", "pii: ssn")
-...    .option("parquet.bloom.filter.enabled#ssn", "true")
-...    .mode("append").save("people"))                                           # doctest: +SKIP
+>>> secure_bloom.spark.write(df, "people", policy="policy.toml", keys="keyring.json",
+...                          mode="append")                                      # doctest: +SKIP
+>>> secure_bloom.spark.read(spark, "people", policy="policy.toml", keys="keyring.json",
+...                         filters=[("ssn", "=", "078-05-1120")])               # doctest: +SKIP
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from secure_bloom.errors import MissingExtraError
-from secure_bloom.spark.options.options import FORMAT, locate
+from secure_bloom.spark.options.options import FORMAT, SESSION_POLICY, locate
 from secure_bloom.storage.summary import CommitSummary, read_summary
 
 if TYPE_CHECKING:
     import pyarrow.fs as pa_fs
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow.parquet.encryption as pe
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+    from secure_bloom.encryption import EncryptionConfiguration
+    from secure_bloom.keys.keyring import Keyring
     from secure_bloom.maintain.folders import MaintainResult
+    from secure_bloom.policy.policy import Policy
     from secure_bloom.sbbf.options import BloomFilters
     from secure_bloom.storage.files import FilePath
 
-__all__ = ["attach", "enable_pushdown", "last_commit", "load", "register"]
+__all__ = ["attach", "enable_pushdown", "last_commit", "load", "read", "register", "write"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -66,10 +69,101 @@ def register(spark: SparkSession) -> None:
         raise MissingExtraError(f"secure_parquet needs PySpark 4.0 or newer ({error}): "
                                 'pip install "secure_bloom[spark]"') from error
     # Spark pickles the class now and runs it in workers, which have a different environment.
-    source = type(Source.__name__, (Source,), {"environment": environment_uri()})
+    source = type(Source.__name__, (Source,), {"environment": environment_uri(),
+                                               "policy": spark.conf.get(SESSION_POLICY, None)})
     with fitting_python(spark):
         classic.register(spark, source)
     classic.extend(spark)
+
+
+def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "overwrite"] = "error",
+          keys: Keyring | FilePath | None = None, policy: Policy | FilePath | None = None,
+          encryption: EncryptionConfiguration | pe.EncryptionConfiguration | None = None,
+          bloom_filters: BloomFilters = None, plaintext: bool = False,
+          partition_by: str | Iterable[str] = (), **options: bool | float | str) -> None:
+    """Write a DataFrame to a folder of encrypted Parquet files, as one atomic commit.
+
+    Columns that ``df.schema`` marks as sensitive (metadata ``secure_bloom.key``) are encrypted with
+    the key that their mark names, also where Spark's optimizer has lost the mark.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Of a session with the data source registered, classic or Connect.
+    path : str or path
+        The folder.
+    mode : {"error", "append", "overwrite"}
+        What to do if the folder already has files. "error" checks before the job runs and before it
+        commits.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS. Of a Keyring, only the path is used. Default:
+        the environment of this process when ``register`` was called.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. A path is that of a file on the
+        machine of Spark's driver, which with Spark Connect is the server. Without ``encryption``,
+        the policy makes it; otherwise ``encryption`` may add to the policy. Default: the setting
+        ``spark.datasource.secure_parquet.policy`` of the session.
+    encryption : EncryptionConfiguration, optional
+        The class of secure_bloom or of pyarrow. Marks add to it.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter, in the form that :func:`secure_bloom.write_table`
+        accepts. Default: those of the policy and of marks.
+    plaintext : bool
+        Write without encryption. Refused if a column is marked, or the policy requires encryption.
+    partition_by : str or iterable of str
+        Top-level columns for Hive partitioning.
+    **options
+        Further options of the data source; the table in docs/spark.md lists them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid.
+    UnsupportedError
+        If the encryption cannot be passed to Spark.
+    pyspark.errors.PySparkException
+        For all errors of the data source, with their message; nothing was written.
+    """
+    from secure_bloom.spark import frames
+    frames.write(df, path, mode=mode, keys=keys, policy=policy, encryption=encryption,
+                 bloom_filters=bloom_filters, plaintext=plaintext, partition_by=partition_by,
+                 options=options)
+
+
+def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None = None,
+         filters: Sequence[tuple[str, str, Any]] | None = None,
+         policy: Policy | FilePath | None = None,
+         **options: bool | float | str) -> DataFrame:
+    """Read a folder of encrypted Parquet files as a DataFrame.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect, with the data source registered.
+    path : str or path
+        The folder, or a file.
+    keys : str, path or Keyring, optional
+        As for :func:`write`. The workers also need the keyring or KMS.
+    filters : list of tuple, optional
+        Only rows for which all these predicates hold; see :func:`load`.
+    policy : Policy, str or path, optional
+        What must be encrypted, otherwise reading fails. As for :func:`write`.
+    **options
+        Further options of the data source; the table in docs/spark.md lists them.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not valid.
+    pyspark.errors.PySparkException
+        For all errors of the data source, with their message.
+    """
+    from secure_bloom.spark import frames
+    return _load(frames.reader(spark, keys=keys, policy=policy, options=options), path, filters)
 
 
 def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
@@ -155,10 +249,16 @@ def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, 
     TypeError, ValueError
         If a predicate is malformed, or the type of its value cannot be passed.
     """
+    return _load(spark.read.format(FORMAT).options(**options), path, filters)
+
+
+def _load(reader: DataFrameReader, path: FilePath,
+          filters: Sequence[tuple[str, str, Any]] | None) -> DataFrame:
+    if filters is None:
+        return reader.load(str(path))
     from secure_bloom.spark.options.row_filters import checked, condition, to_json
     predicates = checked(filters)
-    frame = (spark.read.format(FORMAT).options(**options)
-             .option("filters", to_json(predicates)).load(str(path)))
+    frame = reader.option("filters", to_json(predicates)).load(str(path))
     return frame.where(condition(predicates))
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from secure_bloom.spark.options.row_filters import ColumnPredicate
-from secure_bloom.spark.read.reader import SecureParquetReader
+from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
 _COMPARISONS = {EqualTo: "==", EqualNullSafe: "<=>", LessThan: "<", LessThanOrEqual: "<=",

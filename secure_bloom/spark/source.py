@@ -10,12 +10,12 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.options import FORMAT, Options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.reader import SecureParquetReader
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 if TYPE_CHECKING:
-    from secure_bloom.spark.write.streaming import SecureParquetStreamWriter
+    from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter
 
 
 class SecureParquet(DataSource):
@@ -28,8 +28,10 @@ class SecureParquet(DataSource):
     """
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
+    policy: str | None = None  # of the session, if it was set when ``register`` was called
     reader_class = SecureParquetReader
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
+    is_demanding = False  # whether the policy requires a column of that schema to be encrypted
 
     def __init__(self, options: MutableMapping[str, str]):
         super().__init__(options)
@@ -40,28 +42,31 @@ class SecureParquet(DataSource):
         """Return the name that users pass to ``format(...)``."""
         return FORMAT
 
-    def _with_keys(self, options: Options) -> Options:
-        return options.with_default_kms(self.environment)
+    def _with_defaults(self, options: Options) -> Options:
+        return options.with_default_kms(self.environment).with_default_policy(self.policy)
 
     @plain_errors()
     def schema(self) -> StructType:
         """Return the schema of the files in the folder."""
         self.is_inferred = True
-        return Folder(self._with_keys(self._given.without_properties())).schema()
+        folder = Folder(self._with_defaults(self._given.without_properties()))
+        schema = folder.schema()
+        self.is_demanding = folder.demanding
+        return schema
 
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """Return a :class:`SecureParquetReader`."""
-        folder = Folder(self._with_keys(self._given))
-        return self.reader_class(folder, schema, self.is_inferred)
+        folder = Folder(self._with_defaults(self._given))
+        return self.reader_class(folder, schema, self.is_inferred, demanding=self.is_demanding)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """Return a :class:`SecureParquetWriter`."""
-        return SecureParquetWriter(self._with_keys(self._given), schema, overwrite)
+        return SecureParquetWriter(self._with_defaults(self._given), schema, overwrite)
 
     @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
         """Return a :class:`.SecureParquetStreamWriter`."""
-        from secure_bloom.spark.write.streaming import SecureParquetStreamWriter  # PySpark 4.1
-        return SecureParquetStreamWriter(self._with_keys(self._given), schema, overwrite)
+        from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter  # PySpark 4.1
+        return SecureParquetStreamWriter(self._with_defaults(self._given), schema, overwrite)

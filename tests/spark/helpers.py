@@ -5,6 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from secure_bloom import ParquetFile
+from secure_bloom.keys.material import KeyMaterial
+
 #: for modules whose tests need a Spark session, some without asking for it
 uses_spark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -32,6 +35,19 @@ def visible(folder) -> list[str]:
 def staged(folder) -> list[str]:
     """Return the files of jobs that are not, or not yet, visible."""
     return [name for _, _, names in os.walk(os.path.join(folder, "_staging")) for name in names]
+
+
+def keys_of(folder, keyring) -> dict[str, str | None]:
+    """Return the master key of each column: its own, that of the footer, or None."""
+    found = {}
+    for name in visible(folder):
+        with ParquetFile(folder / name, keyring) as file:
+            for chunk in file.footer.column_chunks():
+                key = {None: None, "footer key": file.footer.footer_key_metadata,
+                       "column key": chunk.key_metadata}[chunk.encryption]
+                name = key and KeyMaterial.parse(key).master_key_id
+                assert found.setdefault(chunk.column.path, name) == name
+    return found
 
 
 def people(spark, rows=100, start=0):

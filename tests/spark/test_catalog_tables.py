@@ -12,8 +12,8 @@ import secure_bloom
 from secure_bloom import ParquetFile, read_table
 from secure_bloom.keys import Keyring
 from secure_bloom.spark.options.options import OptionError, Options
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 from tests.spark.helpers import PLAINTEXT, QUICK_JVM, people, uses_spark, visible, write
 
 pytestmark = uses_spark

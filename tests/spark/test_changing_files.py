@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.spark.options.options import Options
-from secure_bloom.spark.read import folder as folder_module
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.reader import SecureParquetReader
+from secure_bloom.spark.reading import folder as folder_module
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.storage.files import write_file
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 from tests.storage.s3 import BUCKET

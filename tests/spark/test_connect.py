@@ -18,6 +18,7 @@ PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 import secure_bloom.spark
+from secure_bloom import EncryptionConfiguration, Policy
 
 folder, keyring, jvm = sys.argv[1:]
 spark = (SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
@@ -38,6 +39,24 @@ except Exception as error:
     assert "it contradicts metadata secure_bloom.key of column ssn" in str(error), error
 else:
     raise AssertionError("sensitive rows were written in plaintext")
+
+policy = Policy(footer_key="footer", columns={"ssn": "pii"})
+lost = frame.dropDuplicates(["id"])  # the optimizer drops the mark
+secure_bloom.spark.write(lost, folder + "-lost", keys=keyring, encryption=EncryptionConfiguration(
+    "footer", {"footer": ["k"]}))
+secure_bloom.spark.write(frame.withMetadata("ssn", {}), folder + "-policy", keys=keyring,
+                         policy=policy)
+for name in ("-lost", "-policy"):
+    assert secure_bloom.spark.read(spark, folder + name, keys=keyring, policy=policy,
+                                   filters=[("ssn", "=", "ssn-7")]).count() == 1
+spark.conf.set("spark.datasource.secure_parquet.policy", policy.to_toml())
+secure_bloom.spark.register(spark)  # which reads the setting
+try:
+    secure_bloom.spark.write(frame.withMetadata("ssn", {}), folder + "-plain", plaintext=True)
+except Exception as error:
+    assert "column ssn: it would be written in plaintext" in str(error), error
+else:
+    raise AssertionError("the policy of the session was not enforced")
 result = secure_bloom.spark.attach(spark, folder, {"id": True}, keyring=keyring)
 assert len(result.changed) == 2 and not result.failed, result
 spark.stop()

@@ -24,7 +24,7 @@ import os, sys, time
 from pyspark.sql import SparkSession, functions as F
 import secure_bloom.spark
 from secure_bloom.spark import source
-from secure_bloom.spark.write import writer
+from secure_bloom.spark.writing import writer
 
 folder, moment, mode, jvm = sys.argv[1:]
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -55,7 +55,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import secure_bloom.spark
 from secure_bloom.spark import source
-from secure_bloom.spark.write import writer
+from secure_bloom.spark.writing import writer
 
 folder, keyring, fault, master, *settings = sys.argv[1:]
 builder = (SparkSession.builder.master(master).config("spark.ui.enabled", "false")

@@ -14,8 +14,8 @@ from secure_bloom.dataset import read_table
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.write import WriteOptions
 from secure_bloom.spark.schema.hive_partitioning import Partitioner, escape, folder_names
-from secure_bloom.spark.write import task_files
-from secure_bloom.spark.write.task_files import TaskFiles
+from secure_bloom.spark.writing import task_files
+from secure_bloom.spark.writing.task_files import TaskFiles
 from secure_bloom.storage.commit import Job
 from tests.spark.helpers import staged, visible
 

@@ -13,8 +13,8 @@ from secure_bloom import EncryptionConfiguration, read_table, write_table
 from secure_bloom.errors import MasterKeyChangedError
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.spark.options.options import Options
-from secure_bloom.spark.write import writer as writer_module
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.writing import writer as writer_module
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 from tests.spark.helpers import people, read, staged, uses_spark, visible, write
 
 pytestmark = uses_spark

@@ -15,8 +15,8 @@ from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.options.row_filters import checked, to_json
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.reader import SecureParquetReader, find_leaf
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader, find_leaf
 from tests.peers import examples as java_examples
 from tests.spark.helpers import PLAINTEXT, people, read, uses_spark, write
 

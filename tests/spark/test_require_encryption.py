@@ -11,8 +11,8 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.errors import KeyAccessError
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.spark.options.options import OptionError, Options
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.reader import SecureParquetReader
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
 from tests.forging import plaintext_file, stripped
 from tests.spark.helpers import people, read, uses_spark, visible, write
 

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from secure_bloom import ParquetFile
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.pruning.predicates import Predicate
-from secure_bloom.spark.read.splits import DataFile, FileRange, divide
+from secure_bloom.spark.reading.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema.partitions import (
     infer_type,
     may_hold,

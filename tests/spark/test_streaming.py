@@ -124,7 +124,7 @@ import os, signal, sys
 from pyspark.sql import SparkSession
 from secure_bloom.spark import source
 from secure_bloom.storage import commit
-from secure_bloom.spark.write import streaming
+from secure_bloom.spark.writing import streaming
 
 folder, out, checkpoint, moment, jvm = sys.argv[1:]
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")

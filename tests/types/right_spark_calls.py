@@ -6,10 +6,10 @@ from typing import assert_type
 from pyspark.sql import DataFrame, SparkSession
 
 import secure_bloom.spark
-from secure_bloom import BloomFilterOptions, EncryptionConfiguration, Keyring
+from secure_bloom import BloomFilterOptions, EncryptionConfiguration, Keyring, Policy
 from secure_bloom.spark import native
 from secure_bloom.spark.source import SecureParquet
-from secure_bloom.spark.write.writer import SecureParquetWriter
+from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 
 def people(spark: SparkSession, folder: Path) -> DataFrame:
@@ -22,11 +22,18 @@ def people(spark: SparkSession, folder: Path) -> DataFrame:
                                        keyring="keyring.json", dry_run=True)
     assert_type(result.failed, dict[str, str])
     assert_type(secure_bloom.spark.last_commit("people").rows, int)
+    secure_bloom.spark.write(frame, folder, mode="overwrite", keys="keyring.json",
+                             policy=Policy(["ssn"], footer_key="footer"), compression="zstd",
+                             bloom_filters={"ssn": True}, partition_by=["age"])
+    assert_type(secure_bloom.spark.read(spark, folder, keys=Path("keyring.json"),
+                                        filters=[("ssn", "=", "1")]), DataFrame)
     return frame
 
 
 def sparks_own_writer(frame: DataFrame, keyring: Keyring) -> None:
     native.enable(frame.sparkSession, plaintext=True)
+    native.enable(frame.sparkSession, policy="policy.toml")
+    native.write_options(policy=Policy(["ssn"], footer_key="footer"), keys=keyring)
     encryption = EncryptionConfiguration("footer", {"pii": ["ssn"]})
     options = native.write_options(encryption=encryption, bloom_filters=["ssn"], kms=keyring)
     frame.write.options(**options).parquet("people")

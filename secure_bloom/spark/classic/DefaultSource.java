@@ -7,6 +7,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SessionConfigSupport;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -16,6 +17,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -29,9 +31,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Compiled at run time by Janino, which makes no bridge methods and infers no types: hence the raw
  * types and the casts.
  */
-public final class DefaultSource extends PythonDataSourceV2 {
+public final class DefaultSource extends PythonDataSourceV2 implements SessionConfigSupport {
   static final String NAME = "secure_parquet";
+  static final String POLICY = "policy";
   private static final String[] SECRETS = {"parquet.encryption.key.list"};
+
+  /** Spark takes options from settings of the session: spark.datasource.secure_parquet.policy. */
+  public String keyPrefix() {
+    return NAME;
+  }
 
   public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
     Table table = super.getTable(schema, partitioning, properties);
@@ -119,6 +127,11 @@ final class CatalogTable implements SupportsRead, SupportsWrite {
   /** The options of the table, and those of one query, which win. */
   private CaseInsensitiveStringMap merged(CaseInsensitiveStringMap query) {
     Map merged = new HashMap(options);
+    String policy = SQLConf.get().getConfString(
+        "spark.datasource." + DefaultSource.NAME + "." + DefaultSource.POLICY, null);
+    if (policy != null && !merged.containsKey(DefaultSource.POLICY)) {
+      merged.put(DefaultSource.POLICY, policy);
+    }
     for (Iterator i = query.entrySet().iterator(); i.hasNext();) {
       Map.Entry entry = (Map.Entry) i.next();
       merged.put(((String) entry.getKey()).toLowerCase(Locale.ROOT), entry.getValue());

@@ -38,6 +38,7 @@ public final class NativeCrypto
   static final String WRITE = "secure_bloom.native.write";
   static final String SESSION_PLAINTEXT = "secure_bloom.native.plaintext"; // of a session
   static final String PLAINTEXT = "plaintext"; // of a write
+  static final String POLICY = "secure_bloom.native.policy"; // of a session
   static final String FILTER_ENABLED = "parquet.bloom.filter.enabled";
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -47,8 +48,9 @@ public final class NativeCrypto
       Configuration conf, Path file, WriteSupport.WriteContext context) {
     String sealed = conf.get(WRITE);
     JsonNode plan = sealed == null ? null : Sealed.open(conf, WRITE, sealed);
-    Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema());
+    Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema(), file);
     Sensitive.check(context, plan, columns);
+    checkPolicy(conf, plan, columns, context.getSchema(), file);
     if (plan == null) {
       if (!conf.getBoolean(SESSION_PLAINTEXT, true) && !conf.getBoolean(PLAINTEXT, false)) {
         throw new ParquetCryptoRuntimeException("no encryption options reached Spark's "
@@ -60,6 +62,12 @@ public final class NativeCrypto
       return null;
     }
     checkFilters(conf, plan, context.getSchema());
+    if (plan.has("policy") && columns.isEmpty() && !needsFooter(plan)) {
+      throw new ParquetCryptoRuntimeException("nothing was written: the policy requires no "
+          + "encryption of this file, so options of this policy would not encrypt any column. To "
+          + "write without encryption, leave out the options, and set option " + PLAINTEXT
+          + " to true");
+    }
     int numBytes = plan.get("data_key_bytes").asInt();
     byte[] footerKey = newKey(numBytes);
     FileEncryptionProperties.Builder builder = FileEncryptionProperties.builder(footerKey)
@@ -68,7 +76,7 @@ public final class NativeCrypto
     if (plan.get("plaintext_footer").asBoolean()) {
       builder.withPlaintextFooter();
     }
-    if (plan.has("columns")) {
+    if (plan.has("columns") || (plan.has("policy") && !columns.isEmpty())) {
       Map properties = new HashMap();
       for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
         Map.Entry column = (Map.Entry) i.next();
@@ -107,8 +115,16 @@ public final class NativeCrypto
   }
 
   /** The leaf columns of a file that are encrypted, each with the number of its key. */
-  private static Map masterKeys(JsonNode plan, MessageType schema) {
+  private static Map masterKeys(JsonNode plan, MessageType schema, Path file) {
     Map found = new HashMap();
+    if (plan.has("policy")) {
+      Map demanded = new Policies(plan.get("policy"), file).demanded(schema);
+      for (Iterator i = demanded.entrySet().iterator(); i.hasNext();) {
+        Map.Entry column = (Map.Entry) i.next();
+        found.put(column.getKey(), number(plan, ((String[]) column.getValue())[1]));
+      }
+      return found;
+    }
     if (!plan.has("columns")) {
       for (Iterator i = schema.getColumns().iterator(); i.hasNext();) {
         ColumnPath path = ColumnPath.get(((ColumnDescriptor) i.next()).getPath());
@@ -135,6 +151,41 @@ public final class NativeCrypto
       }
     }
     return found;
+  }
+
+  /** The number of a master key in a plan; null: that of the footer. */
+  private static Integer number(JsonNode plan, String name) {
+    int found = plan.get("footer").asInt();
+    for (int i = 0; name != null && i < plan.get("keys").size(); i++) {
+      found = kek(plan, i).get("name").asText().equals(name) ? i : found;
+    }
+    return Integer.valueOf(found);
+  }
+
+  private static boolean needsFooter(JsonNode plan) {
+    return plan.get("policy").get("encrypted_footer").asBoolean();
+  }
+
+  /** Whatever the options of a write say, they do not weaken the policy of the session. */
+  private static void checkPolicy(Configuration conf, JsonNode plan, Map columns,
+      MessageType schema, Path file) {
+    String policy = conf.get(POLICY);
+    boolean isRequired = plan != null && plan.has("required");
+    if (policy == null && !isRequired) {
+      return;
+    }
+    Map names = new HashMap();
+    for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
+      Map.Entry column = (Map.Entry) i.next();
+      int number = ((Integer) column.getValue()).intValue();
+      names.put(column.getKey(), kek(plan, number).get("name").asText());
+    }
+    if (policy != null) {
+      new Policies(Sealed.parse(policy), file).check(schema, names, plan);
+    }
+    if (isRequired) {
+      new Policies(plan.get("required"), file).check(schema, names, plan);
+    }
   }
 
   /** The leaf columns with this dotted path, or below it. */

@@ -21,11 +21,16 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from secure_bloom.errors import MissingExtraError, SecureBloomError, UnsupportedError
 from secure_bloom.keys.kms import wrap_locally
+from secure_bloom.policy.policy import as_policy
 from secure_bloom.spark.java import build_jar
+from secure_bloom.spark.native.policies import policy_option
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from pyspark.sql import SparkSession
+
+    from secure_bloom.policy.policy import Policy
+    from secure_bloom.storage.files import FilePath
 
 FACTORY = "secure_bloom.spark.NativeCrypto"
 FACTORY_OPTION = "parquet.crypto.factory.class"
@@ -33,7 +38,8 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "NativeCrypto.java")  # each may use the previous ones
+_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "NativeCrypto.java")
+_POLICY = "secure_bloom.native.policy"
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
 _PRIVATE_KEY = "secure_bloom.native.secret.key"
@@ -41,7 +47,8 @@ _REDACTION = "spark.redaction.regex"
 _TASKS_PER_CORE = 4
 
 
-def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
+def enable(spark: SparkSession, *, plaintext: bool = False,
+           policy: Policy | FilePath | None = None) -> None:
     """Install the class that provides our keys to Spark's own Parquet writer and reader.
 
     Call this once per session; repeated calls are harmless. The class is compiled by Spark's own
@@ -58,14 +65,21 @@ def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
     plaintext : bool
         Allow Parquet writes without encryption. If false, a write without encryption must set its
         option ``plaintext`` to ``true``.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. From then on, a Parquet write of
+        the session fails if a file would not meet it, whatever the options of the write say.
+        Default: the policy of an earlier call stays.
 
     Raises
     ------
+    PolicyError
+        If the policy is not valid.
     UnsupportedError
         If the session is a Spark Connect session; if the session or the whole application has
         another ``parquet.crypto.factory.class``; if Spark would show the application's private key.
     """
     context = _java_context(spark)
+    found = as_policy(policy)
     conf = context._jsc.hadoopConfiguration()
     _check_configuration(spark)
     if conf.get(_PUBLIC_KEY) is None:
@@ -75,6 +89,8 @@ def enable(spark: SparkSession, *, plaintext: bool = False) -> None:
         # Otherwise the configuration uses the class loader from the time of its creation.
         conf.setClassLoader(_class_loader(spark))
         _factory(spark).publicKey(conf)
+    if found is not None:
+        spark.conf.set(_POLICY, policy_option(found))
     conf.set(FACTORY_OPTION, FACTORY)
     spark.conf.set(_PLAINTEXT, str(plaintext).lower())
 

@@ -25,12 +25,15 @@ from secure_bloom.keys.material import find_material
 from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import is_at_or_below
+from secure_bloom.policy.policy import as_policy
+from secure_bloom.policy.reading import violations
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.spark.native.writing import checked_encryption
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import without_file_scheme
 from secure_bloom.storage.files import resolve
+from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
 from secure_bloom.verify.findings import Finding
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.keys.cache import CachedKms
     from secure_bloom.keys.kms import KeyUnwrapper
+    from secure_bloom.policy.policy import Policy
     from secure_bloom.storage.files import FilePath
 
 _FILES_AT_ONCE = 8
@@ -64,9 +68,9 @@ class Verification:
     without_filter: int = 0
 
 
-def verify(path: FilePath, *, encryption: EncryptionConfiguration,
+def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
            bloom_filters: BloomFilters = None, keys: KeyUnwrapper | FilePath | None = None,
-           filesystem: pa_fs.FileSystem | None = None,
+           policy: Policy | FilePath | None = None, filesystem: pa_fs.FileSystem | None = None,
            kms: KeyUnwrapper | FilePath | None = None) -> Verification:
     """Check in the files themselves that they are encrypted as requested.
 
@@ -82,13 +86,16 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration,
         The folder, or a file. Every file in it that Spark shows must be as requested, including
         older files, and files of unfinished jobs of ``secure_parquet``, which only Spark's own
         reader shows.
-    encryption : EncryptionConfiguration
+    encryption : EncryptionConfiguration, optional
         What must be encrypted, and with which master keys.
     bloom_filters : iterable of str, or mapping, optional
         The leaf columns that must have a filter, in the form that :func:`write_options` accepts.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         It must be able to unwrap; KeyEncryptionKeys unwrap what was written with them. Default: the
         KMS of the environment.
+    policy : Policy, str or path, optional
+        What must be encrypted, by name; see ``docs/policy.md``. Without ``encryption``, files of
+        which it requires nothing may be in plaintext.
     filesystem : pyarrow.fs.FileSystem, optional
         Default: local, or by URI.
     kms
@@ -103,7 +110,9 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration,
     FileNotFoundError
         If there are no files.
     """
-    encryption = checked_encryption(encryption)
+    rules = as_policy(policy)
+    if encryption is not None or rules is None:
+        encryption = checked_encryption(encryption)
     filters = normalize_options(bloom_filters)
     filesystem, path = resolve(without_file_scheme(str(path)), filesystem)
     files, findings = [path], []
@@ -113,7 +122,8 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration,
         findings = _summaries(info.path for info in found.values())
     if not files:
         raise FileNotFoundError(f"there are no files in {path}")
-    check = partial(_check_file, encryption, filters, cached(open_client(keys, kms)), filesystem)
+    check = partial(_check_file, encryption, rules, filters, cached(open_client(keys, kms)),
+                    filesystem)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         checks = list(pool.map(check, files))
     findings += [finding for one in checks for finding in one.findings]
@@ -130,9 +140,12 @@ def _summaries(paths: Iterable[str]) -> list[Finding]:
             for path in sorted(paths) if posixpath.basename(path) in _SUMMARIES]
 
 
-def _check_file(encryption: EncryptionConfiguration, filters: Mapping[str, BloomFilterOptions],
-                kms: CachedKms, filesystem: pa_fs.FileSystem, path: str) -> _FileCheck:
-    check = _FileCheck(encryption, filters, path)
+def _check_file(encryption: EncryptionConfiguration | None, policy: Policy | None,
+                filters: Mapping[str, BloomFilterOptions], kms: CachedKms,
+                filesystem: pa_fs.FileSystem, path: str) -> _FileCheck:
+    if policy is not None:
+        policy = policy.for_path(without_subtree(filesystem, path)[1])
+    check = _FileCheck(encryption, policy, filters, path)
     try:
         with error_location(file=path), ParquetFile(path, kms, filesystem=filesystem) as file, \
                 file.one_version():
@@ -146,9 +159,10 @@ def _check_file(encryption: EncryptionConfiguration, filters: Mapping[str, Bloom
 class _FileCheck:
     """The comparison of one file with what was requested."""
 
-    def __init__(self, encryption: EncryptionConfiguration,
+    def __init__(self, encryption: EncryptionConfiguration | None, policy: Policy | None,
                  filters: Mapping[str, BloomFilterOptions], name: str):
-        self._encryption, self._filters, self._name = encryption, filters, name
+        self._encryption, self._policy = encryption, policy
+        self._filters, self._name = filters, name
         self._keys = keys_by_column(encryption)
         self.findings: list[Finding] = []
         self.row_groups = self.encrypted_filters = self.plain_filters = self.without_filter = 0
@@ -160,11 +174,15 @@ class _FileCheck:
     def run(self, file: ParquetFile, read_external: Callable[[], Mapping[str, str]]) -> None:
         """Compare footer, columns and filters."""
         self._read_external = read_external
-        if not file.footer.is_encrypted:
+        for found in () if self._policy is None else violations(self._policy, file.footer):
+            self.report(found.message, column=found.column,
+                        row_group=next(iter(found.row_groups), None))
+        if self._encryption is not None and not file.footer.is_encrypted:
             self.report("nothing in this file is encrypted: the options did not reach Spark's "
                         "writer, or another write created the file. Remove it, and write it again")
             return
-        self._check_footer(file)
+        if self._encryption is not None:
+            self._check_footer(file, self._encryption)
         paths = [column.path for column in file.columns]
         for path in self._keys:
             if not any(is_at_or_below(own, path) for own in paths):
@@ -173,11 +191,12 @@ class _FileCheck:
             self.report("it should have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
         for chunk in file.footer.column_chunks():
-            self._check_column(chunk)
+            if self._encryption is not None:
+                self._check_column(chunk, self._encryption)
             self._check_filter(file, chunk)
 
-    def _check_footer(self, file: ParquetFile) -> None:
-        asked, footer = self._encryption, file.footer
+    def _check_footer(self, file: ParquetFile, asked: EncryptionConfiguration) -> None:
+        footer = file.footer
         if footer.has_encrypted_footer == asked.plaintext_footer:
             self.report("its footer is " + ("plaintext, not encrypted" if asked.plaintext_footer
                         is False else "encrypted, not plaintext") + " as requested")
@@ -186,7 +205,7 @@ class _FileCheck:
             self.report(f"its algorithm is {name}, "
                         f"not {asked.encryption_algorithm}")
         self._check_key(footer.footer_key_metadata, asked.footer_key, "its footer")
-        self._check_key_length(footer.crypto.footer_cipher, "its footer")
+        self._check_key_length(footer.crypto.footer_cipher, asked, "its footer")
 
     def _check_key(self, key_metadata: bytes | None, asked: str, what: str, **place: Any) -> None:
         try:
@@ -197,14 +216,15 @@ class _FileCheck:
         if found != asked:
             self.report(f"{what} is encrypted with master key {found!r}, not {asked!r}", **place)
 
-    def _check_key_length(self, cipher: ModuleCipher, what: str, **place: Any) -> None:
-        asked = self._encryption.data_key_length_bits
+    def _check_key_length(self, cipher: ModuleCipher, encryption: EncryptionConfiguration,
+                          what: str, **place: Any) -> None:
+        asked = encryption.data_key_length_bits
         if cipher.key_bits != asked:
             self.report(f"{what} is encrypted with a key of {cipher.key_bits} bits, not {asked}",
                         **place)
 
-    def _check_column(self, chunk: ColumnChunk) -> None:
-        if self._encryption.uniform_encryption:
+    def _check_column(self, chunk: ColumnChunk, encryption: EncryptionConfiguration) -> None:
+        if encryption.uniform_encryption:
             if chunk.encryption != "footer key":
                 self.report("the column is not encrypted with the footer key", **chunk.place)
             return
@@ -219,7 +239,7 @@ class _FileCheck:
         self._check_key(chunk.key_metadata, asked, "the column", **chunk.place)
         cipher = chunk.cipher  # its key must be available
         assert cipher is not None
-        self._check_key_length(cipher, "the column", **chunk.place)
+        self._check_key_length(cipher, encryption, "the column", **chunk.place)
 
     def _check_filter(self, file: ParquetFile, chunk: ColumnChunk) -> None:
         where = chunk.bloom_filter

@@ -10,25 +10,31 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
 from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import PolicyError, UnsupportedError
 from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
+from secure_bloom.policy.policy import as_policy
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK, MAX_BYTES, num_blocks_for
 from secure_bloom.spark.native.application import FACTORY, FACTORY_OPTION, WRITE, Application
+from secure_bloom.spark.native.policies import policy_content
 from secure_bloom.spark.options.options import ENABLED, FPP, NDV
 from secure_bloom.spark.options.options import MAX_BYTES as MAX_BYTES_OPTION
 
 if TYPE_CHECKING:
     from secure_bloom.keys.wrapping import WritingKms
+    from secure_bloom.policy.policy import Policy
+    from secure_bloom.storage.files import FilePath
 
 _DEFAULT_BYTES = 1024 * 1024  # parquet-java's default bound for the size of a filter
 _CANDIDATES = 12  # sizes that parquet-java tries at once: down to 512 bytes by default
 
 
-def write_options(*, encryption: EncryptionConfiguration, bloom_filters: BloomFilters = None,
-                  keys: WritingKms = None, kms: WritingKms = None) -> dict[str, str]:
+def write_options(*, encryption: EncryptionConfiguration | None = None,
+                  bloom_filters: BloomFilters = None, keys: WritingKms = None,
+                  policy: Policy | FilePath | None = None,
+                  kms: WritingKms = None) -> dict[str, str]:
     """Return options for Spark's own Parquet writer. They are valid in this application only.
 
     Each master key costs one call to the KMS, on the driver. Executors generate data keys for every
@@ -36,15 +42,19 @@ def write_options(*, encryption: EncryptionConfiguration, bloom_filters: BloomFi
 
     Parameters
     ----------
-    encryption : EncryptionConfiguration
+    encryption : EncryptionConfiguration, optional
         The class of secure_bloom or of pyarrow.
     bloom_filters : iterable of str, or mapping, optional
         The leaf columns that get a filter, by dotted path; a mapping also sets the options of
         each: ``True``, BloomFilterOptions, a dict of its fields, or ``False``. ``max_bytes`` is one
         bound for all columns.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
-        It wraps keys with the master keys that ``encryption`` names. Default: the KMS of the
-        environment.
+        It wraps keys with the master keys that ``encryption`` or the policy names. Default: the KMS
+        of the environment.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the columns
+        of each file are encrypted as it requires; otherwise ``encryption`` may add to the policy.
+        Its filters are not added: name them in ``bloom_filters``.
     kms
         Alias of ``keys``; pass only one of them.
 
@@ -57,17 +67,37 @@ def write_options(*, encryption: EncryptionConfiguration, bloom_filters: BloomFi
     ------
     UnsupportedError
         If Spark's writer does not support what is requested.
+    PolicyError
+        If the policy is not valid, or does not name a footer key and there is no ``encryption``.
     KeyRetrievalError
         If a master key cannot be used.
     """
-    encryption = checked_encryption(encryption)
+    rules = as_policy(policy)
+    by_policy = encryption is None and rules is not None
+    encryption = _for_all_keys(rules) if encryption is None and rules is not None \
+        else checked_encryption(encryption)
     filters = normalize_options(bloom_filters)
     options = _filter_options(filters)
     client, application = open_client(keys, kms), Application.active()
-    return {FACTORY_OPTION: FACTORY,
-            WRITE: application.seal(WRITE, _plan(encryption, client, list(filters))),
+    plan = _plan(encryption, client, list(filters))
+    if by_policy:
+        plan.pop("columns", None)  # the Java class finds them in each file
+    if rules is not None:
+        plan["policy" if by_policy else "required"] = policy_content(rules)
+    return {FACTORY_OPTION: FACTORY, WRITE: application.seal(WRITE, plan),
             # Summary files would repeat statistics of encrypted columns in plaintext.
             "parquet.summary.metadata.level": "NONE", **options}
+
+
+def _for_all_keys(policy: Policy) -> EncryptionConfiguration:
+    """Return a configuration with all master keys of a policy; its columns do not matter."""
+    if policy.footer_key is None:
+        raise PolicyError("there is no footer key: add footer_key = \"...\" to the policy, or pass "
+                          "encryption")
+    names = sorted({rule["key"] for rule in policy_content(policy)["rules"]} - {None})
+    return EncryptionConfiguration(
+        policy.footer_key, {name: [f"column{n}"] for n, name in enumerate(names)} or None,
+        uniform_encryption=not names)
 
 
 def checked_encryption(encryption: object) -> EncryptionConfiguration:

@@ -18,17 +18,19 @@ from secure_bloom.spark.options.options import (
     OptionError,
     Options,
 )
+from secure_bloom.spark.options.policy import WritePolicy
 
 _T = TypeVar("_T")
 
 _FORM = '{"ssn": true, "city": {"fpp": 0.001, "ndv": 1000}}'
 
 
-def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFilterOptions]:
+def parse_bloom_filters(options: Options, columns: Columns,
+                        policy: WritePolicy | None = None) -> dict[str, BloomFilterOptions]:
     """Return the filters by dotted path of the leaf column.
 
-    In order of increasing precedence: options for all columns, metadata of the schema, and options
-    that name a column (``enabled#column`` and the like, or ``bloom_filters``).
+    In order of increasing precedence: options for all columns, the policy, metadata of the schema,
+    and options that name a column (``enabled#column`` and the like, or ``bloom_filters``).
 
     Raises OptionError if a column does not exist or cannot have a filter, or options contradict
     each other.
@@ -36,16 +38,18 @@ def parse_bloom_filters(options: Options, columns: Columns) -> dict[str, BloomFi
     default = BloomFilterOptions(_fpp(options, FPP), max_bytes=options.parsed(
         MAX_BYTES, lambda text: BloomFilterOptions(max_bytes=int(text)).max_bytes,
         "a number of bytes, 32 to 134217728 (128 MiB)", None))
-    named, listed = _named(options, columns, default), _listed(options, columns, default)
+    general: dict[str, BloomFilterOptions | None] = {}  # not by name in the options
+    if options.boolean(ENABLED):
+        general = dict.fromkeys(filterable_paths(columns.leaves), default)
+    if policy is not None:
+        general |= policy.filters()
+    for path, wanted in _from_schema(columns).items():
+        general[path] = default if wanted else None
+    named, listed = _named(options, columns, general, default), _listed(options, columns, default)
     for path in named.keys() & listed.keys():
         raise OptionError(f"column {path} is also named in {ENABLED}#column or a similar option: "
                           "specify it in one place", option=BLOOM_FILTERS)
-    filters: dict[str, BloomFilterOptions | None] = {}
-    if options.boolean(ENABLED):
-        filters = dict.fromkeys(filterable_paths(columns.leaves), default)
-    for path, wanted in _from_schema(columns).items():
-        filters[path] = default if wanted else None
-    filters |= named | listed
+    filters = general | named | listed
     return {path: one for path, one in sorted(filters.items()) if one is not None}
 
 
@@ -60,7 +64,7 @@ def _from_schema(columns: Columns) -> dict[str, bool]:
     return filters
 
 
-def _named(options: Options, columns: Columns,
+def _named(options: Options, columns: Columns, general: dict[str, BloomFilterOptions | None],
            default: BloomFilterOptions) -> dict[str, BloomFilterOptions | None]:
     """Return the filters of ``name#column`` options; None for a column that gets none."""
     enabled = _per_column(options, ENABLED, columns, Options.boolean)
@@ -71,7 +75,7 @@ def _named(options: Options, columns: Columns,
             raise OptionError(f"it contradicts {ENABLED}#{path}: remove one of them",
                               option=f"{NDV}#{path}")
     for path in fpp:
-        if options.boolean(ENABLED) or _from_schema(columns).get(path):
+        if general.get(path) is not None:
             enabled.setdefault(path, True)
         if not enabled.get(path):
             raise OptionError(f"the column has no Bloom filter: set {ENABLED}#{path} to true",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from secure_bloom.encryption import ALGORITHMS, EncryptionConfiguration, confuses_pyarrow
@@ -18,22 +18,36 @@ from secure_bloom.spark.options.options import (
     KMS,
     PLAINTEXT,
     PLAINTEXT_FOOTER,
+    POLICY,
     UNIFORM_KEY,
     OptionError,
     Options,
 )
+from secure_bloom.spark.options.policy import WritePolicy
 
 _METADATA = f"metadata {KEY}"
 _MAKE_PUBLIC = ("to make the column public, remove its metadata, as "
                 'df.withMetadata("name", {}) does, or a cast of its struct')
 
 
-def parse_encryption(options: Options, columns: Columns) -> EncryptionConfiguration | None:
+def parse_encryption(options: Options, columns: Columns,
+                     policy: WritePolicy | None = None) -> EncryptionConfiguration | None:
     """Return which master keys encrypt what; None only if plaintext was explicitly requested.
 
+    If the options do not name columns, the policy does. Otherwise they are not changed, and must
+    meet the policy themselves.
+
     Raises OptionError if options contradict each other or the schema, or do not specify encryption
-    at all.
+    at all; PolicyError if the result does not meet the policy.
     """
+    encryption = _encryption(options, columns, policy)
+    if policy is not None:
+        policy.check(encryption)
+    return encryption
+
+
+def _encryption(options: Options, columns: Columns,
+                policy: WritePolicy | None) -> EncryptionConfiguration | None:
     asked = [name for name in ENCRYPTION if name in options]
     sensitive = [f"{_METADATA} of column {path}" for path, _ in columns.sensitive()]
     if options.boolean(PLAINTEXT):
@@ -43,14 +57,19 @@ def parse_encryption(options: Options, columns: Columns) -> EncryptionConfigurat
             raise OptionError(f"it contradicts {sensitive[0]}: {_MAKE_PUBLIC}", option=PLAINTEXT)
         return None
     asked += sensitive
+    by_policy = None
+    if policy is not None and not (COLUMN_KEYS in options or UNIFORM_KEY in options):
+        by_policy = policy.encryption(options.text(FOOTER_KEY) or None)
+        asked += [f"option {POLICY}"] if by_policy is not None else []
     if not asked:
+        found = "" if policy is None else ", and the policy requires none for these columns"
         raise OptionError(
-            f"no encryption was requested, and nothing was written. Set {FOOTER_KEY} and "
+            f"no encryption was requested{found}, and nothing was written. Set {FOOTER_KEY} and "
             f"{COLUMN_KEYS}, or {UNIFORM_KEY}; to write without encryption, set plaintext to true")
     if not (options.get(KEYRING) or options.get(KMS)):
         raise OptionError(f"{asked[0]} needs it: specify the keyring file with the master keys, "
                           f"or their KMS in option {KMS}", option=KEYRING)
-    keys = _keys(options, columns)
+    keys = _keys(options, columns, policy, by_policy)
     plaintext_footer = options.boolean(PLAINTEXT_FOOTER)
     if plaintext_footer and UNIFORM_KEY in options:
         raise OptionError(f"not possible with {UNIFORM_KEY}: use {FOOTER_KEY} and {COLUMN_KEYS}",
@@ -68,16 +87,22 @@ def keys_by_column(encryption: EncryptionConfiguration | None) -> dict[str, str]
     return {path: key for key, paths in column_keys.items() for path in paths}
 
 
-def _keys(options: Options, columns: Columns) -> dict[str, Any]:
+def _keys(options: Options, columns: Columns, policy: WritePolicy | None,
+          by_policy: EncryptionConfiguration | None) -> dict[str, Any]:
     for name in (UNIFORM_KEY, FOOTER_KEY):
         if name in options and not options.text(name):
             raise OptionError("it is empty: specify the name of a master key", option=name)
     if UNIFORM_KEY in options:
         return {"footer_key": _uniform_key(options, columns), "uniform_encryption": True}
-    if FOOTER_KEY not in options:
+    footer_key = options.text(FOOTER_KEY) or (policy and policy.policy.footer_key)
+    if not footer_key:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} in addition to the column "
                           f"keys, or {UNIFORM_KEY} for one key for everything", option=FOOTER_KEY)
-    return {"footer_key": options.text(FOOTER_KEY), "column_keys": _column_keys(options, columns)}
+    if by_policy is not None and by_policy.uniform_encryption \
+            and not any(columns.sensitive()) and not options.boolean(PLAINTEXT_FOOTER):
+        return {"footer_key": footer_key, "uniform_encryption": True}
+    added = {} if policy is None or by_policy is None else policy.keys(footer_key)
+    return {"footer_key": footer_key, "column_keys": _column_keys(options, columns, added)}
 
 
 def _uniform_key(options: Options, columns: Columns) -> str:
@@ -92,13 +117,19 @@ def _uniform_key(options: Options, columns: Columns) -> str:
     return uniform
 
 
-def _column_keys(options: Options, columns: Columns) -> dict[str, list[str]]:
-    """Return {master key: paths of leaf columns}, from the option and from the schema."""
+def _column_keys(options: Options, columns: Columns,
+                 added: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return {master key: paths of leaf columns}, from the option, the schema and the policy.
+
+    ``added`` has the policy's key for each column that it adds; it may also contain others.
+    """
     asked = [(path, key, f"option {COLUMN_KEYS}")
              for path, key in _column_keys_option(options, columns)]
     if not asked and COLUMN_KEYS in options:
         raise OptionError("it is empty: specify the columns to encrypt", option=COLUMN_KEYS)
     asked += [(path, key, _METADATA) for path, key in columns.sensitive()]
+    named = {path for path, _, _ in asked}
+    asked += [(path, key, f"option {POLICY}") for path, key in added.items() if path not in named]
     if not asked:
         raise OptionError(f"missing: encryption needs {FOOTER_KEY} and {COLUMN_KEYS}, or "
                           f"{UNIFORM_KEY} for one key for everything", option=COLUMN_KEYS)

@@ -39,6 +39,11 @@ NDV = "parquet.bloom.filter.expected.ndv"
 MAX_BYTES = "parquet.bloom.filter.max.bytes"
 BLOOM_FILTERS = "bloom_filters"
 
+POLICY = "policy"
+SESSION_POLICY = f"spark.datasource.{FORMAT}.{POLICY}"  #: if the option is missing
+#: what a call of :func:`secure_bloom.spark.write` knows, see :mod:`.spark.options.analysed`
+ANALYSED = "analysed"
+
 REQUIRE_ENCRYPTION = "require.encryption"
 PARTITION_BY = "partition_by"
 ROW_GROUP_SIZE = "row_group_size"
@@ -61,9 +66,9 @@ OTHER_NAMES = {
     "parquet.page.write-checksum.enabled": "write_page_checksum",
 }
 
-_KNOWN = ("path", KEYRING, KMS, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES, BLOOM_FILTERS,
-          PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, *WRITER,
-          *OTHER_NAMES)
+_KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
+          BLOOM_FILTERS, PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE,
+          *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION)
@@ -186,6 +191,10 @@ class Options(Mapping[str, str]):
         """Return the options, with this KMS if they name none."""
         return self if self.get(KEYRING) or self.get(KMS) else Options({**self, KMS: uri})
 
+    def with_default_policy(self, policy: str | None) -> Options:
+        """Return the options, with this policy if they name none."""
+        return self if POLICY in self else Options({**self, POLICY: policy})
+
     def by_column(self, name: str) -> Iterator[tuple[str, str]]:
         """Return name and column of each option ``name#column``."""
         prefix = f"{name}#"
@@ -257,7 +266,7 @@ class Options(Mapping[str, str]):
 
 def _similar(name: str, reading: bool) -> str:
     known = sorted({*_KNOWN, *(_ONLY_READING if reading else ()),
-                    *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path"})
+                    *(f"{base}#column" for base in _KNOWN_FOR_COLUMN)} - {"path", ANALYSED})
     close = difflib.get_close_matches(name, known, n=1)
     return (f"unknown; did you mean {close[0]}?" if close
             else f"unknown; allowed options: {', '.join(known)}")

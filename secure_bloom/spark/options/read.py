@@ -13,7 +13,9 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
     parse_required,
 )
+from secure_bloom.policy.policy import Policy
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options
+from secure_bloom.spark.options.policy import parse_policy
 from secure_bloom.spark.options.row_filters import ColumnPredicate, parse_filters
 
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -33,7 +35,7 @@ class ReadOptions:
         and columns and fields of structs that only other files have are left out. None: likewise,
         but such a column or field is an error.
     split_bytes, open_cost_bytes, min_partitions : int
-        See :func:`secure_bloom.spark.read.splits.divide`.
+        See :func:`secure_bloom.spark.reading.splits.divide`.
     filters : tuple of ColumnPredicate
         Predicates that hold for all requested rows.
     single_use : bool
@@ -53,6 +55,7 @@ class ReadOptions:
     single_use: bool = False
     all_files: bool = False
     require_encryption: EncryptionRequirement | Literal[False] | None = None
+    policy: Policy | None = None
 
 
 def parse_read_options(options: Options) -> ReadOptions:
@@ -67,7 +70,8 @@ def parse_read_options(options: Options) -> ReadOptions:
         min_partitions=options.number("min_partitions", os.cpu_count() or 1),
         filters=parse_filters(options.get("filters")),
         single_use=options.boolean("single_use"), all_files=options.boolean("allfiles"),
-        require_encryption=_required(options.get(REQUIRE_ENCRYPTION)))
+        require_encryption=_required(options.get(REQUIRE_ENCRYPTION)),
+        policy=parse_policy(options))
 
 
 def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
+from secure_bloom.errors import PolicyError
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.keys.wrapping import master_keys_of
+from secure_bloom.policy.policy import Policy
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
@@ -28,6 +30,7 @@ from secure_bloom.spark.options.options import (
     OptionError,
     Options,
 )
+from secure_bloom.spark.options.policy import WritePolicy, parse_policy
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS
 
 
@@ -43,6 +46,8 @@ class WriteOptions:
         URI of the KMS.
     encryption : EncryptionConfiguration or None
         None: plaintext.
+    policy : Policy or None
+        What the files must meet. Some of its rules may be for some of the files only.
     bloom_filters : dict of str to BloomFilterOptions
         By dotted path of the leaf column.
     partition_by : tuple of str
@@ -57,6 +62,7 @@ class WriteOptions:
 
     kms: str | None = None
     encryption: EncryptionConfiguration | None = None
+    policy: Policy | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
@@ -91,23 +97,31 @@ class WriteOptions:
 
 
 def parse_write_options(options: Options, schema: pa.Schema,
-                        metadata: Mapping[Path, Mapping[str, Any]] | None = None) -> WriteOptions:
+                        metadata: Mapping[Path, Mapping[str, Any]] | None = None,
+                        folder: str | None = None) -> WriteOptions:
     """Parse and check the options of a write of rows with this schema.
 
     ``metadata`` is the Spark metadata of fields; see :mod:`secure_bloom.spark.options.columns`.
-    Raises OptionError if an option is not valid. The message names the option and says what to do.
+    ``folder`` is the path to which the rules of the policy apply. Raises OptionError if an option
+    is not valid, PolicyError if the write does not meet the policy. The message names the option,
+    or column and rule, and says what to do.
     """
     options = options.for_writing()
     columns = Columns(schema, metadata)
-    encryption = parse_encryption(options, columns)
-    partition_by = _partition_by(options, columns, encryption)
+    partition_by = _partition_by(options, columns)
     in_files = Columns(
         pa.schema([column for column in schema if column.name not in partition_by]),
         {path: entries for path, entries in (metadata or {}).items()
          if path[0] not in partition_by})
+    given = parse_policy(options)
+    policy = None if given is None else WritePolicy(given.for_path(folder), in_files)
+    encryption = parse_encryption(options, columns, policy)
+    _check_partition_by(options, partition_by, encryption)
+    if policy is not None:
+        _check_policy_of_paths(policy.policy, partition_by)
     return WriteOptions(
-        kms=kms_uri(options), encryption=encryption, partition_by=partition_by,
-        bloom_filters=parse_bloom_filters(options, in_files),
+        kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
+        bloom_filters=parse_bloom_filters(options, in_files, policy),
         row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
                                       most=MAX_ROW_GROUP_ROWS),
         max_rows_per_file=options.number(MAX_ROWS_PER_FILE, None),
@@ -115,9 +129,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
         writer=parse_writer_options(options, in_files))
 
 
-def _partition_by(options: Options, columns: Columns,
-                  encryption: EncryptionConfiguration | None) -> tuple[str, ...]:
-    """Return the partition columns. Their values are part of paths, so none may be sensitive."""
+def _partition_by(options: Options, columns: Columns) -> tuple[str, ...]:
     if PARTITION_BY not in options:
         return ()
     partition_by = [columns.find_field(name, PARTITION_BY) for name in options.names(PARTITION_BY)]
@@ -125,7 +137,13 @@ def _partition_by(options: Options, columns: Columns,
         raise OptionError("a column is listed twice", option=PARTITION_BY)
     if len(partition_by) == len(columns.schema):
         raise OptionError("no column would be left for the files: remove one", option=PARTITION_BY)
-    if encryption is not None and encryption.uniform_encryption:
+    return tuple(partition_by)
+
+
+def _check_partition_by(options: Options, partition_by: Sequence[str],
+                        encryption: EncryptionConfiguration | None) -> None:
+    """Check the partition columns. Their values are part of paths, so none may be sensitive."""
+    if partition_by and UNIFORM_KEY in options:
         raise OptionError(f"{UNIFORM_KEY} encrypts every column, but the values of these columns "
                           "would be part of folder names: use column keys", option=PARTITION_BY)
     keys = keys_by_column(encryption)
@@ -137,4 +155,11 @@ def _partition_by(options: Options, columns: Columns,
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
                               "would be part of folder names: partition by another column",
                               option=PARTITION_BY)
-    return tuple(partition_by)
+
+
+def _check_policy_of_paths(policy: Policy, partition_by: Sequence[str]) -> None:
+    for name in partition_by:
+        rule = policy.rule_for_partition(name)
+        if rule is not None:
+            raise PolicyError("its values would be part of folder names; it must be encrypted by "
+                              f"the policy's rule {rule}: partition by another column", column=name)

@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import DataType, StructType
 
-from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ColumnError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.row_groups import PruningResult
@@ -16,9 +15,9 @@ from secure_bloom.reader import ParquetFile
 from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.read.folder import Folder
-from secure_bloom.spark.read.metrics import TaskReport, log
-from secure_bloom.spark.read.splits import DataFile, FileRange, divide
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.metrics import TaskReport, log
+from secure_bloom.spark.reading.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema import partitions as hive
 from secure_bloom.spark.schema.cast import cast_to_schema, dropped_field
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
@@ -51,10 +50,11 @@ class SecureParquetReader(DataSourceReader):
     null. Partition columns come from the path, even if a file has a column of that name.
 
     If ``is_inferred``, the schema is that of the first file, so that other files may have more
-    columns.
+    columns. ``demanding``: see :meth:`.Folder.requirements`.
     """
 
-    def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False):
+    def __init__(self, folder: Folder, schema: StructType, is_inferred: bool = False, *,
+                 demanding: bool = False):
         self._folder = folder
         self._types = schema
         self._schema = arrow_schema(schema)
@@ -62,7 +62,8 @@ class SecureParquetReader(DataSourceReader):
         self._refuses_other_columns = self._refuses_other_fields and folder.options.columns is None
         self._refuses_unmarked_keys = is_inferred and folder.options.merge_schema is not False
         self._marked = marked_paths(schema)
-        self._requirement = folder.requirement(None if is_inferred else schema)
+        self._requirements = folder.requirements(None if is_inferred else schema,
+                                                 demanding=demanding)
         located = map(self._located, folder.options.filters)
         self._predicates = list(filter(self._is_certain, located))
         if folder.options.columns is not None:
@@ -77,8 +78,7 @@ class SecureParquetReader(DataSourceReader):
         listing = self._folder.list()
         places = {found: place for place, name in enumerate(listing.partition_columns)
                   if (found := find_name(name, self._schema.names)) is not None}
-        if self._requirement is not None:
-            self._requirement.check_path_columns(places, ())
+        self._requirements.check_path_columns(places)
         files = [file for file in listing.files if self._may_match(file, places)]
         options = self._folder.options
         tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
@@ -133,7 +133,7 @@ class SecureParquetReader(DataSourceReader):
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
         path = part.file.path
-        checks = FolderChecks(self._requirement, places)
+        checks = self._requirements.checks(places)
         with self._folder.open(part.file, checks) as file, error_location(file=path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)

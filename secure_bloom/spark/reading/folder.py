@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow.fs as pa_fs
@@ -26,13 +26,14 @@ from secure_bloom.spark.options.kms import kms_client, kms_uri
 from secure_bloom.spark.options.names import find_name
 from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options, locate
 from secure_bloom.spark.options.read import ReadOptions, parse_read_options
-from secure_bloom.spark.read.splits import DataFile
+from secure_bloom.spark.reading.requirements import Requirements
+from secure_bloom.spark.reading.splits import DataFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
 from secure_bloom.spark.schema.partitions import infer_type, partition_values
 from secure_bloom.spark.schema.sensitivity import column_keys, mark, marked_paths
 from secure_bloom.spark.schema.types import leaf_paths, spark_schema
 from secure_bloom.storage.table_formats import check_readable
-from secure_bloom.storage.versions import until_unchanged
+from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import visible_files
 
 _ALL_FILES = "set option allFiles to true"
@@ -64,6 +65,7 @@ class Folder:
         self.filesystem, self.path = locate(options.get("path"))
         self.options: ReadOptions = parse_read_options(options)
         self._kms = kms_uri(options)
+        self.demanding = False
 
     def list(self) -> Listing:
         """List the visible files, sorted; if the path is a file, only this file.
@@ -99,11 +101,24 @@ class Folder:
         """Return the KMS client of this process; NO_KEYS if no KMS was named."""
         return NO_KEYS if self._kms is None else kms_client(self._kms)
 
-    def requirement(self, schema: StructType | None = None) -> EncryptionRequirement | None:
-        """Return what must be encrypted, by the option and by sensitive columns of the schema.
+    def requirements(self, schema: StructType | None = None, *,
+                     demanding: bool = False) -> Requirements:
+        """Return what must be encrypted, by options and by sensitive columns of the schema.
+
+        If the policy requires a column of the schema to be encrypted, or the caller knows of such a
+        column (``demanding``), no file may be in plaintext: it may have been substituted for one
+        with that column.
 
         Raises OptionError if the schema lacks a column that the option names.
         """
+        found = Requirements(self._requirement(schema), self.options.policy,
+                             without_subtree(self.filesystem, self.path)[1])
+        demanding = demanding or (schema is not None and found.demands_any(leaf_paths(schema)))
+        if demanding and found.own is None:
+            return replace(found, own=EncryptionRequirement())
+        return found
+
+    def _requirement(self, schema: StructType | None) -> EncryptionRequirement | None:
         requirement = self.options.require_encryption
         if requirement is False:
             return None
@@ -143,6 +158,8 @@ class Folder:
     def schema(self) -> StructType:
         """Return the columns of files and the partition columns, or those in option ``columns``.
 
+        Sets ``demanding``: whether the policy requires one of the columns to be encrypted.
+
         Raises FileNotFoundError if there are no files; UnsupportedError if a column has conflicting
         types in two files; ChangedMeanwhileError if files keep changing while they are read.
         """
@@ -152,11 +169,12 @@ class Folder:
         listing = self.list()
         if not listing.files:
             raise FileNotFoundError(f"there are no Parquet files in {self.path}")
-        requirement = self.requirement()
-        checks = FolderChecks(requirement, listing.partition_columns)
+        requirements = self.requirements()
+        checks = requirements.checks(listing.partition_columns)
         schema = self._merged(listing.files, checks) if self.options.merge_schema \
             else self._file_schema(listing.files[0], checks)
-        _check_names(requirement, schema)
+        _check_names(requirements.own, schema)
+        self.demanding = requirements.demands_any(leaf_paths(schema))
         return self._chosen(with_partitions(schema, listing.partition_fields()))
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
@@ -170,6 +188,7 @@ class Folder:
             for file, schema in zip(files, schemas, strict=True):
                 with error_location(file=file.path):
                     merged = merge(merged, schema)
+        checks.finish()
         return merged
 
     def _chosen(self, schema: StructType) -> StructType:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.write.writer import SecureParquetWriter, TaskCommit, task_context
+from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit, task_context
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 

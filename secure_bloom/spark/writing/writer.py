@@ -14,7 +14,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import SecureBloomError, error_location
+from secure_bloom.policy.writing import check_encryption
+from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import PARTITION_BY, OptionError, Options, locate
@@ -30,11 +32,12 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
-from secure_bloom.spark.write.task_files import TaskFiles
+from secure_bloom.spark.writing.task_files import TaskFiles
 from secure_bloom.storage.batches import Batch
-from secure_bloom.storage.commit import Job
+from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import FileTarget
 from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path
 from secure_bloom.writer import ParquetWriter
 
@@ -59,13 +62,19 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, overwrite: bool):
         place = locate(options.get("path"))
         self._row_schema = stored_schema(schema)
-        self._options = parse_write_options(options, self._row_schema, field_metadata(schema))
+        path = without_subtree(*place)[1]
+        with error_location(file=path):
+            analysed = parse_analysed(options)
+            metadata = analysed.with_metadata(field_metadata(schema))
+            self._options = parse_write_options(options, self._row_schema, metadata, path)
+        self._is_new = analysed.is_new
         partition_by = self._options.partition_by
         check_partition_types(schema, partition_by)
         in_files = StructType([column for column in schema if column.name not in partition_by])
         self._file_schema = file_schema(mark(in_files, self._own_keys()))
         self.job = Job(*place, overwrite)
         self.job.check_folder()
+        self._check_new()
         if not overwrite:
             _check_partition_columns(self.job, partition_by)
         self._keks = self._options.key_encryption_keys()
@@ -92,12 +101,18 @@ class SecureParquetWriter(DataSourceArrowWriter):
         files = [file for report in reports if report is not None for file in report.files]
         if not files and (self.job.overwrite or not self.job.visible_files()):
             files = [self._write_empty_file()]
+        self._check_new()
         self.job.commit(files, batch)
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files that the tasks have written so far."""
         self.job.abort()
+
+    def _check_new(self) -> None:
+        if self._is_new and self.job.visible_files():
+            raise CommitError('the folder already has files; pass mode="append" or '
+                              'mode="overwrite"', file=self.job.folder)
 
     def _own_keys(self) -> dict[Path, set[str]]:
         """Return the master keys of leaf columns, for files without rows, which have no chunks."""
@@ -130,7 +145,20 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return self.job.staged(path, 0)
 
     def _open_file(self, path: str) -> ParquetWriter:
+        self._check_path(relative_path(path, self.job.work))
         return self._open(path, self.job.filesystem)
+
+    def _check_path(self, name: str) -> None:
+        """Check a file by the rules of the policy that are for some files of the folder only."""
+        policy = self._options.policy
+        if policy is None:
+            return
+        folder, path = (without_subtree(self.job.filesystem, where)[1]
+                        for where in (self.job.folder, self.job.path(name)))
+        rules = policy.for_path(path)
+        if rules is not policy.for_path(folder):
+            with error_location(file=path):
+                check_encryption(rules, self._options.encryption, parquet_leaves(self._file_schema))
 
     def _open(self, where: FileTarget,
               filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:

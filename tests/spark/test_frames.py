@@ -1,0 +1,184 @@
+"""``secure_bloom.spark.write`` and ``read``: arguments of Python instead of options."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pyarrow.parquet.encryption as pe
+import pytest
+from pyspark.sql import functions as F
+
+import secure_bloom.spark
+from secure_bloom import BloomFilterOptions, EncryptionConfiguration, ParquetFile, UniformKey
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.policy import Policy
+from secure_bloom.spark.frames import _encryption, _filters
+from tests.spark.helpers import keys_of, people, staged, uses_spark, visible
+
+pytestmark = uses_spark
+
+BY_COLUMN = EncryptionConfiguration("footer", {"pii": ["ssn"]})
+
+
+def test_what_is_written_can_be_read(spark, tmp_path, keyring):
+    frame, folder = people(spark), tmp_path / "t"
+    secure_bloom.spark.write(frame, folder, keys=keyring, encryption=BY_COLUMN,
+                             bloom_filters={"ssn": True, "city": BloomFilterOptions(fpp=0.1)},
+                             compression="zstd")
+    assert keys_of(folder, keyring) == {"ssn": "pii", "city": None, "id": None}
+    with ParquetFile(folder / visible(folder)[0], keyring) as file:
+        assert {info.column for info in file.bloom_filters} == {"ssn", "city"}
+    for keys in (keyring, keyring.path, str(keyring.path), f"keyring:{keyring.path}"):
+        back = secure_bloom.spark.read(spark, folder, keys=keys)
+        assert sorted(back.collect()) == sorted(frame.collect())
+    found = secure_bloom.spark.read(spark, folder, keys=keyring, columns="ssn",
+                                    filters=[("ssn", "=", "ssn-7")])
+    assert found.collect() == [("ssn-7",)]
+
+
+def test_modes(spark, tmp_path, keyring):
+    frame, folder = people(spark, 4), tmp_path / "t"
+
+    def write(**mode):
+        secure_bloom.spark.write(frame, folder, plaintext=True, **mode)
+
+    write()
+    with pytest.raises(Exception, match="the folder already has files; pass mode"):
+        write()
+    write(mode="append")
+    assert secure_bloom.spark.read(spark, folder).count() == 8
+    write(mode="overwrite")
+    assert secure_bloom.spark.read(spark, folder).count() == 4
+    with pytest.raises(ValueError, match="mode must be one of error, append, overwrite"):
+        write(mode="ignore")
+
+
+def test_files_that_arrive_while_a_job_of_mode_error_runs(spark, tmp_path):
+    """It looks again before it commits, and leaves nothing behind."""
+    folder = tmp_path / "t"
+    meanwhile = F.udf(lambda id: (folder.mkdir(exist_ok=True),
+                                  (folder / "other.parquet").write_bytes(b""))[1])
+    frame = people(spark, 4).withColumn("city", meanwhile("id"))
+    with pytest.raises(Exception, match="the folder already has files"):
+        secure_bloom.spark.write(frame, folder, plaintext=True)
+    assert visible(folder) == ["other.parquet"] and staged(folder) == []
+
+
+def test_partitions(spark, tmp_path, keyring):
+    frame = people(spark, 20).selectExpr("*", "id % 2 as k", "id % 3 as l")
+    secure_bloom.spark.write(frame, tmp_path / "t", keys=keyring, encryption=BY_COLUMN,
+                             partition_by=["k", "l"])
+    assert visible(tmp_path / "t") == ["k=0", "k=1"]
+    secure_bloom.spark.write(frame, tmp_path / "u", plaintext=True, partition_by="k")
+    assert visible(tmp_path / "u") == ["k=0", "k=1"]
+    with pytest.raises(Exception, match="column ssn is sensitive"):
+        secure_bloom.spark.write(frame, tmp_path / "v", keys=keyring, encryption=BY_COLUMN,
+                                 partition_by="ssn")
+    assert not (tmp_path / "v").exists()
+
+
+@pytest.mark.parametrize(("encryption", "found"), [
+    (BY_COLUMN, {"ssn": "pii", "home.city": None, "home.street": None}),
+    (pe.EncryptionConfiguration("footer", column_keys={"pii": ["home"]}),
+     {"ssn": None, "home.city": "pii", "home.street": "pii"}),
+    (EncryptionConfiguration("footer", {"pii": ["home"], "money": ["home.city", "ssn"]},
+                             plaintext_footer=True, data_key_length_bits=256,
+                             encryption_algorithm="AES_GCM_CTR_V1", double_wrapping=False),
+     {"ssn": "money", "home.city": "money", "home.street": "pii"}),
+    (EncryptionConfiguration("money", uniform_encryption=True),
+     dict.fromkeys(["ssn", "home.city", "home.street"], "money"))], ids=range(4))
+def test_each_way_of_encryption(spark, tmp_path, keyring, encryption, found):
+    frame = people(spark, 4).select("ssn", F.struct("city", F.lit("Corso").alias("street"))
+                                    .alias("home"))
+    secure_bloom.spark.write(frame, tmp_path / "t", keys=keyring, encryption=encryption)
+    assert keys_of(tmp_path / "t", keyring) == found
+    with ParquetFile(tmp_path / "t" / visible(tmp_path / "t")[0], keyring) as file:
+        assert file.footer.has_encrypted_footer != encryption.plaintext_footer
+        assert file.footer.algorithm.name == encryption.encryption_algorithm
+        assert file.footer.crypto.footer_cipher.key_bits == encryption.data_key_length_bits
+
+
+def test_filters(spark, tmp_path, keyring):
+    frame = people(spark, 4).withMetadata("id", {"secure_bloom.bloom_filter": True})
+    for number, (given, expected) in enumerate([
+            (None, {"id"}), (False, set()), (True, {"ssn", "city", "id"}), (["ssn"], {"id", "ssn"}),
+            ({"id": False, "city": {"fpp": 0.1}}, {"city"})]):
+        folder = tmp_path / str(number)
+        secure_bloom.spark.write(frame, folder, plaintext=True, bloom_filters=given)
+        with ParquetFile(folder / visible(folder)[0]) as file:
+            assert {info.column for info in file.bloom_filters} == expected, given
+
+
+@pytest.mark.parametrize(("arguments", "error", "words"), [
+    ({"keys": InMemoryKms({"footer": b"f" * 16})}, TypeError, "the path of a keyring, the URI"),
+    ({"policy": 5}, TypeError, "policy must be a Policy or the path"),
+    ({"encryption": "footer"}, TypeError, "encryption must be an EncryptionConfiguration"),
+    ({"encryption": UniformKey(b"k" * 16)}, TypeError, "encryption must be an EncryptionConfig"),
+    ({"encryption": EncryptionConfiguration("footer", {"p;i": ["ssn"]})}, UnsupportedError, "p;i"),
+    ({"encryption": EncryptionConfiguration("footer", {"pii": ["ssn"]},
+                                            internal_key_material=False)},
+     UnsupportedError, "always in the file"),
+    ({"partition_by": ["a,b"]}, UnsupportedError, "a comma"),
+    ({"keys": "k.json", "Keyring": "other.json"}, TypeError, "option Keyring is also set")])
+def test_arguments_that_are_not_valid(spark, tmp_path, arguments, error, words):
+    with pytest.raises(error, match=words):
+        secure_bloom.spark.write(people(spark, 4), tmp_path / "t", **arguments)
+    assert not (tmp_path / "t").exists()
+
+
+def test_the_key_of_a_column_replaces_that_of_its_group():
+    found = _encryption(EncryptionConfiguration("f", {"a": ["g"], "b": ["g.x"]}), ["g.x", "g.y"])
+    assert found["parquet.encryption.column.keys"] == "a: g.y; b: g.x"
+    assert _filters({"a": BloomFilterOptions(0.1, 5)}, []) == {
+        "bloom_filters": '{"a": {"fpp": 0.1, "ndv": 5}}'}
+
+
+def test_no_module_takes_the_place_of_a_public_function():
+    """Importing a module sets it as an attribute of its package."""
+    modules = [module.name for module in pkgutil.iter_modules(secure_bloom.spark.__path__)]
+    assert not set(modules) & set(secure_bloom.spark.__all__)
+    for name in modules:
+        importlib.import_module(f"secure_bloom.spark.{name}")
+    assert all(callable(getattr(secure_bloom.spark, name)) for name in secure_bloom.spark.__all__)
+
+
+def test_a_policy_may_be_an_object_or_a_path(spark, tmp_path, keyring):
+    policy = Policy(footer_key="footer", columns={"ssn": "pii"})
+    (tmp_path / "policy.toml").write_text(policy.to_toml())
+    for number, given in enumerate([policy, tmp_path / "policy.toml",
+                                    str(tmp_path / "policy.toml")]):
+        folder = tmp_path / str(number)
+        secure_bloom.spark.write(people(spark, 4), folder, keys=keyring, policy=given)
+        assert keys_of(folder, keyring) == {"ssn": "pii", "city": None, "id": None}
+        assert secure_bloom.spark.read(spark, folder, keys=keyring, policy=given).count() == 4
+
+
+def test_the_first_example_of_the_docs(spark, tmp_path, keyring):
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    code = code.replace("/data", str(tmp_path)).replace("/etc/keys/keyring.json", str(keyring.path))
+    frame = people(spark, 4).selectExpr("'078-05-1120' as ssn", "id")
+    names = {"spark": spark, "df": frame}
+    exec(code, names)
+    assert names["person"].count() == 4
+    assert keys_of(tmp_path / "people", keyring) == {"ssn": "pii", "id": None}
+
+
+def test_the_docs_name_tests_that_exist():
+    folder = Path(__file__).parent
+    tests = (folder / "test_lost_marks.py").read_text()
+    table = (folder.parents[1] / "docs" / "spark.md").read_text().partition(
+        "### Marks that are lost")[2].partition("\n## ")[0]
+    named = re.findall(r"`(test_\w+?|lost)(?:\.\.\.)?` \|$", table, re.MULTILINE)
+    assert len(named) == 7 and all(f"def {name}" in tests for name in named)
+
+
+def test_mode_error_in_an_object_store(spark, s3):
+    """Files of the job itself, which are there before it commits, do not count."""
+    folder = s3.uri("frames")
+    secure_bloom.spark.write(people(spark, 4), folder, plaintext=True)
+    assert secure_bloom.spark.read(spark, folder).count() == 4
+    with pytest.raises(Exception, match="the folder already has files"):
+        secure_bloom.spark.write(people(spark, 4), folder, plaintext=True)

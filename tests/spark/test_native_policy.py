@@ -1,0 +1,218 @@
+"""A policy in Spark's own Parquet writer: what it encrypts, and what it refuses by name."""
+
+import re
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from secure_bloom import EncryptionConfiguration, ParquetFile
+from secure_bloom.errors import EncryptionMismatchError, PolicyError
+from secure_bloom.policy import Policy, TableRules
+from secure_bloom.spark import native
+from secure_bloom.spark.native.policies import java_pattern
+from tests.spark.helpers import PLAINTEXT, keys_of, people, settings, uses_spark, visible
+
+pytestmark = uses_spark
+
+SETTING = "secure_bloom.native.policy"
+SSN = Policy(footer_key="footer", columns={"SSN": "pii"})
+REFUSED = "column ssn would be written in plaintext; it must be encrypted by the policy's rule " \
+          "'SSN' in columns"
+
+
+@pytest.fixture
+def session(native_spark):
+    """A session whose policy says that ssn is sensitive."""
+    native.enable(native_spark, policy=SSN)
+    yield native_spark
+    native_spark.conf.unset(SETTING)
+
+
+@pytest.fixture
+def frame(session):
+    return people(session, 4).coalesce(1)
+
+
+@pytest.fixture
+def table(session, tmp_path):
+    """An empty table of public rows, which keeps the option that allows plaintext."""
+    session.sql("create table named (ssn string, city string, id bigint) using parquet "
+                f"options (plaintext 'true') location '{tmp_path}/named'")
+    yield "named"
+    session.sql("drop table named")
+
+
+def fails(message, action):
+    with pytest.raises(Exception) as caught:
+        action()
+    assert message in str(caught.value), str(caught.value)[:2000]
+
+
+@pytest.mark.parametrize("statement", [
+    "insert into named select * from people", "insert overwrite named select * from people",
+    "insert into named by name select id, city, ssn from people",
+    "insert into named values ('1', 'Rome', 2)"])
+def test_inserts_into_a_table_without_marks(session, frame, table, tmp_path, statement):
+    frame.withMetadata("ssn", {"secure_bloom.key": "pii"}).createOrReplaceTempView("people")
+    fails(REFUSED, lambda: session.sql(statement))
+    assert visible(tmp_path / "named") == []
+
+
+def test_other_ways_to_write_plaintext(session, frame, table, tmp_path):
+    marked = frame.withMetadata("ssn", {"secure_bloom.key": "pii"})
+    for write in (lambda: marked.write.insertInto(table),
+                  lambda: marked.write.mode("append").saveAsTable(table),
+                  lambda: frame.write.options(**PLAINTEXT).parquet(
+                      f"{tmp_path}/named", mode="append"),
+                  lambda: frame.write.options(**PLAINTEXT).partitionBy("id").parquet(
+                      f"{tmp_path}/named", mode="append")):
+        fails(REFUSED, write)
+    with settings(session, PLAINTEXT):
+        fails(REFUSED, lambda: frame.write.parquet(f"{tmp_path}/named", mode="append"))
+    assert visible(tmp_path / "named") == []
+    frame.drop("ssn").write.options(**PLAINTEXT).parquet(f"{tmp_path}/public")
+    native.enable(session, plaintext=True)  # which does not withdraw the policy
+    fails(REFUSED, lambda: frame.write.parquet(f"{tmp_path}/named", mode="append"))
+
+
+@pytest.mark.parametrize(("encryption", "words"), [
+    (EncryptionConfiguration("footer", {"pii": ["city"]}), REFUSED),
+    (EncryptionConfiguration("footer", {"money": ["ssn"]}),
+     "column ssn would be encrypted with master key 'money'; master key 'pii' is required"),
+    (EncryptionConfiguration("pii", uniform_encryption=True),
+     "the footer would be encrypted with master key 'pii'"),
+    (EncryptionConfiguration("footer", {"pii": ["ssn"]}, encryption_algorithm="AES_GCM_CTR_V1"),
+     "use AES_GCM_V1")], ids=["column", "key", "footer", "algorithm"])
+def test_options_may_not_weaken(session, frame, tmp_path, keyring, encryption, words):
+    """Neither the policy of the session, nor their own."""
+    options = native.write_options(encryption=encryption, keys=keyring)
+    fails(words, lambda: frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append"))
+    session.conf.unset(SETTING)
+    options = native.write_options(encryption=encryption, keys=keyring, policy=SSN)
+    fails(words, lambda: frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append"))
+    assert visible(tmp_path / "t") == []
+
+
+def test_options_may_add(frame, tmp_path, keyring):
+    encryption = EncryptionConfiguration("footer", {"pii": ["ssn"], "money": ["id"]})
+    options = native.write_options(encryption=encryption, keys=keyring, policy=SSN)
+    frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append")
+    native.verify(tmp_path / "t", encryption=encryption, keys=keyring, policy=SSN)
+
+
+def test_values_in_the_names_of_folders(session, frame, tmp_path, keyring):
+    frame = frame.withColumnRenamed("ssn", "SSN")
+    for options in (PLAINTEXT, native.write_options(
+            encryption=EncryptionConfiguration("footer", {"money": ["id"]}), keys=keyring)):
+        fails("values of column SSN would be part of folder names; it must be encrypted by the "
+              "policy's rule 'SSN' in columns", lambda options=options: frame.write.options(
+                  **options).partitionBy("SSN").parquet(f"{tmp_path}/t", mode="append"))
+    assert visible(tmp_path / "t") == []
+
+
+def test_rules_for_some_partitions(native_spark, tmp_path):
+    """The temporary folders of a committer are not part of the path."""
+    frame = people(native_spark, 4).selectExpr("*", "id % 2 as k").coalesce(1)
+    native.enable(native_spark, policy=Policy(tables=[TableRules("*/t/k=1", ["ssn"])]))
+    try:
+        with settings(native_spark, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+            for mode in ("append", "overwrite"):
+                writer = frame.write.options(**PLAINTEXT).partitionBy("k").mode(mode)
+                fails("column ssn would be written in plaintext",
+                      lambda writer=writer: writer.parquet(f"{tmp_path}/t"))
+                assert visible(tmp_path / "t") == []
+        frame.where("k = 0").write.options(**PLAINTEXT).partitionBy("k").parquet(
+            f"{tmp_path}/t", mode="append")
+    finally:
+        native_spark.conf.unset(SETTING)
+
+
+def test_footers(session, frame, tmp_path, keyring):
+    native.enable(session, policy=Policy(encrypted_footer=True))
+    words = "the footer would be written in plaintext; the policy requires an encrypted one"
+    fails(words, lambda: frame.write.options(**PLAINTEXT).parquet(f"{tmp_path}/t", mode="append"))
+    options = native.write_options(keys=keyring, encryption=EncryptionConfiguration(
+        "footer", {"pii": ["ssn"]}, plaintext_footer=True))
+    fails(words, lambda: frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append"))
+    options = native.write_options(keys=keyring, policy=Policy(encrypted_footer=True,
+                                                               footer_key="footer"))
+    frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append")
+    assert set(keys_of(tmp_path / "t", keyring).values()) == {"footer"}
+
+
+NESTED = ("ssn", "'1' as id", "named_struct('street', ssn, 'City', city) as home",
+          "array(named_struct('x', ssn, 'y', city)) as list", "map(ssn, id) as pairs")
+TABLE = TableRules("*/people", sensitive=["id"], columns={"home": {"plaintext": True}})
+
+
+@pytest.mark.parametrize("policy", [
+    Policy(columns={"ssn": "pii", "home": "money", "home.street": "pii", "*": "footer"}),
+    Policy(columns={"*s*": "pii", "s?n": "pii", "list": {"plaintext": True}}, default="encrypt"),
+    Policy(["home.*", "[!h]*"], columns={"pairs": {"plaintext": True}, "s[a-t]n": "money"}),
+    Policy(columns={"list.bag.array_element.x": "pii", "list.list.element.y": "money"}),
+    Policy(["pairs.map.key"], columns={"pairs": {"bloom_filter": True}, "home.city": "pii"}),
+    Policy(tables=[TABLE], columns={"home": "pii", "id": "money"}),
+    Policy(tables=[TABLE, TableRules("people*/x*", ["ssn"])], columns={"HOME.*": "pii"})],
+    ids=range(7))
+@pytest.mark.parametrize("legacy", ["false", "true"])
+def test_the_same_columns_as_in_python(native_spark, tmp_path, keyring, policy, legacy):
+    """Whatever the rules are, also where older writers name the groups in lists differently."""
+    policy = Policy.from_toml("footer_key = 'footer'\n" + policy.to_toml())
+    folder = tmp_path / "people"
+    with settings(native_spark, {"spark.sql.parquet.writeLegacyFormat": legacy}):
+        frame = people(native_spark, 4).coalesce(1).selectExpr(*NESTED)
+        frame.write.options(**native.write_options(policy=policy, keys=keyring)).parquet(
+            f"file:{folder}")
+    [name] = visible(folder)
+    here = policy.for_path(str(folder / name))
+    with ParquetFile(folder / name, keyring) as file:
+        expected = {one.path: (one.key or "footer") if one.encrypted else None
+                    for one in here.of_leaves(file.columns)}
+    assert keys_of(folder, keyring) == expected
+    assert None in expected.values() or len(set(expected.values())) > 1
+    native.verify(folder, policy=policy, keys=keyring)
+
+
+def test_a_policy_that_requires_nothing_does_not_write_plaintext(session, frame, tmp_path, keyring):
+    options = native.write_options(policy=SSN, keys=keyring)
+    fails("the policy requires no encryption of this file", lambda: frame.drop("ssn").write.options(
+        **options).parquet(f"{tmp_path}/t", mode="append"))
+    with pytest.raises(PolicyError, match="there is no footer key"):
+        native.write_options(policy=Policy(["ssn"]), keys=keyring)
+    with pytest.raises(TypeError, match="encryption must be an EncryptionConfiguration"):
+        native.write_options(keys=keyring)
+
+
+def test_verify_finds_what_does_not_meet_the_policy(session, frame, tmp_path, keyring):
+    (tmp_path / "policy.toml").write_text(SSN.to_toml())
+    options = native.write_options(policy=tmp_path / "policy.toml", bloom_filters=["ssn", "city"],
+                                   keys=keyring)
+    options |= {"parquet.enable.dictionary": "false"}
+    frame.write.options(**options).parquet(f"{tmp_path}/t", mode="append")
+    found = native.verify(tmp_path / "t", policy=tmp_path / "policy.toml", keys=keyring,
+                          bloom_filters=["ssn", "city"])
+    assert (found.files, found.encrypted_filters, found.plain_filters) == (1, 1, 1)
+    with pytest.raises(EncryptionMismatchError, match="2 findings") as caught:
+        native.verify(tmp_path / "t", policy=Policy(columns={"city": "pii", "ssn": "money"}),
+                      keys=keyring)
+    assert {one.column for one in caught.value.findings} == {"city", "ssn"}
+    session.conf.unset(SETTING)
+    frame.write.options(**PLAINTEXT).parquet(f"{tmp_path}/open")
+    with pytest.raises(EncryptionMismatchError, match=r"column ssn.*'SSN' in columns"):
+        native.verify(tmp_path / "open", policy=SSN, keys=keyring)
+    native.verify(tmp_path / "open", policy=Policy(["other"]), keys=keyring)
+
+
+TEXT = st.text("ab-.*?[]!^&~|\\$\n ü", max_size=8)
+
+
+@given(TEXT, TEXT)
+@example("[]a]", "]")
+@example("[!]a]", "b")
+@example("a[b", "a[b")
+@example("[a-]", "-")
+@example("[b-a]", "a")
+def test_patterns_mean_the_same_in_java(pattern, text):
+    assert bool(re.fullmatch(java_pattern(pattern), text, re.DOTALL)) == fnmatchcase(text, pattern)
