@@ -388,9 +388,10 @@ class Job(JobFolder):
     def _remove_empty(self, entries: list[pa_fs.FileInfo], now: datetime) -> None:
         """Remove folders of attempts that came too late, and temporary files."""
         for info in entries:
-            if info.mtime is None or now - info.mtime <= STALE_AFTER:  # it may be in use
-                continue
-            if info.type == pa_fs.FileType.Directory:
+            is_folder = info.type == pa_fs.FileType.Directory  # object stores do not date folders
+            if now - info.mtime <= STALE_AFTER if info.mtime is not None else not is_folder:
+                continue  # it may be in use
+            if is_folder:
                 Job(self.filesystem, self.table, False, info.base_name).delete_staging()
             elif info.base_name.startswith("."):
                 self.delete_file(info.path)
