@@ -1,11 +1,14 @@
 """Check the pages that a Lance file declares before pylance reads them.
 
-pylance trusts the number of values that the metadata of a page declares. If it differs from the
+pylance trusts the numbers of values that a page and its chunks declare. If they differ from the
 number of rows of the page, pylance panics while Arrow asks for a batch, which aborts the process.
 
 The end of a file (file2.proto, encodings_v2_1.proto):
 
     metadata of each column | table of them: offset, size (8 each) | ... | footer
+
+The first buffer of a page with mini-blocks has a word for each chunk, of 2 or 4 bytes. Its lower 4
+bits are the logarithm of the number of values; the last chunk, where it is 0, has the others.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import numpy as np
+
 from secure_bloom.errors import FormatError
 
 TABLE_ENTRY = struct.Struct("<QQ")
 _PAGES = 2  # field of ColumnMetadata
-_LENGTH, _ENCODING = 3, 4  # of ColumnMetadata.Page
+_OFFSETS, _SIZES, _LENGTH, _ENCODING = 1, 2, 3, 4  # of ColumnMetadata.Page
 _DIRECT, _BYTES, _ANY_TYPE, _ANY_VALUE = 2, 1, 1, 2  # of Encoding, DirectEncoding, Any
 _PAGE_LAYOUT = b"/lance.encodings21.PageLayout"
-_NUM_VALUES = {1: 9, 3: 6}  # of MiniBlockLayout and FullZipLayout, by their field of PageLayout
+_MINI_BLOCK, _FULL_ZIP = 1, 3  # of PageLayout
+_NUM_VALUES = {_MINI_BLOCK: 9, _FULL_ZIP: 6}  # of these layouts
+_HAS_LARGE_CHUNK = 10  # of MiniBlockLayout
 _WIDTHS = {1: 8, 5: 4}  # bytes of the wire types with a fixed width
 
 
@@ -42,10 +49,10 @@ def check_pages(file: BinaryIO, size: int, table: int, columns: int) -> None:
         file.seek(offset)
         for number, value in _fields(memoryview(file.read(length))):
             if number == _PAGES:
-                _check_page(_message(value), column)
+                _check_page(file, size, _message(value), column)
 
 
-def _check_page(page: memoryview, column: int) -> None:
+def _check_page(file: BinaryIO, size: int, page: memoryview, column: int) -> None:
     direct = _message(_only(_message(_only(page, _ENCODING)), _DIRECT))
     described = _message(_only(direct, _BYTES))
     if _message(_only(described, _ANY_TYPE)) != _PAGE_LAYOUT:
@@ -53,12 +60,37 @@ def _check_page(page: memoryview, column: int) -> None:
     layouts = list(_fields(_message(_only(described, _ANY_VALUE))))
     if len(layouts) > 1:
         raise FormatError(f"a page of column {column} has several layouts")
-    for kind, layout in layouts:
-        if kind in _NUM_VALUES:
-            values, rows = _only(_message(layout), _NUM_VALUES[kind]), _only(page, _LENGTH)
-            if values != rows:
-                raise FormatError(f"a page of column {column} has another number of values than "
-                                  "of rows; rebuild the index")
+    for kind, content in layouts:
+        if kind not in _NUM_VALUES:
+            continue
+        layout, rows = _message(content), _only(page, _LENGTH)
+        is_good = _only(layout, _NUM_VALUES[kind]) == rows
+        if is_good and kind == _MINI_BLOCK and isinstance(rows, int):
+            is_large = _only(layout, _HAS_LARGE_CHUNK) != 0
+            is_good = _have_values(_first_buffer(file, size, page), "<u4" if is_large else "<u2",
+                                   rows)
+        if not is_good:
+            raise FormatError(f"a page of column {column} has another number of values than of "
+                              "rows; rebuild the index")
+
+
+def _have_values(chunks: bytes, dtype: str, count: int) -> bool:
+    if not chunks or len(chunks) % np.dtype(dtype).itemsize:
+        return not chunks and count == 0
+    logarithms = np.frombuffer(chunks, dtype=dtype).astype(np.int64) & 0xF
+    rest = count - int((1 << logarithms[:-1]).sum())
+    return rest > 0 and (logarithms[-1] == 0 or 1 << int(logarithms[-1]) == rest)
+
+
+def _first_buffer(file: BinaryIO, size: int, page: memoryview) -> bytes:
+    offsets, sizes = (_message(_only(page, field)) for field in (_OFFSETS, _SIZES))
+    if not offsets or not sizes:
+        return b""
+    (offset, _), (length, _) = _varint(offsets, 0), _varint(sizes, 0)
+    if offset + length > size:
+        raise FormatError("a page is outside the file")
+    file.seek(offset)
+    return file.read(length)
 
 
 # --- protobuf ------------------------------------------------------------------------------------

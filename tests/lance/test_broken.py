@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
-from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pylance
+from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pages, pylance
 from secure_bloom.lance.layout import SCHEMA, Parameters
 from secure_bloom.lance.null_rows import NullRowsBuilder
 from secure_bloom.lance.pages import check_pages
@@ -86,6 +86,8 @@ def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
     lambda page: page.replace(b"H\x03", b"H\x02"),  # num_items = 3 of a mini-block layout
     lambda page: page.replace(b"H\x03", b"X\x03"),  # is absent
     lambda page: page.replace(b"\x18\x03", b"\x18\x04", 1),  # length of the page
+    lambda page: page.replace(b"\x12\x02\x04", b"\x12\x02\x00", 1),  # bytes of its chunks' words
+    lambda page: page.replace(b"\x12\x02\x04", b"\x12\x02\x03", 1),
 ])
 def test_pages_whose_numbers_differ(good, change):
     """In a process of its own, which pylance would abort."""
@@ -102,6 +104,16 @@ def test_pages_whose_numbers_differ(good, change):
     assert done.returncode == 1
     assert (f"FormatError: file {good}: a page of column 1 has another number of values than of "
             "rows; rebuild the index") in done.stderr
+
+
+@pytest.mark.parametrize(("logarithms", "count", "is_good"), [
+    ([10, 10, 0], 2500, True), ([10, 0], 2048, True), ([10, 10], 2048, True), ([0], 7, True),
+    ([10, 10, 0], 2048, False), ([10, 11], 2048, False), ([15, 0], 2500, False), ([], 1, False),
+    ([], 0, True)])
+def test_chunks_have_all_values_of_a_page(logarithms, count, is_good):
+    for dtype in ("<u2", "<u4"):
+        words = (np.array(logarithms, dtype=dtype) | 0x40).tobytes()
+        assert pages._have_values(words, dtype, count) == is_good
 
 
 @pytest.mark.parametrize(("at", "value", "message"), [
