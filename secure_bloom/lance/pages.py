@@ -43,23 +43,28 @@ def check_pages(file: BinaryIO, size: int, table: int, columns: int) -> None:
     entries = list(TABLE_ENTRY.iter_unpack(file.read(columns * TABLE_ENTRY.size)))
     if sum(length for _, length in entries) > size:
         raise FormatError("the metadata of its columns is larger than the file")
+    left = size  # bytes of chunks' words: pages that share them could take ages to read
     for column, (offset, length) in enumerate(entries):
         if offset + length > size:
             raise FormatError(f"the metadata of column {column} is outside the file")
         file.seek(offset)
         for number, value in _fields(memoryview(file.read(length))):
             if number == _PAGES:
-                _check_page(file, size, _message(value), column)
+                left -= _check_page(file, size, _message(value), column)
+                if left < 0:
+                    raise FormatError("pages of the file overlap")
 
 
-def _check_page(file: BinaryIO, size: int, page: memoryview, column: int) -> None:
+def _check_page(file: BinaryIO, size: int, page: memoryview, column: int) -> int:
+    """Check a page; return the number of bytes read for it."""
     direct = _message(_only(_message(_only(page, _ENCODING)), _DIRECT))
     described = _message(_only(direct, _BYTES))
     if _message(_only(described, _ANY_TYPE)) != _PAGE_LAYOUT:
-        return  # of an older version, which pylance reads in another way
+        return 0  # of an older version, which pylance reads in another way
     layouts = list(_fields(_message(_only(described, _ANY_VALUE))))
     if len(layouts) > 1:
         raise FormatError(f"a page of column {column} has several layouts")
+    chunks = b""
     for kind, content in layouts:
         if kind not in _NUM_VALUES:
             continue
@@ -67,11 +72,12 @@ def _check_page(file: BinaryIO, size: int, page: memoryview, column: int) -> Non
         is_good = _only(layout, _NUM_VALUES[kind]) == rows
         if is_good and kind == _MINI_BLOCK and isinstance(rows, int):
             is_large = _only(layout, _HAS_LARGE_CHUNK) != 0
-            is_good = _have_values(_first_buffer(file, size, page), "<u4" if is_large else "<u2",
-                                   rows)
+            chunks = _first_buffer(file, size, page)
+            is_good = _have_values(chunks, "<u4" if is_large else "<u2", rows)
         if not is_good:
             raise FormatError(f"a page of column {column} has another number of values than of "
                               "rows; rebuild the index")
+    return len(chunks)
 
 
 def _have_values(chunks: bytes, dtype: str, count: int) -> bool:

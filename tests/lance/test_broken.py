@@ -141,6 +141,17 @@ def test_column_metadata_is_not_believed():
             check_pages(io.BytesIO(data), len(data), 0, 1)
 
 
+def test_pages_that_share_their_chunks(monkeypatch):
+    """Reading them for each page could take time that grows with the square of the file's size."""
+    read = []
+    monkeypatch.setattr(pages, "_check_page", lambda *page: read.append(page) or 30)
+    metadata = b"\x12\0" * 40
+    data = metadata + struct.pack("<QQ", 0, len(metadata))
+    with pytest.raises(FormatError, match="overlap"):
+        check_pages(io.BytesIO(data), len(data), len(metadata), 1)
+    assert len(read) == len(data) // 30 + 1
+
+
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         BloomFilterIndex(tmp_path / "none.lance")
