@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError, error_location
+from secure_bloom.lance.pages import TABLE_ENTRY, check_pages
 from secure_bloom.storage.local_files import (
     keep_permissions,
     path_to_replace,
@@ -27,7 +28,6 @@ from secure_bloom.storage.local_files import (
 
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")  # offsets of tables; numbers of buffers, of columns; version
-_TABLE_ENTRY_BYTES = 16
 _INDICES, _VERSIONS = "_indices", "_versions"
 _SCAN_ROWS, _SCAN_ROWS_OF_BYTES = 65_536, 1024  # rows per batch: long strings have to fit, too
 _SCAN_READAHEAD = 4
@@ -89,11 +89,12 @@ def _check_footer(path: str) -> None:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _FOOTER.size))
         footer = file.read(_FOOTER.size)
-    if size < _FOOTER.size or not footer.endswith(_MAGIC):
-        raise FormatError("this is not a Lance file, or it is truncated")
-    buffers = _FOOTER.unpack(footer)[3]
-    if buffers * _TABLE_ENTRY_BYTES > size:
-        raise FormatError(f"the file is too small for {buffers} global buffers")
+        if size < _FOOTER.size or not footer.endswith(_MAGIC):
+            raise FormatError("this is not a Lance file, or it is truncated")
+        _, table, _, buffers, columns, *_ = _FOOTER.unpack(footer)
+        if buffers * TABLE_ENTRY.size > size:
+            raise FormatError(f"the file is too small for {buffers} global buffers")
+        check_pages(file, size, table, columns)
 
 
 @contextlib.contextmanager

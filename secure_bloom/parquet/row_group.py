@@ -154,7 +154,7 @@ class Shared:
 
     def has_defined_order(self, column: LeafColumn) -> bool:
         """Whether a column's minimum and maximum follow the order defined by its type."""
-        return column.ordinal < len(self._defined_orders) \
+        return column.type.has_order and column.ordinal < len(self._defined_orders) \
             and bool(self._defined_orders[column.ordinal])
 
     @cached_property

@@ -259,7 +259,7 @@ def _column_type(physical: str, length: int, kind: tuple[Any, ...]) -> ColumnTyp
     if kind[:1] == ("decimal",):
         return ColumnType(physical, length, _decimal_type(physical, length, *kind[1:]))
     arrow_type = _STORED_AS.get((physical, kind)) or _raw_type(physical, length, kind)
-    return ColumnType(physical, length, arrow_type)
+    return ColumnType(physical, length, arrow_type, has_order=kind != ("interval",))
 
 
 _LOGICAL_NAMES = {1: "text", 2: "nested", 3: "nested", 4: "text", 5: "decimal", 6: "date",
@@ -287,7 +287,7 @@ _CONVERTED_KINDS = {  # the same by ConvertedType, which is older
     9: ("timestamp", "ms", True), 10: ("timestamp", "us", True),
     11: ("int", 8, False), 12: ("int", 16, False), 13: ("int", 32, False), 14: ("int", 64, False),
     15: ("int", 8, True), 16: ("int", 16, True), 17: ("int", 32, True), 18: ("int", 64, True),
-    19: ("text",), 20: ("bytes",), 21: ("bytes",),
+    19: ("text",), 20: ("bytes",), 21: ("interval",),
 }
 
 
@@ -303,6 +303,7 @@ _STORED_AS: dict[tuple[str, tuple[Any, ...]], pa.DataType] = {
     ("DOUBLE", ()): pa.float64(),
     ("BYTE_ARRAY", ()): pa.binary(),
     ("BYTE_ARRAY", ("bytes",)): pa.binary(),
+    ("BYTE_ARRAY", ("interval",)): pa.binary(),
     ("BYTE_ARRAY", ("text",)): pa.string(),
     ("INT32", ("date",)): pa.date32(),
     **{("INT32" if width < 64 else "INT64", ("int", width, signed)): type_
@@ -320,7 +321,7 @@ def _raw_type(physical: str, length: int, kind: tuple[Any, ...]) -> pa.DataType 
         return None
     if kind == ("half",):
         return pa.float16() if length == 2 else None
-    return pa.binary(length) if kind in ((), ("bytes",), ("uuid",)) else None
+    return pa.binary(length) if kind in ((), ("bytes",), ("uuid",), ("interval",)) else None
 
 
 def _precision_and_scale(element: Struct) -> tuple[int, int]:

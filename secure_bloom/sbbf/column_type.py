@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -25,11 +25,15 @@ class ColumnType:
     arrow_type : pyarrow.DataType or None
         The Arrow type of the values; None if values cannot be hashed (BOOLEAN and logical types
         without a unique or known encoding).
+    has_order : bool
+        Whether Parquet defines an order for the type. INTERVAL has none: writers that store a
+        minimum and a maximum compare months, days and milliseconds, or bytes.
     """
 
     physical_type: str
     length: int
     arrow_type: pa.DataType | None
+    has_order: bool = field(default=True, compare=False)
 
     @property
     def width(self) -> int | None:

@@ -29,8 +29,8 @@ These invariants hold at any moment, whichever process dies and whatever else ru
    committed. If both are missing, another job has ended this one: its files show how.
 4. Any job may finish a job that has committed; several may do so concurrently.
 5. Only the job itself rolls it back, unless it was silent for STALE_AFTER, and then wrote nothing
-   for GRACE after another job had written ``given_up``. The job checks for ``given_up`` before it
-   commits.
+   for GRACE after another job had written ``given_up``, both by the clock of the store, which
+   dates the markers. The job checks for ``given_up`` before it commits.
 
 Other readers, such as Spark's own, see only whole files, and ``_SUCCESS`` is missing while a commit
 runs. A task may run several times, and its attempts write different files; only the attempt that
@@ -44,7 +44,7 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -230,6 +230,7 @@ class Job(JobFolder):
         selector = pa_fs.FileSelector(posixpath.join(self.table, STAGING), allow_not_found=True)
         entries = self.filesystem.get_file_info(selector)
         jobs = read_jobs(self.filesystem, self.table)
+        now = self._time_of_store(jobs)
         for id, state in jobs.items():
             if id == self.id:
                 continue
@@ -237,8 +238,8 @@ class Job(JobFolder):
                 folder = posixpath.join(self.table, state.record.folder)
                 Job(self.filesystem, folder, False, id).finish(state.record)
             elif state.newest is not None:
-                Job(self.filesystem, self.table, False, id)._take_back(state)
-        self._remove_empty([info for info in entries if info.base_name not in jobs])
+                Job(self.filesystem, self.table, False, id)._take_back(state, now)
+        self._remove_empty([info for info in entries if info.base_name not in jobs], now)
 
     # --- parts of these --------------------------------------------------------------------------
 
@@ -375,20 +376,30 @@ class Job(JobFolder):
             self.note_change()
         self.end(removed)
 
-    def _remove_empty(self, entries: list[pa_fs.FileInfo]) -> None:
+    def _time_of_store(self, jobs: Mapping[str, JobState]) -> datetime:
+        """Return the time of this job's own marker, which was just written.
+
+        The ages of other markers are measured by the clock that dated them. The clock of this
+        process may differ from it, and a running job would seem dead.
+        """
+        own = jobs.get(self.id)
+        return own.newest if own is not None and own.newest is not None else datetime.now(UTC)
+
+    def _remove_empty(self, entries: list[pa_fs.FileInfo], now: datetime) -> None:
         """Remove folders of attempts that came too late, and temporary files."""
         for info in entries:
-            if info.mtime is not None and datetime.now(UTC) - info.mtime <= STALE_AFTER:
-                continue
-            if info.type == pa_fs.FileType.Directory:
+            is_folder = info.type == pa_fs.FileType.Directory  # object stores do not date folders
+            if now - info.mtime <= STALE_AFTER if info.mtime is not None else not is_folder:
+                continue  # it may be in use
+            if is_folder:
                 Job(self.filesystem, self.table, False, info.base_name).delete_staging()
             elif info.base_name.startswith("."):
                 self.delete_file(info.path)
 
-    def _take_back(self, state: JobState) -> None:
+    def _take_back(self, state: JobState, now: datetime) -> None:
         """Roll back a dead job, in two steps, because it may be about to commit right now."""
         assert state.newest is not None  # time of its newest marker or file
-        silent = datetime.now(UTC) - state.newest
+        silent = now - state.newest
         if self.has(STARTED):
             if not state.given_up and silent > STALE_AFTER:
                 self.write_marker(GIVEN_UP)

@@ -2,6 +2,7 @@
 
 import builtins
 import decimal
+import io
 import os
 import re
 import struct
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError, MissingExtraError
-from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pylance
+from secure_bloom.lance import BloomFilterIndex, build, build_index, index, pages, pylance
 from secure_bloom.lance.layout import SCHEMA, Parameters
 from secure_bloom.lance.null_rows import NullRowsBuilder
+from secure_bloom.lance.pages import check_pages
 from tests.lance.helpers import content, write_dataset, write_lance_file
 
 METADATA = {"bloomfilter_item": "3", "bloomfilter_probability": "0.01"}
@@ -78,6 +80,76 @@ def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
     done = subprocess.run([sys.executable, "-c", code, good], capture_output=True, text=True,
                           timeout=120)
     assert f"FormatError: file {good}: the file is too small" in done.stderr
+
+
+@pytest.mark.parametrize("change", [
+    lambda page: page.replace(b"H\x03", b"H\x02"),  # num_items = 3 of a mini-block layout
+    lambda page: page.replace(b"H\x03", b"X\x03"),  # is absent
+    lambda page: page.replace(b"\x18\x03", b"\x18\x04", 1),  # length of the page
+    lambda page: page.replace(b"\x12\x02\x04", b"\x12\x02\x00", 1),  # bytes of its chunks' words
+    lambda page: page.replace(b"\x12\x02\x04", b"\x12\x02\x03", 1),
+])
+def test_pages_whose_numbers_differ(good, change):
+    """In a process of its own, which pylance would abort."""
+    data = good.read_bytes()
+    table = struct.unpack("<QQQ", data[-40:-16])[1]
+    offset, size = struct.unpack_from("<QQ", data, table + 16)  # column zone_start
+    page = change(data[offset:offset + size])
+    assert len(page) == size and page != data[offset:offset + size]
+    good.write_bytes(data[:offset] + page + data[offset + size:])
+    code = ("import sys; from secure_bloom.lance import BloomFilterIndex\n"
+            "BloomFilterIndex(sys.argv[1])")
+    done = subprocess.run([sys.executable, "-c", code, good], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 1
+    assert (f"FormatError: file {good}: a page of column 1 has another number of values than of "
+            "rows; rebuild the index") in done.stderr
+
+
+@pytest.mark.parametrize(("logarithms", "count", "is_good"), [
+    ([10, 10, 0], 2500, True), ([10, 0], 2048, True), ([10, 10], 2048, True), ([0], 7, True),
+    ([10, 10, 0], 2048, False), ([10, 11], 2048, False), ([15, 0], 2500, False), ([], 1, False),
+    ([], 0, True)])
+def test_chunks_have_all_values_of_a_page(logarithms, count, is_good):
+    for dtype in ("<u2", "<u4"):
+        words = (np.array(logarithms, dtype=dtype) | 0x40).tobytes()
+        assert pages._have_values(words, dtype, count) == is_good
+
+
+@pytest.mark.parametrize(("at", "value", "message"), [
+    (-32, 2**63, "too small for 5 columns"), (-12, 2**32 - 1, "too small for 4294967295 columns")])
+def test_the_table_of_columns_in_the_footer_is_not_believed(good, at, value, message):
+    data = bytearray(good.read_bytes())
+    struct.pack_into("<Q" if value > 2**32 else "<I", data, len(data) + at, value)
+    good.write_bytes(data)
+    with pytest.raises(FormatError, match=message):
+        BloomFilterIndex(good)
+
+
+def test_column_metadata_is_not_believed():
+    for metadata, message in [
+            (b"\x80" * 11, "truncated or malformed"), (b"\x12\x7f\0", "truncated or malformed"),
+            (b"\x0b", "truncated or malformed"), (b"\x10\x01", "has a wrong type"),
+            (b"\x12\x04\x22\0\x22\0", "occurs twice")]:
+        entry = struct.pack("<QQ", 0, len(metadata))
+        data = metadata + entry
+        with pytest.raises(FormatError, match=message):
+            check_pages(io.BytesIO(data), len(data), len(metadata), 1)
+    for entry in ((0, 17), (1, 16), (2**63, 1)):
+        data = struct.pack("<QQ", *entry)
+        with pytest.raises(FormatError, match=r"outside the file|larger than the file"):
+            check_pages(io.BytesIO(data), len(data), 0, 1)
+
+
+def test_pages_that_share_their_chunks(monkeypatch):
+    """Reading them for each page could take time that grows with the square of the file's size."""
+    read = []
+    monkeypatch.setattr(pages, "_check_page", lambda *page: read.append(page) or 30)
+    metadata = b"\x12\0" * 40
+    data = metadata + struct.pack("<QQ", 0, len(metadata))
+    with pytest.raises(FormatError, match="overlap"):
+        check_pages(io.BytesIO(data), len(data), len(metadata), 1)
+    assert len(read) == len(data) // 30 + 1
 
 
 def test_no_file(tmp_path):

@@ -4,6 +4,7 @@ import datetime
 import io
 import math
 import random
+import struct
 from decimal import Decimal, localcontext
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 import secure_bloom
 from secure_bloom import ParquetFile
+from secure_bloom.parquet import thrift
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
-from tests.support import MODES, encrypted_arrow_file, encryptions, examples
+from tests.support import MODES, encrypted_arrow_file, encryptions, examples, open_footer
 
 UTC = datetime.UTC
 OPS = ["==", "<=>", "<", "<=", ">", ">=", "in", "is null", "is not null", "!="]
@@ -200,3 +202,26 @@ def test_integers_and_decimals_are_converted_to_decimals_exactly_or_not_at_all()
             [found] = convert_exactly(pa.array([value]), ColumnType(
                 "FIXED_LEN_BYTE_ARRAY", 16, type_)).to_pylist()
             assert found == (value if fits else None), (value, type_)
+
+
+def test_bounds_of_a_type_without_an_order_rule_out_nothing():
+    """Writers that store bounds of INTERVAL compare months as numbers, or bytes."""
+    months = [struct.pack("<iii", number, 0, 0) for number in (1, 256)]
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"c": pa.array(months, pa.binary(12))}), sink, store_schema=False)
+    assert ParquetFile(sink.getvalue()).prune([("c", "==", bytes(12))]) == []
+    footer = open_footer(sink.getvalue())
+    elements = list(thrift.each(footer._file_meta, 2, {}))
+    elements[1].set_int(6, thrift.I32, 21)  # converted type INTERVAL
+    footer._file_meta.set(2, thrift.LIST, elements)
+    [chunk] = footer.column_chunks()
+    bounds = thrift.Struct()
+    bounds.set_binary(5, months[1])
+    bounds.set_binary(6, months[0])
+    chunk._metadata().set(12, thrift.STRUCT, thrift.encode(bounds))
+    chunk._to_change()
+    file = ParquetFile(sink.getvalue()[:footer.start] + footer.to_bytes())
+    for op in ("==", "<=>", "<=", ">="):
+        assert file.read(filters=[("c", op, months[0])]).num_rows >= 1
+    assert file.prune([("c", "is null", None)]) == [0]  # the count was not stored
+    assert file.columns[0].type.can_have_filter

@@ -27,6 +27,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys import InMemoryKms, Keyring
 from secure_bloom.parquet.header import encode_header
 from secure_bloom.spark.native import read_options, verify, write_options
+from tests import forging
 
 MASTER_KEYS = {"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16}
 ASKED = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -170,6 +171,43 @@ def test_a_filter_that_does_not_authenticate(folder, kms):
     stored[20] ^= 1
     _replace_filter(path, kms, stored)
     assert "row group 0, column ssn: it cannot be read" in found(folder, kms)[0]
+
+
+def test_a_plaintext_bitset_behind_an_encrypted_header(folder, kms):
+    path = folder / "good.parquet"
+    stored = _stored_filter(path, kms)
+    header = 4 + int.from_bytes(stored[:4], "little")
+    stored[header + 4:] = bytes(len(stored) - header - 4)
+    _replace_filter(path, kms, stored)
+    assert "row group 0, column ssn: it cannot be read" in found(folder, kms)[0]
+
+
+def test_the_bitset_of_another_row_group(folder, kms):
+    path = folder / "good.parquet"
+    stored, other = _stored_filter(path, kms), _stored_filter(path, kms, 1)
+    header = 4 + int.from_bytes(stored[:4], "little")
+    assert len(stored) == len(other)
+    _replace_filter(path, kms, stored[:header] + other[header:])
+    assert "row group 0, column ssn: it cannot be read" in found(folder, kms)[0]
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_bounds_of_an_encrypted_column_in_the_footer(tmp_path, kms, plaintext_footer):
+    asked = with_(plaintext_footer=plaintext_footer)
+    path = tmp_path / "a.parquet"
+    write(path, asked)
+    path.write_bytes(forging.with_open_metadata(path.read_bytes(), kms, "ssn", (b"a", b"z")))
+    texts = found(tmp_path, kms, encryption=asked)
+    assert len(texts) == 3
+    assert all(f"row group {number}, column ssn: minimum and maximum" in text
+               for number, text in enumerate(texts))
+
+
+def _stored_filter(path, kms, row_group=0):
+    """Return the stored bytes of a filter of column ssn."""
+    with ParquetFile(path, kms) as file:
+        offset, length = file.footer.row_groups[row_group][1].bloom_filter
+    return bytearray(path.read_bytes()[offset:offset + length])
 
 
 def _replace_filter(path, kms, content):

@@ -288,10 +288,10 @@ def test_a_commit_is_a_sign_of_life(store, monkeypatch):
     scene = Scene(store)
     take_back, publish = Job._take_back, scene.job._publish
 
-    def a_day_later(job, state):
+    def a_day_later(job, state, now):
         if not job.has("committing"):
             state.newest -= timedelta(hours=25)
-        take_back(job, state)
+        take_back(job, state, now)
 
     def publish_slowly(names):
         store.job().abort()

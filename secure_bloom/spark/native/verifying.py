@@ -22,7 +22,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import find_material
-from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, detect_filter, read_header
+from secure_bloom.parquet.bloom_filter import ENCRYPTED, PLAIN, Disjoint, detect_filter, read_filter
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import as_policy
@@ -75,10 +75,11 @@ def verify(path: FilePath, *, encryption: EncryptionConfiguration | None = None,
     """Check in the files themselves that they are encrypted as requested.
 
     Options that did not reach Spark's writer leave no trace except plaintext files. So call this
-    after a write, with the arguments of :func:`write_options`. It reads all footers and the header
-    of each filter. It checks that columns with a key are encrypted with that master key, that
-    footers are encrypted as requested, that a filter is encrypted exactly when its column is, and
-    that the requested filters exist. Values are not read: use :func:`secure_bloom.verify_file`.
+    after a write, with the arguments of :func:`write_options`. It reads all footers and filters. It
+    checks that columns with a key are encrypted with that master key and do not have statistics
+    outside their encrypted metadata, that footers are encrypted as requested, that a filter is
+    encrypted exactly when its column is, and that the requested filters exist. Values are not read:
+    use :func:`secure_bloom.verify_file`.
 
     Parameters
     ----------
@@ -190,10 +191,12 @@ class _FileCheck:
         for path in self._filters.keys() - set(paths):
             self.report("it should have a Bloom filter, but is not in this file", column=path)
         self.row_groups = file.num_row_groups
+        disjoint = Disjoint(file.footer.start)
         for chunk in file.footer.column_chunks():
             if self._encryption is not None:
                 self._check_column(chunk, self._encryption)
-            self._check_filter(file, chunk)
+            self._check_bounds(chunk)
+            self._check_filter(file, chunk, disjoint)
 
     def _check_footer(self, file: ParquetFile, asked: EncryptionConfiguration) -> None:
         footer = file.footer
@@ -241,7 +244,12 @@ class _FileCheck:
         assert cipher is not None
         self._check_key_length(cipher, encryption, "the column", **chunk.place)
 
-    def _check_filter(self, file: ParquetFile, chunk: ColumnChunk) -> None:
+    def _check_bounds(self, chunk: ColumnChunk) -> None:
+        if chunk.has_readable_bounds:
+            self.report("minimum and maximum of the encrypted column can be read without its key: "
+                        "withdraw the file, and rewrite it", **chunk.place)
+
+    def _check_filter(self, file: ParquetFile, chunk: ColumnChunk, disjoint: Disjoint) -> None:
         where = chunk.bloom_filter
         if where is None:
             if chunk.column.path in self._filters:
@@ -253,8 +261,8 @@ class _FileCheck:
         expected = PLAIN if chunk.encryption is None else ENCRYPTED
         try:
             kind = detect_filter(file, where[0], file.footer.start).kind
-            if kind == expected:
-                read_header(file, chunk, file.footer.start)
+            if kind == expected:  # a bitset in plaintext may follow an encrypted header
+                read_filter(file, chunk, file.footer.start, disjoint)
         except UnsupportedError as error:
             self.report(f"the filter cannot be read: {error.message}", **chunk.place)
             return
