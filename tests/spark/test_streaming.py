@@ -141,6 +141,38 @@ def test_a_folder_is_not_read_as_a_stream(stream, tmp_path):
     assert "Traceback" not in str(caught.value)
 
 
+def test_foreach_batch_writes_a_repeated_batch_again(stream):
+    stream.add((0, 10))
+    calls = []
+
+    def put(frame, number):
+        frame.write.format("secure_parquet").options(**PLAINTEXT).mode("append").save(stream.folder)
+        calls.append(number)
+        if len(calls) == 1:
+            raise ValueError("after the write")
+
+    def start():
+        frame = stream.spark.readStream.schema("id bigint").parquet(stream.source)
+        query = (frame.writeStream.option("checkpointLocation", stream.checkpoint)
+                 .foreachBatch(put).trigger(availableNow=True).start())
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match="after the write"):
+        start()
+    start()
+    assert calls == [0, 0]
+    assert stream.ids() == sorted([*range(10)] * 2)
+
+
+def test_spark_ignores_partition_by_of_a_stream(stream):
+    stream.add((0, 10))
+    frame = stream.spark.readStream.schema("id bigint").parquet(stream.source)
+    (frame.selectExpr("id", "id % 2 as k").writeStream.format("secure_parquet").partitionBy("k")
+     .options(**PLAINTEXT).option("checkpointLocation", stream.checkpoint)
+     .trigger(availableNow=True).start(stream.folder).awaitTermination())
+    assert all(name.endswith(".parquet") for name in visible(stream.folder))
+
+
 def test_s3(stream, s3, tmp_path):
     stream.add((0, 10), (10, 20))
     name = f"{tmp_path.name}-stream"
