@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.options import FORMAT, Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reading.folder import Folder
@@ -66,7 +67,32 @@ class SecureParquet(DataSource):
         return SecureParquetWriter(self._with_defaults(self._given), schema, overwrite)
 
     @plain_errors()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader that refuses to start: a folder cannot be read as a stream."""
+        return _NoStreamReader(self._given.get("path"))
+
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> SecureParquetStreamWriter:
         """Return a :class:`.SecureParquetStreamWriter`."""
         from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter  # PySpark 4.1
         return SecureParquetStreamWriter(self._with_defaults(self._given), schema, overwrite)
+
+
+class _NoStreamReader(DataSourceStreamReader):
+    """Says that there is no stream reader. An error in ``streamReader`` is hidden by Spark's."""
+
+    def __init__(self, folder: str | None):
+        self._folder = folder
+
+    @plain_errors()
+    def initialOffset(self) -> dict[str, str]:
+        """Raise UnsupportedError. Spark calls this first."""
+        raise self._error()
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise UnsupportedError. Spark requires this method, but does not call it here."""
+        raise self._error()
+
+    def _error(self) -> UnsupportedError:
+        return UnsupportedError("secure_parquet cannot be read as a stream: use spark.read instead "
+                                "of spark.readStream", file=self._folder)

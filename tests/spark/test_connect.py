@@ -77,3 +77,61 @@ def test_write_and_read(tmp_path):
     assert all(verify_file(file, keyring).ok and len(ParquetFile(file, keyring).bloom_filters) == 2
                for file in folder.glob("*.parquet"))
     assert found.to_pylist() == [{"id": 7, "ssn": "ssn-7", "k": 1}]
+
+
+# The commit waits; the client cancels its operation, hears so, and only then lets the commit go on.
+CANCELLING = """
+import os, sys, threading, time
+from pyspark.sql import SparkSession
+from secure_bloom.spark import source
+from secure_bloom.spark.write import writer
+
+folder, waits, goes_on, jvm = sys.argv[1:]
+spark = (SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.driver.host", "127.0.0.1")
+         .config("spark.driver.extraJavaOptions", jvm).getOrCreate())
+
+class Job(writer.Job):
+    def _write_record(self, record):
+        open(waits, "w").close()
+        while not os.path.exists(goes_on): time.sleep(0.1)
+        super()._write_record(record)
+
+class Writer(writer.SecureParquetWriter):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.job.__class__ = Job
+
+class Source(source.SecureParquet):
+    def writer(self, schema, overwrite):
+        return Writer(self._given, schema, overwrite)
+
+def cancel():
+    while not os.path.exists(waits): time.sleep(0.1)
+    assert spark.interruptAll()
+    open(goes_on, "w").close()
+
+spark.dataSource.register(Source)
+threading.Thread(target=cancel, daemon=True).start()
+try:
+    (spark.range(10).write.format("secure_parquet").option("plaintext", "true").mode("append")
+        .save(folder))
+except Exception as error:
+    assert "OPERATION_CANCELED" in str(error), error
+else:
+    raise AssertionError("the operation was not cancelled")
+end = time.time() + 60
+while not os.path.exists(folder + "/_SUCCESS") and time.time() < end: time.sleep(0.1)
+spark.stop()
+"""
+
+
+@pytest.mark.sweep
+def test_an_operation_that_is_cancelled_during_its_commit_may_commit_nevertheless(tmp_path):
+    folder = tmp_path / "people"
+    result = subprocess.run(
+        [sys.executable, "-c", CANCELLING, str(folder), str(tmp_path / "waits"),
+         str(tmp_path / "goes_on"), QUICK_JVM], capture_output=True, text=True, timeout=300,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable})
+    assert result.returncode == 0, result.stderr
+    assert sorted(read_table(folder)["id"].to_pylist()) == list(range(10))

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -106,6 +107,70 @@ def test_bad_options_stop_the_query(stream):
     with pytest.raises(Exception, match="option nonsense: unknown"):
         stream.run(nonsense="1", **PLAINTEXT)
     assert visible(stream.folder) == []
+
+
+def test_a_continuous_trigger_notes_no_epoch_whose_rows_would_be_lost(stream):
+    query = (stream.spark.readStream.format("rate").option("rowsPerSecond", "20")
+             .option("numPartitions", "2").load()
+             .writeStream.format("secure_parquet").options(**PLAINTEXT)
+             .option("checkpointLocation", stream.checkpoint).trigger(continuous="200 milliseconds")
+             .start(stream.folder))
+
+    def epochs(kind):
+        folder = os.path.join(stream.checkpoint, kind)
+        return [name for name in os.listdir(folder) if name.isdigit()] \
+            if os.path.isdir(folder) else []
+
+    try:
+        while len(epochs("offsets")) < 30 and not epochs("commits") and query.isActive:
+            time.sleep(0.1)
+        assert epochs("commits") == []
+    finally:
+        query.stop()
+    assert visible(stream.folder) == []
+
+
+def test_a_folder_is_not_read_as_a_stream(stream, tmp_path):
+    stream.add((0, 10))
+    stream.run()
+    query = (stream.spark.readStream.format("secure_parquet").load(stream.folder)
+             .writeStream.format("noop").option("checkpointLocation", str(tmp_path / "other"))
+             .trigger(availableNow=True).start())
+    with pytest.raises(Exception, match="cannot be read as a stream") as caught:
+        query.awaitTermination()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_foreach_batch_writes_a_repeated_batch_again(stream):
+    stream.add((0, 10))
+    calls = []
+
+    def put(frame, number):
+        frame.write.format("secure_parquet").options(**PLAINTEXT).mode("append").save(stream.folder)
+        calls.append(number)
+        if len(calls) == 1:
+            raise ValueError("after the write")
+
+    def start():
+        frame = stream.spark.readStream.schema("id bigint").parquet(stream.source)
+        query = (frame.writeStream.option("checkpointLocation", stream.checkpoint)
+                 .foreachBatch(put).trigger(availableNow=True).start())
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match="after the write"):
+        start()
+    start()
+    assert calls == [0, 0]
+    assert stream.ids() == sorted([*range(10)] * 2)
+
+
+def test_spark_ignores_partition_by_of_a_stream(stream):
+    stream.add((0, 10))
+    frame = stream.spark.readStream.schema("id bigint").parquet(stream.source)
+    (frame.selectExpr("id", "id % 2 as k").writeStream.format("secure_parquet").partitionBy("k")
+     .options(**PLAINTEXT).option("checkpointLocation", stream.checkpoint)
+     .trigger(availableNow=True).start(stream.folder).awaitTermination())
+    assert all(name.endswith(".parquet") for name in visible(stream.folder))
 
 
 def test_s3(stream, s3, tmp_path):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit, task_context
@@ -57,7 +58,17 @@ class SecureParquetStreamWriter(DataSourceStreamArrowWriter):
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish the files of the tasks, unless this batch has already been published."""
+        """Publish the files of the tasks, unless this batch has already been published.
+
+        Raises UnsupportedError if tasks have not reported, as with a continuous trigger: Spark
+        then commits an epoch without waiting for its rows, and never sends them to be committed.
+        Without partitions, Spark also reports None, but only once.
+        """
+        if len(messages) > 1 and None in messages:
+            raise UnsupportedError("Spark commits a batch whose tasks have not reported their "
+                                   "rows, so these would be lost. A continuous trigger is not "
+                                   "supported: use trigger(processingTime=...) or "
+                                   "trigger(availableNow=True)", file=self._writer.job.folder)
         reports = self._take_job(messages)
         batch = Batch(reports[0].query, batchId) if reports else None
         self._writer.commit([report.task for report in reports], batch)
