@@ -305,6 +305,15 @@ def test_what_is_not_a_policy(tmp_path, text, words):
     assert raised.value.file == str(path) and len(str(raised.value)) < 2000
 
 
+def test_a_large_file_is_not_read_in_half(tmp_path):
+    comment = "# " + "é" * 98 + "\n"  # fewer characters than bytes
+    for shift in (0, 1):  # the limit is in the middle of a character, or between two
+        text = 'sensitive = ["a"]\n' + "#" * shift + "\n" + comment * 6000
+        (tmp_path / "policy.toml").write_text(text + '[columns]\nssn = "pii"\n', "utf-8")
+        with pytest.raises(PolicyError, match="at most 1,048,576 bytes"):
+            Policy.read(tmp_path / "policy.toml")
+
+
 def test_a_file_of_other_bytes_is_not_a_policy(tmp_path):
     path = tmp_path / "p.toml"
     for data in (b"\xff\xfe", b"\x00" * 100, b"sensitive = ['\x80']"):

@@ -99,6 +99,8 @@ class Policy:
         """
         with error_location(file=str(path)), open(path, "rb") as file:
             data = file.read(toml.MAX_BYTES + 1)
+            if len(data) > toml.MAX_BYTES:  # half a policy may be valid too
+                raise PolicyError(toml.TOO_LARGE)
             try:
                 return cls.from_toml(data.decode())
             except UnicodeDecodeError as error:

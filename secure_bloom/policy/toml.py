@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from secure_bloom.policy.policy import Policy
 
 MAX_BYTES = 1024 * 1024
+TOO_LARGE = f"a policy has at most {MAX_BYTES:,} bytes"
 _MAX_DEPTH = 8
 GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
 _OF_TABLE = ("path", "name", "sensitive", "columns")
@@ -32,7 +33,7 @@ def parse(text: str) -> dict[str, Any]:
         If the text is not a valid policy.
     """
     if len(text) > MAX_BYTES:
-        raise PolicyError(f"a policy has at most {MAX_BYTES:,} bytes")
+        raise PolicyError(TOO_LARGE)
     if _DEEP_KEY.search(_TEXT_OR_COMMENT.sub('""', text)):  # tomllib would need very long for it
         raise PolicyError("the keys of this policy are nested too deeply")
     try:
