@@ -234,6 +234,15 @@ def test_a_policy_for_a_path_is_a_policy_without_paths():
     assert POLICY.for_path("/x").tables == ()
 
 
+def test_a_name_means_the_same_whatever_follows_it():
+    """A capital sigma has two lower cases: one at the end of a word, another within it."""
+    policy = Policy(["ΟΔΟΣ", "*Σ.x"])
+    for path in ("ΟΔΟΣ", "ΟΔΟΣ.b", "οδοσ.b", "οδος.b", "ΑΣ.x", "ας.x"):
+        assert policy.is_sensitive(path), path
+    assert policy.rule_for_partition("οδοσ") is not None
+    assert not policy.is_sensitive("ΟΔΟ.b")
+
+
 # --- as text -------------------------------------------------------------------------------------
 
 def test_the_text_and_the_object_say_the_same(tmp_path):

@@ -175,6 +175,16 @@ def _normalized(path: str) -> str:
     return "/" + "/".join(parts)
 
 
+def folded(name: str) -> str:
+    """Return a name in the form in which names that differ only in case are equal.
+
+    A sigma at the end of a word has a lower case of its own. It would depend on what follows the
+    name: in ``ΟΔΟΣ.b``, the group would not be ``ΟΔΟΣ``.
+    """
+    return name.lower().replace("\N{GREEK SMALL LETTER FINAL SIGMA}",
+                                "\N{GREEK SMALL LETTER SIGMA}")
+
+
 # --- checks --------------------------------------------------------------------------------------
 
 def check_text(value: object, what: str) -> str:
