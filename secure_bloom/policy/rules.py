@@ -151,12 +151,14 @@ class ColumnPolicy:
     filter_rule: str | None = None
 
 
-_SCHEME = re.compile(r"\w[\w+.-]*://")
+_SCHEME = re.compile(r"\A\w[\w+.-]*:(?=/)")  # also file:/folder, as Spark shows paths
 
 
 def path_pattern(path: str) -> str:
     """Return the pattern that a whole path, or one of its folders, must match."""
     pattern = _normalized(path)
+    if pattern == "/":  # everything is below it
+        return "*"
     if path.startswith("*"):
         return pattern[1:]
     if not path.startswith("/") and _SCHEME.match(path) is None:
