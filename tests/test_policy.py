@@ -278,6 +278,13 @@ def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
     assert Policy.from_toml(policy.to_toml()).to_toml() == policy.to_toml()
 
 
+def test_columns_may_have_the_names_of_settings():
+    policy = Policy(columns={"default": "encrypt", "footer_key": "pii"})
+    assert Policy.from_toml(policy.to_toml()) == policy
+    policy = Policy.from_toml('[columns]\ndefault = "pii"\nfooter_key = { key = "pii" }')
+    assert policy.column("default").key == policy.column("footer_key").key == "pii"
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("", "sensitive"), ("sensitive = []", "list columns"), ("sensitive = 'ssn'", "list"),
     ("sensitive = [1]", "text"), ("sensitive = ['']", "empty"), ("nonsense", "TOML"),
@@ -289,7 +296,12 @@ def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
     ("columns = 1", "columns"), ("columns = ['ssn']", "columns"),
     ("[columns]\na = 1", "'a'"), ("[columns]\na = ''", "'a'"), ("[columns]\na = {}", "nothing"),
     ("[columns]\na = { kye = 'k' }", "kye"), ("[columns]\na = ['k']", "'a'"),
-    ("[columns]\na.b = 'k'", "'b'"),
+    ("[columns]\na.b = 'k'", "no setting 'b'.*in quotes"),
+    ("[columns]\na.key = 'k'\na.b.c = 'k'", "no setting 'b'.*in quotes"),
+    ("[columns]\na = 'k'\ndefault = 'encrypt'", "default is below .columns.*move it above"),
+    ("[columns]\na = 'k'\ndefault = 'open'", "default is below .columns.*move it above"),
+    ("[columns]\na = 'k'\nfooter_key = 'k'", "footer_key is below .columns.*move it above"),
+    ("[[tables]]\npath = 'x'\n[tables.columns]\na = 'k'\ndefault = 'encrypt'", "move it above"),
     ("[columns]\na = { key = 'k', plaintext = true }", "plaintext"),
     ("[columns]\na = { plaintext = 1 }", "plaintext"),
     ("[columns]\na = { bloom_filter = 1 }", "bloom_filter"),

@@ -17,7 +17,7 @@ from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
 
-_SETTINGS = ("key", "bloom_filter", "plaintext")
+SETTINGS = ("key", "bloom_filter", "plaintext")
 Filter: TypeAlias = BloomFilterOptions | Literal[False] | None
 _TOO_LARGE = 2**63  # TOML's integers have 64 bits
 
@@ -68,8 +68,8 @@ class ColumnRule:
             return cls(value)
         if not isinstance(value, Mapping):
             raise PolicyError("a rule is the name of a master key, or a table of "
-                              f"{', '.join(_SETTINGS)}")
-        check_settings(value, _SETTINGS, "a rule")
+                              f"{', '.join(SETTINGS)}")
+        check_settings(value, SETTINGS, "a rule")
         return cls(**value)
 
 
