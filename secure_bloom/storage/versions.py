@@ -205,7 +205,7 @@ def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.File
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
         path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
-    if path and filesystem.type_name == "local":
+    if path and not os.path.isabs(path) and filesystem.type_name == "local":
         path = os.path.join(os.getcwd(), path)
     return filesystem, path
 
