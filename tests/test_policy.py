@@ -210,6 +210,12 @@ def test_a_field_of_a_struct_is_not_taken_for_another():
     ("/lake/customers/", "file:///lake/customers/a.parquet", True),
     ("*.parquet", "/lake/a.parquet", True),
     ("*", "/anything", True),
+    ("/", "/anything", True),
+    ("file:///", "/lake/a.parquet", True),
+    ("file:/lake/customers", "/lake/customers/a.parquet", True),
+    ("file:/lake/customers", "/x/lake/customers/a.parquet", False),
+    ("/lake/customers", "file:/lake/customers/a.parquet", True),
+    ("dbfs:/lake/customers", "/lake/customers/a.parquet", True),
     ("customers", "/lake/customers2/a.parquet", False),
     ("customers", "/lake/Customers/a.parquet", False),
     ("/customers", "/lake/customers/a.parquet", False),
@@ -232,6 +238,15 @@ def test_a_policy_for_a_path_is_a_policy_without_paths():
     assert own.column("name").key == "crm"
     assert own.column("name").rule == "'name' in columns of table '*/customers'"
     assert POLICY.for_path("/x").tables == ()
+
+
+def test_a_name_means_the_same_whatever_follows_it():
+    """A capital sigma has two lower cases: one at the end of a word, another within it."""
+    policy = Policy(["ΟΔΟΣ", "*Σ.x"])
+    for path in ("ΟΔΟΣ", "ΟΔΟΣ.b", "οδοσ.b", "οδος.b", "ΑΣ.x", "ας.x"):
+        assert policy.is_sensitive(path), path
+    assert policy.rule_for_partition("οδοσ") is not None
+    assert not policy.is_sensitive("ΟΔΟ.b")
 
 
 # --- as text -------------------------------------------------------------------------------------
@@ -263,6 +278,13 @@ def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
     assert Policy.from_toml(policy.to_toml()).to_toml() == policy.to_toml()
 
 
+def test_columns_may_have_the_names_of_settings():
+    policy = Policy(columns={"default": "encrypt", "footer_key": "pii"})
+    assert Policy.from_toml(policy.to_toml()) == policy
+    policy = Policy.from_toml('[columns]\ndefault = "pii"\nfooter_key = { key = "pii" }')
+    assert policy.column("default").key == policy.column("footer_key").key == "pii"
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("", "sensitive"), ("sensitive = []", "list columns"), ("sensitive = 'ssn'", "list"),
     ("sensitive = [1]", "text"), ("sensitive = ['']", "empty"), ("nonsense", "TOML"),
@@ -274,7 +296,12 @@ def test_text_and_pickle_lose_nothing(sensitive, footer_key, columns, tables):
     ("columns = 1", "columns"), ("columns = ['ssn']", "columns"),
     ("[columns]\na = 1", "'a'"), ("[columns]\na = ''", "'a'"), ("[columns]\na = {}", "nothing"),
     ("[columns]\na = { kye = 'k' }", "kye"), ("[columns]\na = ['k']", "'a'"),
-    ("[columns]\na.b = 'k'", "'b'"),
+    ("[columns]\na.b = 'k'", "no setting 'b'.*in quotes"),
+    ("[columns]\na.key = 'k'\na.b.c = 'k'", "no setting 'b'.*in quotes"),
+    ("[columns]\na = 'k'\ndefault = 'encrypt'", "default is below .columns.*move it above"),
+    ("[columns]\na = 'k'\ndefault = 'open'", "default is below .columns.*move it above"),
+    ("[columns]\na = 'k'\nfooter_key = 'k'", "footer_key is below .columns.*move it above"),
+    ("[[tables]]\npath = 'x'\n[tables.columns]\na = 'k'\ndefault = 'encrypt'", "move it above"),
     ("[columns]\na = { key = 'k', plaintext = true }", "plaintext"),
     ("[columns]\na = { plaintext = 1 }", "plaintext"),
     ("[columns]\na = { bloom_filter = 1 }", "bloom_filter"),
@@ -303,6 +330,15 @@ def test_what_is_not_a_policy(tmp_path, text, words):
     with pytest.raises(PolicyError, match=words) as raised:
         Policy.read(path)
     assert raised.value.file == str(path) and len(str(raised.value)) < 2000
+
+
+def test_a_large_file_is_not_read_in_half(tmp_path):
+    comment = "# " + "é" * 98 + "\n"  # fewer characters than bytes
+    for shift in (0, 1):  # the limit is in the middle of a character, or between two
+        text = 'sensitive = ["a"]\n' + "#" * shift + "\n" + comment * 6000
+        (tmp_path / "policy.toml").write_text(text + '[columns]\nssn = "pii"\n', "utf-8")
+        with pytest.raises(PolicyError, match="at most 1,048,576 bytes"):
+            Policy.read(tmp_path / "policy.toml")
 
 
 def test_a_file_of_other_bytes_is_not_a_policy(tmp_path):

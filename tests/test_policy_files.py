@@ -265,6 +265,22 @@ def test_rules_of_tables_follow_the_path(tmp_path):
             ask()
 
 
+def test_rules_of_tables_follow_a_relative_path(tmp_path, monkeypatch):
+    policy = Policy(footer_key="footer", tables=[TableRules("customers", columns={"city": "pii"})])
+    (tmp_path / "customers" / "new").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "customers")
+    local = pa_fs.LocalFileSystem()
+    for filesystem, path, place in (
+            (None, "a.parquet", "a.parquet"), (local, "a.parquet", "a.parquet"),
+            (pa_fs.SubTreeFileSystem("new", local), "a.parquet", "new/a.parquet")):
+        write_table(TABLE, path, policy=policy, keys=KMS, filesystem=filesystem)
+        assert keys_of(place) == {"city": "pii"}
+        write_table(TABLE, path, filesystem=filesystem)
+        for name in (path, "."):
+            with pytest.raises(AuthenticationError, match="not encrypted"):
+                read_table(name, KMS, filesystem=filesystem, require_encryption=policy)
+
+
 def test_a_policy_may_be_a_path(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(POLICY.to_toml())

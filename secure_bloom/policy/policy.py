@@ -19,6 +19,7 @@ from secure_bloom.policy.rules import (
     check_text,
     checked_columns,
     checked_names,
+    folded,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Policy:
         """
         with error_location(file=str(path)), open(path, "rb") as file:
             data = file.read(toml.MAX_BYTES + 1)
+            if len(data) > toml.MAX_BYTES:  # half a policy may be valid too
+                raise PolicyError(toml.TOO_LARGE)
             try:
                 return cls.from_toml(data.decode())
             except UnicodeDecodeError as error:
@@ -219,10 +222,10 @@ class Policy:
         AuthenticationError
             If one of them must be encrypted, or replaces a column of the file that must be.
         """
-        own = {leaf.parts[0].lower() for leaf in columns if self.is_sensitive(leaf.path)}
+        own = {folded(leaf.parts[0]) for leaf in columns if self.is_sensitive(leaf.path)}
         for name in names:
             rule = self.rule_for_partition(name)
-            if rule is not None or name.lower() in own:
+            if rule is not None or folded(name) in own:
                 raise AuthenticationError(
                     "it must be encrypted by the policy, and its values come from the path of the "
                     f"file, which is not ({rule or 'the file has such a column'})", column=name)
@@ -234,7 +237,7 @@ class Policy:
         """
         found = precedence.column_policy(name, self._scopes, encrypt=False)
         below = (rule for scope in self._scopes for rule in scope.rules
-                 if rule.demands and rule.name.lower().startswith(f"{name.lower()}."))
+                 if rule.demands and folded(rule.name).startswith(f"{folded(name)}."))
         return found.rule if found.encrypted else next(map(str, below), None)
 
     def demands_any(self, columns: Iterable[LeafColumn]) -> bool:

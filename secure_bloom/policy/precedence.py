@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 
 from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
-from secure_bloom.policy.rules import ColumnPolicy, ColumnRule, Filter, TableRules
+from secure_bloom.policy.rules import ColumnPolicy, ColumnRule, Filter, TableRules, folded
 
 _DEFAULT = "default = \"encrypt\""
 _WILDCARDS = frozenset("*?[")
@@ -55,7 +55,7 @@ class Rules:
         self._patterns: list[tuple[re.Pattern[str], NamedRule]] = []
         self._all = [rule for rule in self.rules if rule.name == "*"]
         for rule in self.rules:
-            name = rule.name.lower()
+            name = folded(rule.name)
             self._named.setdefault(name, []).append(rule)
             if name != "*" and _WILDCARDS & set(name):
                 either = f"(?:{translate(name)})|(?:{translate(f'{name}.*')})"
@@ -63,7 +63,7 @@ class Rules:
 
     def ranks(self, path: str) -> Iterator[list[NamedRule]]:
         """Yield the rules that apply to a column, in lists of equal rank, the highest first."""
-        path = path.lower()
+        path = folded(path)
         yield from (self._named.get(group, []) for group in _groups(path))
         yield [rule for pattern, rule in self._patterns if pattern.match(path)]
         yield self._all
@@ -134,7 +134,7 @@ def in_other_words(found: dict[str, ColumnPolicy], scopes: Iterable[Rules],
     repeated : container of str
         Which of these paths are within a list or map.
     """
-    parts = [(rule.name.lower(), rule) for scope in scopes for rule in scope.rules
+    parts = [(folded(rule.name), rule) for scope in scopes for rule in scope.rules
              if rule.demands and "." in rule.name and not _WILDCARDS & set(rule.name)]
     groups = _columns_below({group for name, _ in parts for group in _groups(name)}, found)
     for name, rule in parts:
@@ -144,7 +144,7 @@ def in_other_words(found: dict[str, ColumnPolicy], scopes: Iterable[Rules],
             name = name.rpartition(".")[0]
         for path in groups.get(name, ()):
             old = found[path]
-            if (path in repeated or path.lower() == name) and old.key is None \
+            if (path in repeated or folded(path) == name) and old.key is None \
                     and not (old.encrypted and rule.rule.key is None):
                 found[path] = replace(old, encrypted=True, key=rule.rule.key, rule=str(rule))
 
@@ -175,7 +175,7 @@ def _columns_below(names: Container[str], paths: Iterable[str]) -> dict[str, lis
     """
     found: dict[str, list[str]] = {}
     for path in paths if names else ():
-        for group in _groups(path.lower()):
+        for group in _groups(folded(path)):
             if group in names:
                 found.setdefault(group, []).append(path)
     return found

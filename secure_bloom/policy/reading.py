@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,9 +104,15 @@ def violations(policy: Policy, footer: Footer) -> list[Violation]:
     return found
 
 
-def footer_violations(policy: Policy, footer: Footer, columns: Iterable[ColumnPolicy]) \
+def footer_violations(policy: Policy, footer: Footer, columns: Collection[ColumnPolicy]) \
         -> Iterator[Violation]:
     """Yield what the policy does not allow in the footer of a file with these columns."""
+    if not footer.is_encrypted and not footer.row_groups:  # otherwise reported with its chunks
+        for column in columns:
+            if column.encrypted:
+                yield Violation(UNENCRYPTED, "the column is sensitive and the file, which has no "
+                                f"rows, is not encrypted; the policy requires it: {column.rule}",
+                                column.path)
     if policy.encrypted_footer and not footer.has_encrypted_footer:
         yield Violation(PLAINTEXT_FOOTER, "the footer is not encrypted: column names, sizes and "
                         "the statistics of plain columns can be read")

@@ -17,7 +17,7 @@ from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
 from secure_bloom.sbbf.options import BloomFilterOptions, filter_options
 
-_SETTINGS = ("key", "bloom_filter", "plaintext")
+SETTINGS = ("key", "bloom_filter", "plaintext")
 Filter: TypeAlias = BloomFilterOptions | Literal[False] | None
 _TOO_LARGE = 2**63  # TOML's integers have 64 bits
 
@@ -68,8 +68,8 @@ class ColumnRule:
             return cls(value)
         if not isinstance(value, Mapping):
             raise PolicyError("a rule is the name of a master key, or a table of "
-                              f"{', '.join(_SETTINGS)}")
-        check_settings(value, _SETTINGS, "a rule")
+                              f"{', '.join(SETTINGS)}")
+        check_settings(value, SETTINGS, "a rule")
         return cls(**value)
 
 
@@ -151,12 +151,14 @@ class ColumnPolicy:
     filter_rule: str | None = None
 
 
-_SCHEME = re.compile(r"\w[\w+.-]*://")
+_SCHEME = re.compile(r"\A\w[\w+.-]*:(?=/)")  # also file:/folder, as Spark shows paths
 
 
 def path_pattern(path: str) -> str:
     """Return the pattern that a whole path, or one of its folders, must match."""
     pattern = _normalized(path)
+    if pattern == "/":  # everything is below it
+        return "*"
     if path.startswith("*"):
         return pattern[1:]
     if not path.startswith("/") and _SCHEME.match(path) is None:
@@ -173,6 +175,16 @@ def _normalized(path: str) -> str:
         elif part not in ("", "."):
             parts.append(part)
     return "/" + "/".join(parts)
+
+
+def folded(name: str) -> str:
+    """Return a name in the form in which names that differ only in case are equal.
+
+    A sigma at the end of a word has a lower case of its own. It would depend on what follows the
+    name: in ``ΟΔΟΣ.b``, the group would not be ``ΟΔΟΣ``.
+    """
+    return name.lower().replace("\N{GREEK SMALL LETTER FINAL SIGMA}",
+                                "\N{GREEK SMALL LETTER SIGMA}")
 
 
 # --- checks --------------------------------------------------------------------------------------

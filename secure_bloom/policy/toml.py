@@ -8,14 +8,22 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from secure_bloom.display import shown
 from secure_bloom.errors import PolicyError
-from secure_bloom.policy.rules import ColumnRule, TableRules, check_settings, checked_names
+from secure_bloom.policy.rules import (
+    SETTINGS,
+    ColumnRule,
+    TableRules,
+    check_settings,
+    checked_names,
+)
 from secure_bloom.sbbf.options import BloomFilterOptions
 
 if TYPE_CHECKING:
     from secure_bloom.policy.policy import Policy
 
 MAX_BYTES = 1024 * 1024
+TOO_LARGE = f"a policy has at most {MAX_BYTES:,} bytes"
 _MAX_DEPTH = 8
 GENERAL = ("footer_key", "encrypted_footer", "default", "sensitive", "columns", "tables")
 _OF_TABLE = ("path", "name", "sensitive", "columns")
@@ -32,7 +40,7 @@ def parse(text: str) -> dict[str, Any]:
         If the text is not a valid policy.
     """
     if len(text) > MAX_BYTES:
-        raise PolicyError(f"a policy has at most {MAX_BYTES:,} bytes")
+        raise PolicyError(TOO_LARGE)
     if _DEEP_KEY.search(_TEXT_OR_COMMENT.sub('""', text)):  # tomllib would need very long for it
         raise PolicyError("the keys of this policy are nested too deeply")
     try:
@@ -40,6 +48,7 @@ def parse(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"this policy is not valid TOML: {str(error)[:200]}") from None
     check_settings(found, GENERAL, "a policy")
+    _check_columns(found.get("columns"))
     tables = found.pop("tables", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise PolicyError("the tables of a policy are written as [[tables]]")
@@ -52,10 +61,29 @@ def parse(text: str) -> dict[str, Any]:
 
 def _table(found: dict[str, Any]) -> TableRules:
     check_settings(found, _OF_TABLE, "a table of a policy")
+    _check_columns(found.get("columns"))
     if "path" not in found:
         raise PolicyError("a table of a policy needs a path")
     _check_sensitive(found)
     return TableRules(**found)
+
+
+def _check_columns(columns: object) -> None:
+    """Check for what TOML reads as a rule for a column, and was meant otherwise."""
+    for name, value in columns.items() if isinstance(columns, dict) else ():
+        if _may_be_setting(name, value):
+            raise PolicyError(f"{name} is below [columns], where it names a column: move it above. "
+                              f"For a column, write {name} = {{ key = {_text(value)} }}")
+        if isinstance(value, dict) and value.keys() - set(SETTINGS):
+            part = next(part for part in value if part not in SETTINGS)
+            raise PolicyError(f"the policy's rule for {shown(name)!r}: a rule has no setting "
+                              f"{shown(part)!r}. If that is part of the column's name, "
+                              'write the whole name in quotes, as in "home.street"')
+
+
+def _may_be_setting(name: str, value: object) -> bool:
+    return (name == "default" and value in ("open", "encrypt")) \
+        or (name == "footer_key" and isinstance(value, str) and value != "")
 
 
 def _check_sensitive(found: dict[str, Any]) -> None:
@@ -85,12 +113,13 @@ def _names(names: Iterable[str]) -> list[str]:
 
 
 def _columns(header: str, columns: Mapping[str, Any]) -> list[str]:
-    listed = [f"{_text(name)} = {_rule(rule)}" for name, rule in columns.items()]
+    listed = [f"{_text(name)} = {_rule(name, rule)}" for name, rule in columns.items()]
     return ["", f"[{header}]", *listed] if listed else []
 
 
-def _rule(rule: ColumnRule) -> str:
-    if rule.key is not None and rule.bloom_filter is None and rule.plaintext is None:
+def _rule(name: str, rule: ColumnRule) -> str:
+    if rule.key is not None and rule.bloom_filter is None and rule.plaintext is None \
+            and not _may_be_setting(name, rule.key):
         return _text(rule.key)
     settings = []
     if rule.key is not None:

@@ -198,10 +198,15 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 def without_subtree(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa_fs.FileSystem, str]:
-    """Unwrap subtree filesystems; return the base filesystem and the path in it."""
+    """Unwrap subtree filesystems; return the base filesystem and the path in it.
+
+    A local path becomes absolute: the rules of a policy depend on the folders around the file.
+    """
     while isinstance(filesystem, pa_fs.SubTreeFileSystem):
         path = posixpath.join(filesystem.base_path, path.lstrip("/"))
         filesystem = filesystem.base_fs
+    if path and not os.path.isabs(path) and filesystem.type_name == "local":
+        path = os.path.join(os.getcwd(), path)
     return filesystem, path
 
 

@@ -1,18 +1,20 @@
 """An audit finds what a policy does not allow, by the paths of the files."""
 
 import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import (
     EncryptionConfiguration,
     ExplicitKeys,
+    ParquetFile,
     Policy,
     UniformKey,
     audit,
     write_table,
 )
 from secure_bloom.auditing.compliance import check_files
-from secure_bloom.errors import PolicyError
+from secure_bloom.errors import AuthenticationError, PolicyError
 from secure_bloom.policy import TableRules
 from tests.maintain.helpers import COLUMNS, ENCRYPTED, KMS, SIGNED, TABLE, UNIFORM
 
@@ -106,6 +108,16 @@ def test_rules_of_tables_follow_the_paths_of_the_files(tmp_path):
         assert result.findings[0].file.endswith("people/a.parquet") or folder == ""
         assert ["'phone'" in finding.message or "'nick'" in finding.message
                 for finding in result.findings] == [False, True, True]
+
+
+def test_a_plaintext_file_without_rows_is_reported_because_readers_refuse_it(path):
+    policy = Policy(["ssn"])
+    pq.ParquetWriter(path, TABLE.schema).close()
+    with pytest.raises(AuthenticationError):
+        ParquetFile(path, KMS, require_encryption=policy)
+    assert both(path, policy) == [("unencrypted", "ssn")]
+    written(path, UNIFORM, table=TABLE.slice(0, 0))
+    assert both(path, policy, KMS) == []
 
 
 def test_a_name_that_one_table_has_is_not_reported(tmp_path):

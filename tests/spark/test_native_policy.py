@@ -143,7 +143,8 @@ def test_footers(session, frame, tmp_path, keyring):
 
 
 NESTED = ("ssn", "'1' as id", "named_struct('street', ssn, 'City', city) as home",
-          "array(named_struct('x', ssn, 'y', city)) as list", "map(ssn, id) as pairs")
+          "array(named_struct('x', ssn, 'y', city)) as list", "map(ssn, id) as pairs",
+          "named_struct('b', city) as `ΟΔΟΣ`", "city as `a[b]`", "city as `ab`")
 TABLE = TableRules("*/people", sensitive=["id"], columns={"home": {"plaintext": True}})
 
 
@@ -154,8 +155,10 @@ TABLE = TableRules("*/people", sensitive=["id"], columns={"home": {"plaintext": 
     Policy(columns={"list.bag.array_element.x": "pii", "list.list.element.y": "money"}),
     Policy(["pairs.map.key"], columns={"pairs": {"bloom_filter": True}, "home.city": "pii"}),
     Policy(tables=[TABLE], columns={"home": "pii", "id": "money"}),
-    Policy(tables=[TABLE, TableRules("people*/x*", ["ssn"])], columns={"HOME.*": "pii"})],
-    ids=range(7))
+    Policy(tables=[TABLE, TableRules("people*/x*", ["ssn"])], columns={"HOME.*": "pii"}),
+    Policy(columns={"ΟΔΟΣ": "pii"}),
+    Policy(columns={"a[b]": "pii", "*": "footer", "home.*": {"plaintext": True}})],
+    ids=range(9))
 @pytest.mark.parametrize("legacy", ["false", "true"])
 def test_the_same_columns_as_in_python(native_spark, tmp_path, keyring, policy, legacy):
     """Whatever the rules are, also where older writers name the groups in lists differently."""

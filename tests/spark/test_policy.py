@@ -209,6 +209,15 @@ def test_rules_for_some_files_of_the_folder(spark, tmp_path, keyring, keys, poli
             "k=1/", "column ssn")
 
 
+def test_values_in_paths_by_a_rule_for_some_files_of_the_folder(spark, tmp_path, keys, policy):
+    given = policy(columns={}, tables=[TableRules("*/t/*", ["k"])])
+    frame = people(spark, 4).selectExpr("*", "id % 2 as k")
+    for options in (PLAINTEXT, {**keys, **BY_OPTIONS}):
+        refused(lambda options=options: write(frame, tmp_path / "t", **given, **options,
+                                              partition_by="k"),
+                "column k: its values would be part of folder names", folder=tmp_path / "t")
+
+
 # --- settings of the session ---------------------------------------------------------------------
 
 def test_the_setting_of_the_session(spark, tmp_path, keyring, keys, policy):

@@ -135,7 +135,12 @@ final class Policies {
   }
 
   private static String lower(ColumnPath leaf) {
-    return leaf.toDotString().toLowerCase(Locale.ROOT);
+    return folded(leaf.toDotString());
+  }
+
+  /** As in Python; a sigma at the end of a word has a lower case of its own. */
+  private static String folded(String name) {
+    return name.toLowerCase(Locale.ROOT).replace('\u03c2', '\u03c3');
   }
 
   /**
@@ -193,8 +198,8 @@ final class Policies {
         continue;
       }
       String name = ExternalCatalogUtils.unescapePathName(parts[i].substring(0, end));
-      String[] demand = demand(name.toLowerCase(Locale.ROOT), false);
-      String rule = demand == null ? ruleBelow(name.toLowerCase(Locale.ROOT)) : demand[0];
+      String[] demand = demand(folded(name), false);
+      String rule = demand == null ? ruleBelow(folded(name)) : demand[0];
       if (rule != null) {
         throw refused("values of column " + name + " would be part of folder names; it must be "
             + "encrypted by the policy's rule " + rule + ": partition by another column");

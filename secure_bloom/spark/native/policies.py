@@ -13,7 +13,7 @@ from typing import Any
 
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.precedence import NamedRule, named_rules
-from secure_bloom.policy.rules import ColumnRule, Rule, TableRules, path_pattern
+from secure_bloom.policy.rules import ColumnRule, Rule, TableRules, folded, path_pattern
 
 _WILDCARDS = re.compile(r"[*?\[]")
 
@@ -48,20 +48,17 @@ def _ordered(rules: list[tuple[NamedRule, str | None]]) -> list[dict[str, Any]]:
     found = []
     for rule, path in rules:
         if rule.demands or rule.rule.plaintext:
-            name = rule.name.lower()
+            name = folded(rule.name)
             wild = _WILDCARDS.search(name) is not None
-            found.append(({"name": java_pattern(name), "exact": None if wild else name,
-                           "path": path, "encrypted": rule.demands, "key": rule.rule.key,
-                           "rule": str(rule)}, _rank(name, wild)))
+            said = {"exact": None if wild else name, "path": path, "encrypted": rule.demands,
+                    "key": rule.rule.key, "rule": str(rule)}
+            own = "".join(map(_escaped, name))  # a column may be named a[b]
+            found.append(({"name": own, **said}, (0, -name.count("."))))
+            if wild:
+                found.append(({"name": java_pattern(name), **said}, (2 if name == "*" else 1, 0)))
     # Of rules of equal rank, those that demand most come first.
     found.sort(key=lambda one: (one[1], not one[0]["encrypted"], one[0]["key"] is None))
     return [rule for rule, _ in found]
-
-
-def _rank(name: str, wild: bool) -> tuple[int, int]:
-    if not wild:
-        return 0, -name.count(".")
-    return (2 if name == "*" else 1), 0
 
 
 def java_pattern(name: str) -> str:

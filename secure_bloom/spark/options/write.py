@@ -118,7 +118,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
     encryption = parse_encryption(options, columns, policy)
     _check_partition_by(options, partition_by, encryption)
     if policy is not None:
-        _check_policy_of_paths(policy.policy, partition_by)
+        check_policy_of_paths(policy.policy, partition_by)
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files, policy),
@@ -157,7 +157,8 @@ def _check_partition_by(options: Options, partition_by: Sequence[str],
                               option=PARTITION_BY)
 
 
-def _check_policy_of_paths(policy: Policy, partition_by: Sequence[str]) -> None:
+def check_policy_of_paths(policy: Policy, partition_by: Sequence[str]) -> None:
+    """Raise PolicyError if values that must be encrypted would be part of folder names."""
     for name in partition_by:
         rule = policy.rule_for_partition(name)
         if rule is not None:

@@ -20,7 +20,7 @@ from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import PARTITION_BY, OptionError, Options, locate
-from secure_bloom.spark.options.write import parse_write_options
+from secure_bloom.spark.options.write import check_policy_of_paths, parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema.hive_partitioning import Partitioner, folder_names
 from secure_bloom.spark.schema.nested import without_hidden_nulls
@@ -158,6 +158,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         rules = policy.for_path(path)
         if rules is not policy.for_path(folder):
             with error_location(file=path):
+                check_policy_of_paths(rules, self._options.partition_by)
                 check_encryption(rules, self._options.encryption, parquet_leaves(self._file_schema))
 
     def _open(self, where: FileTarget,
