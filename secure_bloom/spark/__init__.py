@@ -145,9 +145,11 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     keys : str, path or Keyring, optional
         As for :func:`write`. The workers also need the keyring or KMS.
     filters : list of tuple, optional
-        Only rows for which all these predicates hold; see :func:`load`.
+        ``(column, op, value)``: only rows for which all of them hold. Row groups without such rows
+        are skipped. :func:`load` lists the operators.
     policy : Policy, str or path, optional
-        What must be encrypted, otherwise reading fails. As for :func:`write`.
+        What must be encrypted, otherwise reading fails: a policy, or the path of its file on the
+        machine of Spark's driver.
     **options
         Further options of the data source; the table in docs/spark.md lists them.
 

@@ -27,5 +27,4 @@ print(secure_bloom.spark.last_commit("people").row)  # error: attr-defined
 native.enable(spark, plaintext="no")  # error: arg-type
 native.write_options(encryption=UniformKey(b""), kms="keyring.json")  # error: arg-type
 native.read_options(3, kms="keyring.json")  # error: arg-type
-native.verify("people", kms="keyring.json")  # error: call-arg
 SecureParquet("people")  # error: arg-type
