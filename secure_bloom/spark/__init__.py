@@ -143,7 +143,9 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     path : str or path
         The folder, or a file.
     keys : str, path or Keyring, optional
-        As for :func:`write`. The workers also need the keyring or KMS.
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: the environment of this process when ``register`` was
+        called.
     filters : list of tuple, optional
         ``(column, op, value)``: only rows for which all of them hold. Row groups without such rows
         are skipped. :func:`load` lists the operators.
