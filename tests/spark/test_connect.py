@@ -84,7 +84,7 @@ CANCELLING = """
 import os, sys, threading, time
 from pyspark.sql import SparkSession
 from secure_bloom.spark import source
-from secure_bloom.spark.write import writer
+from secure_bloom.spark.writing import writer
 
 folder, waits, goes_on, jvm = sys.argv[1:]
 spark = (SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
