@@ -123,6 +123,16 @@ def from_pyarrow(encryption: pe.EncryptionConfiguration) -> EncryptionConfigurat
         name: getattr(encryption, name) for name in names})
 
 
+def as_configuration(encryption: object) -> EncryptionConfiguration:
+    """Return a configuration of secure_bloom or of pyarrow as ours; raise TypeError otherwise."""
+    if isinstance(encryption, pe.EncryptionConfiguration):
+        return from_pyarrow(encryption)
+    if not isinstance(encryption, EncryptionConfiguration):
+        raise TypeError("encryption must be an EncryptionConfiguration, not "
+                        f"{type(encryption).__name__}")
+    return encryption
+
+
 def _check_name(master_key: str) -> None:
     if not isinstance(master_key, str) or not master_key:
         raise ValueError("the name of a master key must be a non-empty string")

@@ -40,7 +40,7 @@ from secure_bloom.parquet.footer import (
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
-from secure_bloom.storage.many_files import in_threads
+from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -93,13 +93,10 @@ def audit(path: FilePath, keys: Keys = None, *,
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
-    for path_of, (file, found) in in_threads(lambda path: (path, auditing.file(path)), paths,
-                                             files_at_once or os.cpu_count() or 1):
+    for path_of, (file, found) in each_file(auditing.file, paths, files_at_once, advance):
         files[path_of] = shared.file(file)
         if found:
             findings[path_of] = found
-        if advance is not None:
-            advance(len(files) / len(paths))
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
@@ -137,9 +134,7 @@ class _Auditing:
     def file(self, path: str) -> tuple[FileAudit, list[AuditFinding]]:
         try:
             return until_unchanged(lambda: self._one_version(path))
-        except KMS_FAULTS:
-            raise
-        except PolicyError:
+        except (*KMS_FAULTS, PolicyError):
             raise
         except FileError as error:
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"

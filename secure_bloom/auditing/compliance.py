@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.reading import UNKNOWN_KEY, Violation, violations
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
-from secure_bloom.storage.many_files import in_threads
+from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import parquet_files
 
@@ -51,39 +50,16 @@ def check_files(path: FilePath, policy: Policy | FilePath, keys: Keys = None, *,
                 advance: Callable[[float], None] | None = None) -> list[FileCompliance]:
     """Check whether a Parquet file, or the files of a folder, meet a policy.
 
-    Parameters
-    ----------
-    path : str or path
-    policy : Policy, str or path
-    keys : KmsClient or ExplicitKeys, optional
-        For encrypted footers. Otherwise the names of master keys are those that files claim.
-    filesystem : pyarrow.fs.FileSystem, optional
-        Default: the local file system, or the one that a URI names.
-    files_at_once : int, optional
-        Default: one per core.
-    advance : callable, optional
-        Called with the completed fraction, 0 to 1.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file or folder does not exist.
-    PolicyError
-        If the policy is not valid, or has two rules for a column that contradict each other.
-    KmsUnavailableError, KeyringError
-        If the KMS does not respond, or the keyring cannot be read.
+    Arguments and errors are those of :func:`.audit.audit`. Without keys, the names of master keys
+    are those that files claim.
     """
     rules = as_policy(policy)
     assert rules is not None
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
     shared = shared_keys(keys)
-    found: dict[str, FileCompliance] = {}
-    for file in in_threads(lambda path: _checked(filesystem, path, shared, rules), paths,
-                           files_at_once or os.cpu_count() or 1):
-        found[file.file] = file
-        if advance is not None:
-            advance(len(found) / len(paths))
+    found = dict(each_file(lambda path: _checked(filesystem, path, shared, rules), paths,
+                           files_at_once, advance))
     return [found[path] for path in paths]
 
 
@@ -107,7 +83,7 @@ def _one_version(filesystem: pa_fs.FileSystem, path: str, keys: Keys,
             found = violations(policy.for_path(file.path), file.footer)
     finally:
         source.file.close()
-    unknown = [f"{violation.message}" if violation.column is None
+    unknown = [violation.message if violation.column is None
                else f"column {violation.column}: {violation.message}"
                for violation in found if violation.kind == UNKNOWN_KEY]
     return FileCompliance(path, [violation for violation in found if violation.kind != UNKNOWN_KEY],

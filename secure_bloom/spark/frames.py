@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
-from secure_bloom.encryption import EncryptionConfiguration, from_pyarrow
+from secure_bloom.encryption import EncryptionConfiguration, as_configuration
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.keys.uri import has_scheme
@@ -117,11 +117,7 @@ def _partition_by(names: str | Iterable[str]) -> dict[str, str]:
 def _encryption(encryption: object, leaves: Sequence[str]) -> dict[str, str]:
     if encryption is None:
         return {}
-    if isinstance(encryption, ArrowEncryptionConfiguration):
-        encryption = from_pyarrow(encryption)
-    if not isinstance(encryption, EncryptionConfiguration):
-        raise TypeError("encryption must be an EncryptionConfiguration, not "
-                        f"{type(encryption).__name__}")
+    encryption = as_configuration(encryption)
     if not encryption.internal_key_material:
         raise UnsupportedError("internal_key_material=False: the key material of this format is "
                                "always in the file; leave it out")

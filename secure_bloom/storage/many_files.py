@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -49,6 +50,19 @@ def in_threads(work: Callable[[Item], Outcome], items: Iterable[Item],
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def each_file(work: Callable[[str], Outcome], paths: Sequence[str], files_at_once: int | None,
+              advance: Advance | None) -> Iterator[tuple[str, Outcome]]:
+    """Yield each path with the result of a function for it, in order of completion.
+
+    ``advance`` is called with the completed fraction. By default, one file per core at once.
+    """
+    done = in_threads(lambda path: (path, work(path)), paths, files_at_once or os.cpu_count() or 1)
+    for number, outcome in enumerate(done, 1):
+        yield outcome
+        if advance is not None:
+            advance(number / len(paths))
 
 
 class ManyFiles(Generic[Outcome]):

@@ -22,6 +22,7 @@ from secure_bloom.keys import cache as cache_module
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.kms import unwrap_locally
+from tests.keys.clock import Clock
 
 MASTER, DATA = b"master key 16byt", b"the data key 16b"
 COLUMNS = {"pii": ["ssn", "name"], "pay": ["salary"]}
@@ -47,12 +48,6 @@ class CountingKms(InMemoryKms):
 @pytest.fixture
 def clock(monkeypatch):
     """Seconds that have passed, for the cache."""
-    class Clock:
-        now = 1000.0
-
-        def monotonic(self):
-            return self.now
-
     clock = Clock()
     monkeypatch.setattr(cache_module, "time", clock)
     return clock

@@ -18,6 +18,7 @@ from secure_bloom.keys import CachedKms, InMemoryKms, Keyring, open_kms
 from secure_bloom.keys import keyring as keyring_module
 from secure_bloom.keys.cache import cached
 from secure_bloom.keys.environment import EnvironmentKms, cached_client
+from tests.keys.clock import Clock
 
 KEY, OTHER, DATA = b"SECRET master 16", b"ANOTHER master16", b"the data key 16b"
 PASSPHRASE = "SECRET pass phrase"
@@ -34,12 +35,6 @@ def path(tmp_path):
 @pytest.fixture
 def clock(monkeypatch):
     """Seconds that have passed, for keyrings."""
-    class Clock:
-        now = 1000.0
-
-        def monotonic(self):
-            return self.now
-
     clock = Clock()
     monkeypatch.setattr(keyring_module, "time", clock)
     return clock

@@ -7,9 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
-
-from secure_bloom.encryption import EncryptionConfiguration, UniformKey, from_pyarrow
+from secure_bloom.encryption import EncryptionConfiguration, UniformKey, as_configuration
 from secure_bloom.errors import PolicyError, UnsupportedError
 from secure_bloom.keys.environment import open_client
 from secure_bloom.keys.material import KeyMaterial
@@ -105,11 +103,7 @@ def checked_encryption(encryption: object) -> EncryptionConfiguration:
     if isinstance(encryption, UniformKey):
         raise UnsupportedError("a UniformKey is for one file, and Spark writes many: use an "
                                "EncryptionConfiguration with uniform_encryption=True")
-    if isinstance(encryption, ArrowEncryptionConfiguration):
-        encryption = from_pyarrow(encryption)
-    if not isinstance(encryption, EncryptionConfiguration):
-        raise TypeError("encryption must be an EncryptionConfiguration, not "
-                        f"{type(encryption).__name__}")
+    encryption = as_configuration(encryption)
     if not encryption.double_wrapping:
         raise UnsupportedError("double_wrapping=False would need the KMS on the executors, where "
                                "Python does not run: keep it on, or use the format secure_parquet")
