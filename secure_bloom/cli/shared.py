@@ -152,7 +152,7 @@ def reading_options(command: Command) -> Command:
     def with_requirement(*args: Any, policy: str | None, require_encryption: RequireEncryption,
                          **options: Any) -> Any:
         if policy is not None and require_encryption is not None:
-            raise click.UsageError("give either --require-encryption or --policy")
+            raise click.UsageError("specify either --require-encryption or --policy, not both")
         if policy is not None:
             from secure_bloom.policy import Policy
             require_encryption = Policy.read(policy)

@@ -75,7 +75,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self.job = Job(*place, overwrite)
         self.job.check_folder()
         self._check_new()
-        if not overwrite:
+        if not overwrite and not self._is_new:
             _check_partition_columns(self.job, partition_by)
         self._keks = self._options.key_encryption_keys()
         self._master_keys = self._options.master_key_check()
