@@ -29,7 +29,7 @@ _HOME = {
     "attach": "secure_bloom.maintain.attach",
     "audit": "secure_bloom.auditing.audit",
     "open_kms": "secure_bloom.keys.uri",
-    "read_table": "secure_bloom.dataset",
+    "read_table": "secure_bloom.datasets.reading",
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",
     "verify_file": "secure_bloom.verify.verify",
@@ -41,7 +41,7 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.auditing.audit import audit as audit
-    from secure_bloom.dataset import read_table as read_table
+    from secure_bloom.datasets.reading import read_table as read_table
     from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration
     from secure_bloom.encryption import UniformKey as UniformKey
     from secure_bloom.keys.keyring import Keyring as Keyring

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetWriter
-from secure_bloom.dataset import read_table
+from secure_bloom.datasets.reading import read_table
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.write import WriteOptions
 from secure_bloom.spark.schema.hive_partitioning import Partitioner, escape, folder_names

@@ -22,13 +22,13 @@ from secure_bloom import (
     ParquetFile,
     UniformKey,
     audit,
-    dataset,
     read_table,
     reader,
     verify_file,
 )
-from secure_bloom import dataset_files as folder_files
 from secure_bloom.cli.shared import UNREADABLE, exit_code
+from secure_bloom.datasets import files as folder_files
+from secure_bloom.datasets import reading
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
 from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
 from secure_bloom.keys.external import material_path
@@ -387,7 +387,7 @@ def numbered(folder, count: int, way="plain"):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_few_files_of_a_folder_are_open_at_a_time(tmp_path, way, monkeypatch):
-    monkeypatch.setattr(dataset, "_OPEN_FILES", 3)
+    monkeypatch.setattr(reading, "_OPEN_FILES", 3)
     numbered(tmp_path, 40, way)
     most, to_table = [], folder_files.to_table
 
@@ -402,8 +402,8 @@ def test_few_files_of_a_folder_are_open_at_a_time(tmp_path, way, monkeypatch):
 
 
 def test_a_file_that_is_replaced_before_its_turn_is_looked_at_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_OPEN_FILES", 2)
-    monkeypatch.setattr(dataset, "_AHEAD", 0)
+    monkeypatch.setattr(reading, "_OPEN_FILES", 2)
+    monkeypatch.setattr(reading, "_AHEAD", 0)
     numbered(tmp_path, 7)
     to_table, calls = folder_files.to_table, []
 
@@ -426,24 +426,24 @@ def test_a_file_that_is_replaced_before_its_turn_is_looked_at_again(tmp_path, mo
 
 def test_files_that_come_and_go_are_listed_again(tmp_path, monkeypatch):
     numbered(tmp_path, 3)
-    data_files = dataset.data_files
+    data_files = reading.data_files
 
     def listed(*args):
         found = data_files(*args)
-        monkeypatch.setattr(dataset, "data_files", data_files)
+        monkeypatch.setattr(reading, "data_files", data_files)
         os.rename(tmp_path / "01.parquet", tmp_path / "09.parquet")
         return found
 
-    monkeypatch.setattr(dataset, "data_files", listed)
+    monkeypatch.setattr(reading, "data_files", listed)
     found = read_table(tmp_path, filters=[("n", "==", 0)])
     assert found["ssn"].to_pylist() == ["00a", "02a", "01a"]
 
 
 def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
     """The row groups of the old version are never read of the new one."""
-    monkeypatch.setattr(dataset, "_OPEN_FILES", 1)
-    monkeypatch.setattr(dataset, "_AHEAD", 0)
-    monkeypatch.setattr(dataset, "_threads", lambda _: 1)  # so the first file stays open
+    monkeypatch.setattr(reading, "_OPEN_FILES", 1)
+    monkeypatch.setattr(reading, "_AHEAD", 0)
+    monkeypatch.setattr(reading, "_threads", lambda _: 1)  # so the first file stays open
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     numbered(tmp_path, 2)
     to_table, look, looks = folder_files.to_table, folder_files.FolderFile._look, []
@@ -487,7 +487,7 @@ def test_a_file_is_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
 
 
 def test_another_schema_starts_the_folder_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(dataset, "_OPEN_FILES", 1)
+    monkeypatch.setattr(reading, "_OPEN_FILES", 1)
     numbered(tmp_path, 3)
     to_table, calls = folder_files.to_table, []
 
@@ -523,9 +523,9 @@ def test_reading_gives_up_after_ten_tries(tmp_path, what, monkeypatch):
 
 def test_a_file_that_is_gone_for_good_ends_the_read(tmp_path, monkeypatch):
     numbered(tmp_path, 2)
-    listed = [*dataset.data_files(pa_fs.LocalFileSystem(), str(tmp_path)), f"{tmp_path}/none"]
+    listed = [*reading.data_files(pa_fs.LocalFileSystem(), str(tmp_path)), f"{tmp_path}/none"]
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(dataset, "data_files", lambda *_: listed)
+    monkeypatch.setattr(reading, "data_files", lambda *_: listed)
     with pytest.raises(ChangedMeanwhileError, match="removed"):
         read_table(tmp_path)
 

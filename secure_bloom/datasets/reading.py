@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.pages import to_table
-from secure_bloom.dataset_files import FolderFile, FolderQuery, OtherFilesError, read_rows
+from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,

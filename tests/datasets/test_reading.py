@@ -7,7 +7,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
-from secure_bloom import dataset
+from secure_bloom.datasets import reading
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.visibility import data_files
 
@@ -52,7 +52,7 @@ def people(folder, name, **columns):
     secure_bloom.write_table(rows, folder / name, bloom_filters={"id": True})
 
 
-@pytest.mark.parametrize("files", [1, 3, dataset._AHEAD, dataset._AHEAD + 1, 2 * dataset._AHEAD])
+@pytest.mark.parametrize("files", [1, 3, reading._AHEAD, reading._AHEAD + 1, 2 * reading._AHEAD])
 def test_rows_come_in_the_order_of_the_files(tmp_path, files):
     for number in range(files):
         people(tmp_path, f"{number}.parquet", file=[number] * 100)
@@ -74,7 +74,7 @@ def test_rows_are_read_with_the_schema_of_all_files(tmp_path):
 
 @pytest.mark.parametrize("filters", [None, [("id", "=", 5)]])
 def test_a_file_with_another_type_in_a_column_is_named(tmp_path, filters):
-    for number in range(dataset._AHEAD + 2):
+    for number in range(reading._AHEAD + 2):
         people(tmp_path, f"{number}.parquet")
     secure_bloom.write_table(pa.table({"id": ["text"]}), tmp_path / "4a.parquet")
     with pytest.raises(UnsupportedError, match=r"Field id .*int64 vs string") as caught:
@@ -83,9 +83,9 @@ def test_a_file_with_another_type_in_a_column_is_named(tmp_path, filters):
 
 
 def test_a_file_whose_rows_cannot_be_read_is_named(tmp_path):
-    for number in range(dataset._AHEAD + 2):
+    for number in range(reading._AHEAD + 2):
         people(tmp_path, f"{number}.parquet")
-    for number in (1, dataset._AHEAD + 1):
+    for number in (1, reading._AHEAD + 1):
         path = tmp_path / f"{number}.parquet"
         good = path.read_bytes()
         path.write_bytes(good[:4] + bytes(100) + good[104:])
