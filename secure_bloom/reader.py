@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -134,6 +135,13 @@ class ParquetFile(Summarized):
         """The version of the open file; None if the source has no path."""
         return self._source.version
 
+    def with_source(self, source: Source) -> ParquetFile:
+        """Return the same version of the file with another handle, and the same parsed footer."""
+        assert source.version == self.version
+        file = copy(self)
+        file._source = source
+        return file
+
     @contextmanager
     def one_version(self) -> Iterator[None]:
         """A block that succeeds only if everything read in it is of one version.
@@ -164,6 +172,11 @@ class ParquetFile(Summarized):
     def columns(self) -> list[LeafColumn]:
         """The leaf columns."""
         return self._footer.columns
+
+    @property
+    def footer_size(self) -> int:
+        """Stored bytes of the footer."""
+        return len(self._content)
 
     @property
     def footer(self) -> Footer:

@@ -1,0 +1,220 @@
+"""A data set of files that are read as one table, in the interface of ``pyarrow.dataset``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+
+from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, Footers
+from secure_bloom.datasets.fragment import Fragment
+from secure_bloom.datasets.refused_files import RefusedFiles
+from secure_bloom.datasets.report import ScanReport
+from secure_bloom.datasets.scan import in_order, pool_for
+from secure_bloom.datasets.scanner import Columns, Scanner, View
+from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.sources import DatasetSource, Files, find_files
+from secure_bloom.display import count, shown
+from secure_bloom.encryption_requirement import (
+    FolderChecks,
+    RequireEncryption,
+    encryption_requirement,
+)
+from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.pruning.predicates import Filters
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+
+def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
+            filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
+            all_files: bool = False, require_encryption: RequireEncryption = None) -> Dataset:
+    """Open Parquet files as one data set, which pyarrow, DuckDB, DataFusion and others can scan.
+
+    The footers of all files are read. The files and their schemas are those found now: if files are
+    added later, open the data set again. Rows are always those of the current version of a file.
+
+    Parameters
+    ----------
+    source : path, list of paths, DeltaTable, or pyiceberg table or scan
+        A path is that of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
+        one. In a folder, files are skipped if any part of their path begins with ``_`` or ``.``,
+        or if a job has not committed them. ``name=value`` folders become columns. Of a table, the
+        files of its current version are read.
+    keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
+        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
+    schema : pyarrow.Schema, optional
+        Default: all columns of all files, each with a type that holds the values of all files.
+        Columns that a file lacks are null.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``source``; default: local, or by URI.
+    with_source : bool
+        Add the columns ``file`` and ``row_group`` (from 0), in front.
+    all_files : bool
+        Read the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
+        plain files. These may hold rows that the table has deleted.
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+        What must be encrypted; as for :func:`read_table`.
+
+    Returns
+    -------
+    Dataset
+        A :class:`pyarrow.dataset.Dataset`. Its filters may have pyarrow's list form, too.
+
+    Raises
+    ------
+    UnsupportedError
+        If a folder belongs to a table; or if a column has types in two files that do not fit.
+    FormatError, AuthenticationError, KeyRetrievalError
+        With the name of the file.
+
+    Examples
+    --------
+    >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
+    >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
+    """
+    requirement = encryption_requirement(require_encryption)
+    found = find_files(source, filesystem, all_files=all_files)
+    checks = FolderChecks(requirement, found.partition_schema.names)
+    access = FileAccess(found.filesystem, shared_keys(keys), checks, Footers(), with_source)
+    with error_location(file=found.name):
+        files = _inspected(found, access)
+        checks.finish()
+    if schema is None:
+        schema = common_schema(found.paths, [file.schema for file in files],
+                               found.partition_schema)
+    if with_source:
+        schema = _with_source(schema)
+    return Dataset(found.name, files, View(access, schema))
+
+
+class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """Parquet files as one table; made by :func:`secure_bloom.dataset`.
+
+    Every method of :class:`pyarrow.dataset.Dataset` that reads rows skips row groups by partition,
+    statistics and Bloom filters. Filters are Expressions, or lists of predicates
+    (:mod:`secure_bloom.pruning.predicates`).
+    """
+
+    def __init__(self, name: str, files: list[DatasetFile], view: View):
+        self._name, self._files, self._view = name, files, view
+        self._last: Scanner | None = None
+        refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))
+        super().__init__([refused], view.schema, refused.format)
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files."""
+        return [file.path for file in self._files]
+
+    @property
+    def filesystem(self) -> pa_fs.FileSystem:
+        """The filesystem of the paths."""
+        return self._view.access.filesystem
+
+    @property
+    def report(self) -> ScanReport | None:
+        """What the scan that was created last has read and skipped so far; None before any."""
+        return None if self._last is None else self._last.report
+
+    def scanner(self, columns: Columns = None, filter: Filters | None = None,
+                **options: Any) -> Scanner:
+        """Return a scanner of the rows for which a filter holds.
+
+        Parameters
+        ----------
+        columns : list of str, or mapping of str to Expression, optional
+        filter : Expression, list of tuple, or list of list of tuple, optional
+        **options
+            As for :meth:`pyarrow.dataset.Dataset.scanner`.
+
+        Raises
+        ------
+        ColumnError, PredicateError
+            If there is no such column, or a filter does not fit the types of its columns.
+        """
+        self._last = Scanner(self._view, self._files, columns, filter, options)
+        return self._last
+
+    def explain(self, filter: Filters | None = None) -> ScanReport:
+        """Return what a scan would read and skip; ``print`` it for a picture.
+
+        Only footers and Bloom filters are read.
+        """
+        return self.scanner([], filter).explain()
+
+    def get_fragments(self, filter: Filters | None = None) -> Iterator[Fragment]:
+        """Yield the files that may have matching rows, each with the row groups to read.
+
+        The filter is not applied to their rows, but the filters of the data set are.
+        """
+        for file in self.scanner([], filter).remaining_files():
+            yield Fragment(self._view, file)
+
+    def filter(self, expression: Filters) -> Dataset:
+        """Return the data set of the rows for which a filter holds, besides earlier ones."""
+        self.scanner([], expression)  # checks the filter
+        where = (*self._view.where, expression)
+        return Dataset(self._name, self._files, self._view._replace(where=where))
+
+    def replace_schema(self, schema: pa.Schema) -> Dataset:
+        """Return the data set with another schema."""
+        return Dataset(self._name, self._files, self._view.with_schema(schema))
+
+    def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
+        """Return the rows in an order; see :meth:`pyarrow.dataset.Dataset.sort_by`."""
+        return _streamed(self).sort_by(sorting, **options)
+
+    def join(self, right_dataset: ds.Dataset, *arguments: Any,
+             **options: Any) -> ds.InMemoryDataset:
+        """Join with another data set; see :meth:`pyarrow.dataset.Dataset.join`."""
+        return _streamed(self).join(_streamed(right_dataset), *arguments, **options)
+
+    def join_asof(self, right_dataset: ds.Dataset, *arguments: Any,
+                  **options: Any) -> ds.InMemoryDataset:
+        """Join with another data set; see :meth:`pyarrow.dataset.Dataset.join_asof`."""
+        return _streamed(self).join_asof(_streamed(right_dataset), *arguments, **options)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.scanner().__arrow_c_stream__(requested_schema)
+
+    def __reduce__(self) -> tuple[type[Dataset], tuple[str, list[DatasetFile], View]]:
+        return Dataset, (self._name, self._files, self._view)
+
+    def __repr__(self) -> str:
+        return (f"<Dataset {shown(self._name, 60)}: {count(len(self._files), 'file')}, "
+                f"{count(len(self.schema), 'column')}>")
+
+
+def _streamed(dataset: ds.Dataset) -> ds.Dataset:
+    """Return a data set that Arrow's C++ code can scan once."""
+    return ds.InMemoryDataset(dataset.scanner().to_reader()) if isinstance(dataset, Dataset) \
+        else dataset
+
+
+def _inspected(found: Files, access: FileAccess) -> list[DatasetFile]:
+    def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile:
+        path, partition = place
+        values = {} if partition is None else ds.get_partition_keys(partition)
+        types = {name: found.partition_schema.field(name).type for name in values}
+        return DatasetFile(access, path, partition,
+                           {name: pa.scalar(value, types[name]) for name, value in values.items()})
+
+    with pool_for(access.filesystem) as pool:
+        places = zip(found.paths, found.partitions, strict=True)
+        return list(in_order(pool, inspect, places, 64))
+
+
+def _with_source(schema: pa.Schema) -> pa.Schema:
+    for name in SOURCE_SCHEMA.names:
+        if name in schema.names:
+            raise ColumnError("the files have a column of this name, so with_source cannot add it",
+                              column=name)
+    return pa.schema([*SOURCE_SCHEMA, *schema], schema.metadata)

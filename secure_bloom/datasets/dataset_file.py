@@ -1,0 +1,188 @@
+"""One file of a data set: its schema, and an open handle of one version when it is read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from copy import copy
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.pages import new_fragment
+from secure_bloom.encryption_requirement import FolderChecks
+from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.versions import FileVersion, until_unchanged
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
+SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),
+                           pa.field(ROW_GROUP, pa.int32(), nullable=False)])
+_FOOTER_BYTES = 16 * 1024 * 1024  # as stored; parsed they take several times as much
+
+
+class OutdatedError(ChangedMeanwhileError):
+    """The data set no longer has the files or schemas with which it was opened."""
+
+
+class Footers:
+    """Parsed footers of the files that were used last. Their files are closed."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[str, ParquetFile] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Footers], tuple[()]]:
+        return Footers, ()  # another process reads them itself
+
+    def get(self, path: str) -> ParquetFile | None:
+        """Return a file of which only the footer is to be used."""
+        with self._lock:
+            file = self._files.get(path)
+            if file is not None:
+                self._files.move_to_end(path)
+            return file
+
+    def put(self, path: str, file: ParquetFile) -> None:
+        """Keep the footer of a file, and drop others if there are too many."""
+        with self._lock:
+            self._drop(self._files.pop(path, None))
+            self._files[path] = file
+            self._bytes += file.footer_size
+            while self._bytes > _FOOTER_BYTES and len(self._files) > 1:
+                self._drop(self._files.popitem(last=False)[1])
+
+    def _drop(self, file: ParquetFile | None) -> None:
+        self._bytes -= 0 if file is None else file.footer_size
+
+
+class FileAccess(NamedTuple):
+    """What all files of a data set have in common."""
+
+    filesystem: pa_fs.FileSystem
+    keys: Keys
+    checks: FolderChecks
+    footers: Footers
+    with_source: bool
+
+
+class DatasetFile:
+    """A file of a data set, closed. Its schema stays the same, whatever version it has.
+
+    ``partition`` is an expression that holds for all rows, ``partition_values`` are those of the
+    columns that come from the path. ``row_groups`` are those to read at most; None: all.
+    """
+
+    def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
+                 partition_values: dict[str, pa.Scalar]):
+        self._access, self.path = access, path
+        self.partition, self.partition_values = partition, partition_values
+        self.row_groups: list[int] | None = None
+        self._version: FileVersion | None = None
+        self._schema: pa.Schema | None = None
+        opened = self.open()
+        self.num_rows = opened.num_rows
+        opened.close()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the file itself."""
+        assert self._schema is not None
+        return self._schema
+
+    def restricted(self, version: FileVersion | None, row_groups: list[int] | None) -> DatasetFile:
+        """Return this file with only some row groups, which are those of one version."""
+        file = copy(self)
+        file.row_groups = row_groups
+        file._version = None if row_groups is None else version
+        return file
+
+    def open(self) -> OpenedFile:
+        """Open the current version of the file.
+
+        Raises OutdatedError if the file was removed, or has another schema now.
+        """
+        return until_unchanged(self._open)
+
+    def _open(self) -> OpenedFile:
+        access = self._access
+        try:
+            source = Source(self.path, access.filesystem)
+        except FileNotFoundError as error:
+            raise OutdatedError("the file was removed after the data set was opened; open the data "
+                                "set again", file=self.path) from error
+        try:
+            if self._version is not None and source.version != self._version:
+                raise OutdatedError("the file was replaced after its row groups were chosen; start "
+                                    "again with the data set", file=self.path)
+            return OpenedFile(self, self._parsed(source), source)
+        except BaseException:
+            source.file.close()
+            raise
+
+    def _parsed(self, source: Source) -> ParquetFile:
+        access = self._access
+        known = access.footers.get(self.path)
+        if known is not None and source.version is not None and known.version == source.version:
+            return known.with_source(source)
+        file = ParquetFile(source, access.keys, require_encryption=access.checks)
+        if self._schema is None:
+            self._schema = file.schema
+        elif not self._schema.equals(file.schema, check_metadata=True):
+            raise OutdatedError("the file was replaced by one with another schema after the data "
+                                "set was opened; open the data set again", file=self.path)
+        access.footers.put(self.path, file)
+        return file
+
+
+class OpenedFile:
+    """A file of a data set that is open at one version, and the row groups to read; None: all."""
+
+    def __init__(self, dataset_file: DatasetFile, file: ParquetFile, source: Source):
+        self.dataset_file, self.file, self.source = dataset_file, file, source
+        self.row_groups = dataset_file.row_groups
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in the row groups to read."""
+        if self.row_groups is None:
+            return self.file.num_rows
+        return sum(map(self.file.footer.row_group_num_rows, self.row_groups))
+
+    def fragments(self) -> list[ds.ParquetFileFragment]:
+        """Return the row groups to read, as pyarrow reads them while the file is open."""
+        return [self._fragment(self.dataset_file.partition)]
+
+    def sources(self) -> list[ds.ParquetFileFragment]:
+        """Return each row group to read, as pyarrow reads it with the columns of the source."""
+        import pyarrow.compute as pc
+        from_path = self.dataset_file.partition
+        of_file = pc.field(FILE) == self.dataset_file.path
+        of_file = of_file if from_path is None else from_path & of_file
+        groups = range(self.file.num_row_groups) if self.row_groups is None else self.row_groups
+        return [self._fragment(of_file & (pc.field(ROW_GROUP) == pa.scalar(group, pa.int32())),
+                               [group])
+                for group in groups]
+
+    def _fragment(self, partition: pc.Expression | None,
+                  row_groups: list[int] | None = None) -> ds.ParquetFileFragment:
+        groups = self.row_groups if row_groups is None else row_groups
+        access = self.file.arrow_access(groups)
+        return new_fragment(access.file(self.source), access.properties, groups, partition)
+
+    def check(self) -> None:
+        """Raise ChangedMeanwhileError if what was read is not of one version."""
+        self.source.note_read()
+        self.source.check()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.source.file.close()

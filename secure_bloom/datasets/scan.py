@@ -1,0 +1,186 @@
+"""One pass over the files of a data set: files are opened and pruned ahead of the rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.arrow.row_filter import RowFilter, remaining
+from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
+from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
+from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.predicates import Predicate
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_OPEN_FILES = 32  # that are read together; as many again are opened meanwhile
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+class Scan:
+    """A pass over the files of a data set, for the rows for which filters may hold.
+
+    Parameters
+    ----------
+    files : list of DatasetFile
+    access : FileAccess
+    schema : pyarrow.Schema
+        Of the data set.
+    filters : list of RowFilter
+        All of them must hold for a row.
+    report : ScanReport
+        Is completed during the pass.
+    """
+
+    def __init__(self, files: list[DatasetFile], access: FileAccess, schema: pa.Schema,
+                 filters: list[RowFilter], report: ScanReport):
+        self._files, self._access, self._schema = files, access, schema
+        self._filters, self._report = filters, report
+
+    def open_files(self) -> Iterator[OpenedFile]:
+        """Yield the files that may have matching rows, open; the caller closes them."""
+        with pool_for(self._access.filesystem) as pool:
+            for opened, outcomes in in_order(pool, self._look, self._files, _OPEN_FILES):
+                sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
+                self._report.add_file(outcomes.values(), sizes)
+                if opened.row_groups == []:
+                    opened.close()
+                else:
+                    yield opened
+
+    def batches(self, columns: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the row groups that may match; the filters are not applied to them.
+
+        The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`.
+        """
+        files = self.open_files()
+        while together := list(islice(files, _OPEN_FILES)):
+            yield from self._rows(together, columns, options)
+
+    def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
+        """Open a file, and find the row groups to read; return it with the outcome of each one."""
+        opened = file.open()
+        try:
+            groups = range(opened.file.num_row_groups) if file.row_groups is None \
+                else file.row_groups
+            outcomes = dict.fromkeys(groups, READ)
+            for row_filter in self._filters:
+                _check(opened, row_filter.alternatives_for(file.schema), outcomes)
+        except BaseException:
+            opened.close()
+            raise
+        kept = [group for group, outcome in outcomes.items() if outcome == READ]
+        opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
+        return opened, outcomes
+
+    def _rows(self, files: list[OpenedFile], columns: Any,
+              options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
+            fragments = [fragment for found in pool.map(fragments_of, some) for fragment in found]
+            return _scanned(fragments, self._schema, columns, options)
+
+        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
+        with ExitStack() as stack:
+            for opened in files:
+                stack.callback(opened.close)
+            for opened in files:
+                stack.enter_context(opened.source.one_version())
+            pool = stack.enter_context(pool_for(self._access.filesystem))
+            rows = 0
+            try:
+                with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
+                    for batch in scanned(files):
+                        rows += batch.num_rows
+                        yield batch
+            except (FileError, KeyRetrievalError):
+                for opened in _from_row(files, rows):  # find the file that failed
+                    with pyarrow_errors(opened.dataset_file.path, self._access.keys):
+                        deque(scanned([opened]), maxlen=0)
+                raise
+            list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
+
+
+def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
+    """Return a pool of as many threads as files are opened at a time.
+
+    Local files involve little waiting, and more threads only pass the GIL on more often.
+    """
+    is_local = filesystem.type_name == "local"
+    return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
+
+
+def _check(opened: OpenedFile, condition: Alternatives, outcomes: dict[int, int]) -> None:
+    """Set why row groups are skipped, of those that would be read so far."""
+    if condition is None:
+        return
+    groups = [group for group, outcome in outcomes.items() if outcome == READ]
+    left = remaining(condition, _constants(opened, condition))
+    if not left:
+        outcomes.update(dict.fromkeys(groups, PARTITIONS))
+        return
+    with opened.source.one_version():
+        result = opened.file.prune_row_groups(left, groups)
+    outcomes.update(dict.fromkeys(groups, STATISTICS))
+    outcomes.update(dict.fromkeys(result.after_statistics, BLOOM_FILTERS))
+    outcomes.update(dict.fromkeys(result.after_filters, READ))
+
+
+def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str, pa.Scalar]:
+    """Return the columns that have a single value in a file; null if it lacks the column."""
+    own = {leaf.path for leaf in opened.file.columns}
+    absent = {p.column for alternative in condition for p in alternative} - own
+    return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
+
+
+def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
+             options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.dataset as ds
+    if not fragments:
+        return
+    dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
+    batches = dataset.scanner(columns, **options).to_batches()
+    while True:
+        try:
+            batch = next(batches, None)
+        except pa.ArrowInvalid as error:
+            raise FormatError("pyarrow cannot read the pages") from error
+        if batch is None:
+            return
+        yield batch
+
+
+def _from_row(files: list[OpenedFile], row: int) -> Iterator[OpenedFile]:
+    """Yield the files from the one with this row on."""
+    for opened in files:
+        row -= opened.num_rows
+        if row < 0:
+            yield opened
+
+
+def in_order(pool: ThreadPoolExecutor, work: Callable[[Item], Outcome], items: Iterable[Item],
+             ahead: int) -> Iterator[Outcome]:
+    """Yield the result of a function for each item, in order; a few items are submitted ahead."""
+    items = iter(items)
+    waiting: deque[Future[Outcome]] = deque()
+    try:
+        while True:
+            waiting.extend(pool.submit(work, item)
+                           for item in islice(items, ahead - len(waiting)))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -1,0 +1,177 @@
+"""The interface of ``pyarrow.dataset.Scanner`` over the files of a data set.
+
+Not pyarrow's own scanner: it simplifies filters using statistics, and so loses rows
+(``docs/filters.md``), and its ``to_reader`` holds Python's lock while it waits for a KMS client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from secure_bloom.arrow.row_filter import row_filter
+from secure_bloom.arrow.views import filtered
+from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
+from secure_bloom.datasets.report import ScanReport, describe
+from secure_bloom.datasets.scan import Scan
+from secure_bloom.display import Summarized, count, listed
+from secure_bloom.errors import ColumnError
+from secure_bloom.pruning.expressions import columns_of
+from secure_bloom.pruning.predicates import Filters, condition_of
+from secure_bloom.storage.versions import until_unchanged
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+#: names to read, or expressions by the names of their results; None: all columns
+Columns: TypeAlias = "list[str] | Mapping[str, pc.Expression] | None"
+
+
+class View(NamedTuple):
+    """How files are seen: the columns of the table, and a filter that every scan applies."""
+
+    access: FileAccess
+    schema: pa.Schema
+    where: tuple[Filters, ...] = ()
+
+    def with_schema(self, schema: pa.Schema) -> View:
+        """Return a view with another schema of the table."""
+        return self._replace(schema=schema)
+
+
+class Scanner(Summarized):
+    """Reads the rows of a data set for which a filter holds. Each method starts a new pass.
+
+    Attributes
+    ----------
+    dataset_schema : pyarrow.Schema
+        Of the data set.
+    projected_schema : pyarrow.Schema
+        Of the rows that are returned.
+    report : ScanReport
+        What the last pass has read and skipped.
+    """
+
+    def __init__(self, view: View, files: list[DatasetFile], columns: Columns,
+                 filter: Filters | None, options: Mapping[str, Any]):
+        self.dataset_schema = view.schema
+        self._view, self._files, self._options = view, files, options
+        self._columns = columns if columns is None or isinstance(columns, Mapping) \
+            else list(columns)
+        self.projected_schema = _projected(view.schema, self._columns)
+        filters = [*view.where, *([] if filter is None else [filter])]
+        self._filters = [row_filter(condition_of(one), view.schema) for one in filters]
+        self._new_report()
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as record batches, in the order of files and row groups.
+
+        Raises
+        ------
+        FormatError, AuthenticationError, KeyRetrievalError
+            With the name of the file.
+        ChangedMeanwhileError
+            If a file changed while it was read. The batches so far may be of two versions.
+        """
+        batches = self._pass().batches(self._needed(), **self._options)
+        if not self._filters:
+            return batches
+        return self._filtered(batches)
+
+    def to_table(self) -> pa.Table:
+        """Return the rows as a table. If a file changes meanwhile, they are read again."""
+        return until_unchanged(
+            lambda: pa.Table.from_batches(self.to_batches(), self.projected_schema))
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the rows."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows as a table."""
+        batches = []
+        for batch in self.to_batches():
+            batches.append(batch.slice(0, num_rows))
+            num_rows -= len(batches[-1])
+            if num_rows <= 0:
+                break
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return the rows with these positions, in this order."""
+        return self.to_table().take(indices)
+
+    def count_rows(self) -> int:
+        """Return the number of rows; without a filter, from the footers alone."""
+        if not self._filters:
+            return sum(file.num_rows for file in self._files)
+        return until_unchanged(lambda: sum(batch.num_rows for batch in self.to_batches()))
+
+    def explain(self) -> ScanReport:
+        """Return what a pass would read and skip. Only footers and Bloom filters are read."""
+        for opened in self._pass().open_files():
+            opened.close()
+        return self.report
+
+    def remaining_files(self) -> Iterator[DatasetFile]:
+        """Yield the files that may have matching rows, each restricted to the row groups to read.
+        """
+        for opened in self._pass().open_files():
+            opened.close()
+            yield opened.dataset_file.restricted(opened.file.version, opened.row_groups)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _new_report(self) -> None:
+        conditions = [describe(one.alternatives) for one in self._filters]
+        self.report = ScanReport(" and ".join(conditions) or describe(None))
+
+    def _pass(self) -> Scan:
+        self._new_report()
+        return Scan(self._files, self._view.access, self._view.schema, self._filters, self.report)
+
+    def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for one in self._filters:
+                batch = filtered(batch, one.holds(batch))
+            if batch.num_rows:
+                yield self._project(batch)
+
+    def _needed(self) -> Columns:
+        """Return the columns that are read: those of the result and of the filters; None: all."""
+        if not self._filters or self._columns is None:
+            return self._columns
+        names: list[list[str] | None] = [one.columns for one in self._filters]
+        if isinstance(self._columns, Mapping):
+            names += map(columns_of, self._columns.values())
+        else:
+            names.append(self._columns)
+        if None in names:
+            return None
+        return list(dict.fromkeys(name for some in names if some for name in some))
+
+    def _project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not isinstance(self._columns, Mapping):
+            return batch.select(self.projected_schema.names)
+        import pyarrow.dataset as ds
+        scanner = ds.Scanner.from_batches(iter([batch]), schema=batch.schema,
+                                          columns=dict(self._columns))
+        return scanner.to_table().combine_chunks().to_batches()[0]
+
+    def _headline(self) -> str:
+        return f"{count(len(self.projected_schema), 'column')}; {self.report._headline()}"
+
+
+def _projected(schema: pa.Schema, columns: Columns) -> pa.Schema:
+    if columns is None:
+        return schema
+    if not isinstance(columns, Mapping):
+        for name in columns:
+            if name not in schema.names:
+                raise ColumnError("there is no such column; existing columns: "
+                                  f"{listed(schema.names)}", column=name)
+    import pyarrow.dataset as ds
+    return ds.InMemoryDataset(schema.empty_table()).scanner(columns).projected_schema

@@ -1,0 +1,196 @@
+"""Which files a data set consists of: a file, a folder, a glob pattern, a list of them, a table."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.storage.files import FilePath, is_path, resolve
+from secure_bloom.storage.table_formats import check_readable
+from secure_bloom.storage.visibility import data_files, files_below, relative_path, table_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+ALL_FILES = "set all_files=True"
+_MAGIC = re.compile(r"[*?\[]")
+_DELTA_FEATURES = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "typeWidening"}
+
+
+class TableOfFiles(Protocol):
+    """A ``deltalake.DeltaTable``, or a table or scan of pyiceberg."""
+
+
+#: what :func:`secure_bloom.dataset` reads
+DatasetSource: TypeAlias = FilePath | Sequence[FilePath] | TableOfFiles
+
+
+class Files(NamedTuple):
+    """The files of a data set, in one filesystem.
+
+    ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
+    as one expression for each file.
+    """
+
+    name: str
+    filesystem: pa_fs.FileSystem
+    paths: list[str]
+    partition_schema: pa.Schema
+    partitions: list[pc.Expression | None]
+
+
+def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
+               all_files: bool = False) -> Files:
+    """Find the files of a data set.
+
+    A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
+    those of the ``name=value`` folders directly above each file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are none.
+    UnsupportedError
+        If a folder belongs to a table whose log determines its files.
+    """
+    if is_path(source):
+        return _of_path(source, filesystem, all_files)
+    if isinstance(source, list | tuple):
+        locations = [resolve(one, filesystem) for one in _checked(source)]
+    else:
+        locations = [resolve(one, filesystem) for one in _live_files(source)]
+    if not locations:
+        raise FileNotFoundError("the list of files is empty")
+    found = locations[0][0]
+    if any(not other.equals(found) for other, _ in locations):
+        raise UnsupportedError("all files must be in the same filesystem")
+    paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
+    return _with_partitions(f"{len(paths)} files", found, list(dict.fromkeys(paths)), None)
+
+
+def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool) -> Files:
+    filesystem, path = resolve(source, filesystem)
+    path = path.rstrip("/") or path
+    if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
+        return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
+    if _MAGIC.search(path) and filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
+        return _with_partitions(path, filesystem, _expanded(filesystem, path, all_files), None)
+    return Files(path, filesystem, [path], pa.schema([]), [None])
+
+
+def _checked(sources: Sequence[Any]) -> Sequence[FilePath]:
+    for one in sources:
+        if not is_path(one):
+            raise TypeError("source must be a path, a list of paths, a DeltaTable, or a table or "
+                            f"scan of pyiceberg; the list has a {type(one).__name__}")
+    return sources
+
+
+# --- folders and patterns ------------------------------------------------------------------------
+
+def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> list[str]:
+    check = None if all_files else partial(check_readable, filesystem, folder, advice=ALL_FILES)
+    paths = data_files(filesystem, folder, check)
+    if not paths:
+        raise FileNotFoundError(f"there are no Parquet files in {folder}")
+    return paths
+
+
+def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[str]:
+    """Return the files that a path of a file or folder, or a pattern, refers to."""
+    kind = filesystem.get_file_info(path).type
+    if kind == pa_fs.FileType.Directory:
+        return _in_folder(filesystem, path, all_files)
+    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+        return [path]
+    base, pattern = _split_pattern(path)
+    listed = files_below(filesystem, base, allow_not_found=True)
+    tables = {table_of(posixpath.dirname(posixpath.join(base, name))) for name in listed
+              if _is_matched(name, pattern)}
+    # Listed again, table by table: the commit protocol hides some of their files.
+    found = [path for table in sorted(tables) for path in data_files(filesystem, table)
+             if _is_matched(relative_path(path, base), pattern)]
+    if not found:
+        raise FileNotFoundError(f"no Parquet file matches {path}")
+    if not all_files:
+        for folder in sorted({posixpath.dirname(one) for one in found}):
+            check_readable(filesystem, folder, (), advice=ALL_FILES)
+    return sorted(set(found))
+
+
+def _split_pattern(path: str) -> tuple[str, list[str]]:
+    """Split a glob pattern into the folder before its first wildcard, and the remaining names."""
+    names = path.split("/")
+    first = next(index for index, name in enumerate(names) if _MAGIC.search(name))
+    return "/".join(names[:first]) or "/", names[first:]
+
+
+def _is_matched(relative: str, pattern: list[str]) -> bool:
+    """Whether a glob pattern matches a path, or a folder above it."""
+    return _matches(relative.split("/"), pattern)
+
+
+def _matches(names: list[str], pattern: list[str]) -> bool:
+    if not pattern:
+        return True
+    if pattern[0] == "**":
+        return any(_matches(names[start:], pattern[1:]) for start in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+def _live_files(table: Any) -> list[str]:
+    """Return the files of a table's current version, by the package of the table."""
+    if hasattr(table, "file_uris") and hasattr(table, "protocol"):
+        return _delta_files(table)
+    if hasattr(table, "scan") and not hasattr(table, "plan_files"):
+        table = table.scan()
+    if hasattr(table, "plan_files"):
+        return _iceberg_files(table)
+    raise TypeError("source must be a path, a list of paths, a DeltaTable, or a table or scan of "
+                    f"pyiceberg, not {type(table).__name__}")
+
+
+def _delta_files(table: Any) -> list[str]:
+    protocol = table.protocol()
+    features = set(protocol.reader_features or ())
+    if protocol.min_reader_version > 1 and (protocol.min_reader_version == 2
+                                            or features - _DELTA_FEATURES):
+        unknown = ", ".join(sorted(features - _DELTA_FEATURES)) or "column mapping"
+        raise UnsupportedError("this Delta Lake table cannot be read by its files alone, because "
+                               f"it uses {unknown}; read it with deltalake or Spark")
+    return list(table.file_uris())
+
+
+def _iceberg_files(scan: Any) -> list[str]:
+    tasks = list(scan.plan_files())
+    if any(task.delete_files for task in tasks):
+        raise UnsupportedError("this Iceberg table has delete files, so its data files alone do "
+                               "not say which rows are valid; compact it, or read it with "
+                               "pyiceberg or Spark")
+    return [task.file.file_path for task in tasks]
+
+
+# --- Hive partitions -----------------------------------------------------------------------------
+
+def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
+                     folder: str | None) -> Files:
+    """Add the partition columns; without a folder, those directly above each file."""
+    import pyarrow.dataset as ds
+    relative = ["/" + relative_path(path, folder or table_of(posixpath.dirname(path)))
+                for path in paths]
+    options = ds.FileSystemFactoryOptions(partition_base_dir="/",
+                                          partitioning=ds.HivePartitioning.discover())
+    factory = ds.FileSystemDatasetFactory(filesystem, relative, ds.ParquetFileFormat(), options)
+    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    partitioning = ds.HivePartitioning(schema)
+    return Files(name, filesystem, paths, schema, [partitioning.parse(one) for one in relative])
