@@ -143,6 +143,30 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         self._last = Scanner(self._view, self._files, columns, filter, options)
         return self._last
 
+    def to_table(self, columns: Columns = None, filter: Filters | None = None,
+                 **options: Any) -> pa.Table:
+        """Return the rows as a table; see :meth:`scanner`. If a file changes, it is read again."""
+        return self.scanner(columns, filter, **options).to_table()
+
+    def to_batches(self, columns: Columns = None, filter: Filters | None = None,
+                   **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as record batches, in bounded memory; see :meth:`scanner`."""
+        return self.scanner(columns, filter, **options).to_batches()
+
+    def head(self, num_rows: int, columns: Columns = None, filter: Filters | None = None,
+             **options: Any) -> pa.Table:
+        """Return the first rows; see :meth:`scanner`."""
+        return self.scanner(columns, filter, **options).head(num_rows)
+
+    def take(self, indices: Any, columns: Columns = None, filter: Filters | None = None,
+             **options: Any) -> pa.Table:
+        """Return the rows with these positions, in this order; see :meth:`scanner`."""
+        return self.scanner(columns, filter, **options).take(indices)
+
+    def count_rows(self, filter: Filters | None = None, **options: Any) -> int:
+        """Return the number of rows for which a filter holds; without one, from the footers."""
+        return self.scanner([], filter, **options).count_rows()
+
     def explain(self, filter: Filters | None = None) -> ScanReport:
         """Return what a scan would read and skip; ``print`` it for a picture.
 
