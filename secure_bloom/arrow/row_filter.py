@@ -1,11 +1,12 @@
-"""Row filters applied to rows, as :mod:`secure_bloom.pruning.predicates` defines their operators.
+"""Row filters applied to rows: one interface for lists of predicates and for Expressions.
 
-pyarrow does not filter here. It would simplify a filter using row-group statistics, which do not
+pyarrow does not filter files. It would simplify a filter using row-group statistics, which do not
 include NaN and in which it treats -0.0 and 0.0 as different, and it cannot compare every type.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import reduce
 
@@ -13,34 +14,68 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from secure_bloom.errors import error_location
+from secure_bloom.pruning.expressions import Alternatives, usable_for
 from secure_bloom.pruning.operands import Operand, comparable, literals, operand
-from secure_bloom.pruning.predicates import Predicate, find_field
+from secure_bloom.pruning.predicates import Condition, Predicate, find_field
 
 
-class RowFilter:
-    """A normalized filter for rows of a schema.
+class RowFilter(ABC):
+    """A filter for rows of a schema, in either form.
 
-    ``columns`` are the names of the top-level columns that the filter needs, each once. Raises
-    ColumnError if a column is not in the schema, or a row can hold several values of it;
+    Attributes
+    ----------
+    columns : list of str
+        The top-level columns that it needs, each once.
+    alternatives : list of list of Predicate, or None
+        A filter for pruning that holds for every row that this filter selects, and maybe for
+        others. None: no row group can be skipped. []: no row matches.
+    """
+
+    def __init__(self, schema: pa.Schema, columns: list[str], alternatives: Alternatives):
+        self._schema = schema
+        self.columns = columns
+        self.alternatives = alternatives
+
+    @abstractmethod
+    def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the filter holds; never null.
+
+        The batch must have the ``columns``, with the types of the schema, and may have others.
+        """
+
+    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
+        """Return ``alternatives`` for a file whose columns may have other types, or be missing."""
+        return usable_for(self.alternatives, self._schema, file_schema)
+
+
+def row_filter(condition: Condition, schema: pa.Schema) -> RowFilter:
+    """Return a filter, from :func:`.condition_of`, for rows of a schema.
+
+    Raises ColumnError if a column is not in the schema, or a row can hold several values of it;
     PredicateError if a value cannot be compared with its column.
     """
+    if isinstance(condition, list):
+        return PredicateFilter(condition, schema)
+    from secure_bloom.arrow.expression_filter import ExpressionFilter
+    return ExpressionFilter(condition, schema)
+
+
+class PredicateFilter(RowFilter):
+    """A list of predicates, as :mod:`secure_bloom.pruning.predicates` defines their operators."""
 
     def __init__(self, alternatives: list[list[Predicate]], schema: pa.Schema):
         fields = {p.column: find_field(schema, p.column)
                   for alternative in alternatives for p in alternative}
-        self.columns = list(dict.fromkeys(field.parts[0] for field in fields.values()))
-        self._alternatives = [[(fields[p.column].parts, _Test(p, fields[p.column].type))
-                               for p in alternative] for alternative in alternatives]
+        columns = list(dict.fromkeys(field.parts[0] for field in fields.values()))
+        super().__init__(schema, columns, alternatives)
+        self._tests = [[(fields[p.column].parts, _Test(p, fields[p.column].type))
+                        for p in alternative] for alternative in alternatives]
 
-    def holds(self, arrays: Mapping[str, pa.Array]) -> pa.BooleanArray:
-        """Return for each row whether the filter holds; never null.
-
-        ``arrays`` maps the names in ``columns`` to their arrays.
-        """
+    def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         return reduce(pc.or_, (
-            reduce(pc.and_, (test.holds(_child(arrays[parts[0]], parts[1:]))
+            reduce(pc.and_, (test.holds(_child(batch.column(parts[0]), parts[1:]))
                              for parts, test in alternative))
-            for alternative in self._alternatives))
+            for alternative in self._tests))
 
 
 def remaining(alternatives: list[list[Predicate]],
