@@ -398,7 +398,7 @@ class ParquetFile(Summarized):
         """Return the row groups of :meth:`fragment_for`; None without a filter."""
         if alternatives is None:
             return None
-        from secure_bloom.arrow.row_filter import remaining
+        from secure_bloom.arrow.predicate_rows import remaining
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
@@ -406,12 +406,12 @@ class ParquetFile(Summarized):
 
     def _row_filter(self, filters: Filters) -> RowFilter:
         """Return the filter for rows of this file, after checking that Arrow can evaluate it."""
-        from secure_bloom.arrow.row_filter import row_filter
+        from secure_bloom.arrow.row_filter import RowFilter
         condition = predicates.condition_of(filters)
         if isinstance(condition, list):
             self._checked(condition, of_rows=True)
         with error_location(file=self.name):
-            return row_filter(condition, self.schema)
+            return RowFilter(condition, self.schema)
 
     def _checked(self, alternatives: list[list[predicates.Predicate]], *, of_rows: bool) \
             -> list[list[predicates.Predicate]]:

@@ -51,8 +51,8 @@ class FolderQuery(NamedTuple):
 
     def row_filter(self, schema: pa.Schema) -> RowFilter | None:
         """Return the filter for rows of the table; None if all are read."""
-        from secure_bloom.arrow.row_filter import row_filter
-        return None if self.condition is None else row_filter(self.condition, schema)
+        from secure_bloom.arrow.row_filter import RowFilter
+        return None if self.condition is None else RowFilter(self.condition, schema)
 
     def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
         """Return the filter that a file is pruned with; None for all of its row groups."""

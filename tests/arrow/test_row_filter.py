@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetFile, read_table, write_table
-from secure_bloom.arrow.row_filter import PredicateFilter
+from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, normalize
 from tests.pruning.row_domains import domains
 from tests.reference import filter_holds
@@ -95,7 +95,7 @@ def test_random_filters_on_rows():
     [batch] = rows.table.combine_chunks().to_batches()
     for number in range(number_of_examples(3000)):
         filters, reference = random_filter(draw, COLUMNS)
-        holds = PredicateFilter(normalize(filters), rows.table.schema).holds(batch)
+        holds = RowFilter(normalize(filters), rows.table.schema).holds(batch)
         found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]
         assert found == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.arrow.row_filter import PredicateFilter
+from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize
 from secure_bloom.pruning.row_groups import surviving
 from tests.support import examples
@@ -122,7 +122,7 @@ def test_no_row_that_matches_is_skipped(groups, filters):
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     for number, rows in enumerate(groups):
         table = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]}, schema)
-        if PredicateFilter(alternatives, schema).holds(one_batch(table)).true_count:
+        if RowFilter(alternatives, schema).holds(one_batch(table)).true_count:
             assert number in kept
 
 
@@ -151,6 +151,6 @@ TABLE = pa.table({"a": [1, 2, 3, None], "s": [{"x": "u"}, {"x": "v"}, None, {"x"
 ])
 def test_rows_are_selected(filters, rows):
     """Typed nulls of another width than the column's crash pyarrow 26 if they reach it."""
-    row_filter = PredicateFilter(normalize(filters), TABLE.schema)
+    row_filter = RowFilter(normalize(filters), TABLE.schema)
     selected = TABLE.filter(row_filter.holds(one_batch(TABLE)))
     assert selected["a"].to_pylist() == rows

@@ -1,4 +1,4 @@
-"""Row filters given as Expressions of pyarrow: Arrow evaluates them on batches in memory."""
+"""Rows that an Expression of pyarrow selects: Arrow evaluates it on batches in memory."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, PredicateError
-from secure_bloom.pruning.expressions import alternatives_of, columns_of
+from secure_bloom.pruning.expressions import columns_of
 
 
-class ExpressionFilter(RowFilter):
-    """An Expression, with Arrow's semantics: a row is selected if it evaluates to true."""
+class ExpressionRows:
+    """Finds the rows for which an Expression is true, with Arrow's semantics.
+
+    ``columns`` are the names of the top-level columns that it needs, each once. Raises ColumnError
+    if a column is not in the schema; PredicateError if Arrow cannot evaluate the Expression.
+    """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema):
         names = columns_of(expression)
-        columns = schema.names if names is None else names
-        for name in columns:
+        self.columns = schema.names if names is None else names
+        for name in self.columns:
             if (found := len(schema.get_all_field_indices(name))) != 1:
                 raise ColumnError(
                     f"{found} columns have this name" if found else
                     f"there is no such column; existing columns: {listed(schema.names)}",
                     column=name)
-        super().__init__(schema, columns, alternatives_of(expression, schema))
         self._expression = expression
-        # A row of nulls, because Arrow compares no types without rows.
-        fields = [schema.field(name) for name in columns]
-        self.holds(pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in fields],
-                                              [field.name for field in fields]))
+        # A row of nulls, because Arrow does not compare all types if there are no rows.
+        nulls = [pa.nulls(1, schema.field(name).type) for name in self.columns]
+        self.holds(pa.RecordBatch.from_arrays(nulls, self.columns))
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether it is one of them; never null."""
         batch = _without_views(batch.select(self.columns))
         try:
             return _evaluated(self._expression, batch).fill_null(False)
