@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from secure_bloom.arrow.row_filter import RowFilter
+
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 _Arguments = ParamSpec("_Arguments")
@@ -281,16 +283,22 @@ class ParquetFile(Summarized):
 
         Parameters
         ----------
-        filters : list of tuple, or list of list of tuple
-            pyarrow's form: ``[("city", "==", "Rome")]``, or a list of such lists of which one must
-            hold. :mod:`secure_bloom.pruning.predicates` defines the operators.
+        filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression
+            ``[("city", "==", "Rome")]``, or a list of such lists of which one must hold;
+            :mod:`secure_bloom.pruning.predicates` defines the operators. Or an Expression such as
+            ``pc.field("city") == "Rome"``, with Arrow's semantics; see ``docs/filters.md``.
 
         Raises
         ------
         PredicateError
             If a value cannot be compared with its column.
         """
-        return self.prune_row_groups(self._normalize(filters, of_rows=False)).after_filters
+        condition = predicates.condition_of(filters)
+        alternatives = self._checked(condition, of_rows=False) if isinstance(condition, list) \
+            else self._row_filter(condition).alternatives
+        if alternatives is None:
+            return list(range(self.num_row_groups))
+        return self.prune_row_groups(alternatives).after_filters
 
     @_of_one_version
     def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
@@ -307,7 +315,7 @@ class ParquetFile(Summarized):
         ----------
         columns : list of str, optional
             Names of the columns to read. Default: all.
-        filters : optional
+        filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
             As for :meth:`prune`; only matching rows are returned.
 
         Raises
@@ -317,10 +325,10 @@ class ParquetFile(Summarized):
         UnsupportedError
             If all columns are requested, and two of them have the same name.
         """
-        alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with self._source.one_version(), self._page_errors(columns, alternatives):
-            fragment = self.fragment_for(alternatives)
-            table = to_table([fragment] if fragment else [], self.schema, columns, alternatives)
+        row_filter = None if filters is None else self._row_filter(filters)
+        with self._source.one_version(), self._page_errors(columns, row_filter):
+            fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
+            table = to_table([fragment] if fragment else [], self.schema, columns, row_filter)
             if fragment:
                 self._source.note_read()
             return table
@@ -331,11 +339,11 @@ class ParquetFile(Summarized):
 
         Before a table is yielded, it is checked to be of the version that was opened.
         """
-        alternatives = None if filters is None else self._normalize(filters, of_rows=True)
-        with self._source.one_version(), self._page_errors(columns, alternatives):
-            fragment = self.fragment_for(alternatives)
+        row_filter = None if filters is None else self._row_filter(filters)
+        with self._source.one_version(), self._page_errors(columns, row_filter):
+            fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
             for part in fragment.split_by_row_group() if fragment else ():
-                table = to_table([part], self.schema, columns, alternatives)
+                table = to_table([part], self.schema, columns, row_filter)
                 self._source.note_read()
                 self._source.check()
                 yield table
@@ -403,21 +411,30 @@ class ParquetFile(Summarized):
         """Return the row groups of :meth:`fragment_for`; None without a filter."""
         if alternatives is None:
             return None
-        from secure_bloom.arrow.row_filter import remaining
+        from secure_bloom.arrow.predicate_rows import remaining
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
         return self.prune_row_groups(remaining(alternatives, constants)).after_filters
 
-    def _normalize(self, filters: Filters, *, of_rows: bool) -> list[list[predicates.Predicate]]:
-        """Return the alternatives of a filter, after checking that its values are comparable."""
+    def _row_filter(self, filters: Filters) -> RowFilter:
+        """Return the filter for rows of this file, after checking that Arrow can evaluate it."""
+        from secure_bloom.arrow.row_filter import RowFilter
+        condition = predicates.condition_of(filters)
+        if isinstance(condition, list):
+            self._checked(condition, of_rows=True)
+        with error_location(file=self.name):
+            return RowFilter(condition, self.schema)
+
+    def _checked(self, alternatives: list[list[predicates.Predicate]], *, of_rows: bool) \
+            -> list[list[predicates.Predicate]]:
+        """Return a normalized filter, after checking that its values are comparable."""
         def type_of(path: str) -> pa.DataType:
             leaf = self._column(path)
             if leaf.is_repeated and not of_rows:
                 return leaf_types(pa.struct(self.schema))[leaf.ordinal]
             return predicates.find_field(self.schema, path).type
 
-        alternatives = predicates.normalize(filters)
         with error_location(file=self.name):
             predicates.check(alternatives, type_of)
         return alternatives
@@ -454,8 +471,7 @@ class ParquetFile(Summarized):
 
     @contextmanager
     def _page_errors(self, columns: Iterable[str] | None,
-                     alternatives: list[list[predicates.Predicate]] | None = None) \
-            -> Iterator[None]:
+                     row_filter: RowFilter | None = None) -> Iterator[None]:
         """Convert pyarrow's errors to ours; if a column's key is unavailable, add its location."""
         with pyarrow_errors(self.name, self._keys):
             try:
@@ -463,14 +479,13 @@ class ParquetFile(Summarized):
             except (KeyRetrievalError, FileError, OSError) as error:
                 is_placed = getattr(error, "column", None) is not None
                 if self._keys is not None and not is_placed and not isinstance(error, KMS_FAULTS):
-                    self._check_keys(columns, alternatives)
+                    self._check_keys(columns, row_filter)
                 raise
 
-    def _check_keys(self, columns: Iterable[str] | None,
-                    alternatives: list[list[predicates.Predicate]] | None) -> None:
+    def _check_keys(self, columns: Iterable[str] | None, row_filter: RowFilter | None) -> None:
         """Raise the error of the first unavailable key among the columns that are read."""
         names = None if columns is None else {
-            *columns, *(p.column for alternative in alternatives or () for p in alternative)}
+            *columns, *(row_filter.columns if row_filter else ())}
         for chunk in self._footer.column_chunks():
             path = chunk.column.path
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
-    from secure_bloom.pruning.predicates import Predicate
 
 
 def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionProperties | None,
@@ -69,11 +68,9 @@ def _let_arrow_finish_at_exit() -> None:
 
 
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
-             alternatives: list[list[Predicate]] | None) -> pa.Table:
-    """Read the rows of fragments for which a normalized filter holds."""
+             row_filter: RowFilter | None) -> pa.Table:
+    """Read the rows of fragments for which a filter on this schema holds."""
     import pyarrow.dataset as ds
-
-    from secure_bloom.arrow.row_filter import RowFilter
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
     try:
@@ -83,13 +80,12 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
             raise
         raise UnsupportedError("pyarrow cannot read several columns with the same name; select "
                                "other columns") from error
-    if alternatives is None:
+    if row_filter is None:
         with _page_errors():
             return scanner.to_table()
     if isinstance(columns, dict):
         raise TypeError("columns must be a list of names if filters are given")
     result = scanner.projected_schema
-    row_filter = RowFilter(alternatives, schema)
     columns = schema.names if columns is None else columns
     scanner = dataset.scanner([*columns, *row_filter.columns])
     return pa.Table.from_batches(_filtered(scanner, len(columns), row_filter), result)
@@ -103,8 +99,7 @@ def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterato
             batch = next(batches, None)
         if batch is None:
             return
-        arrays = dict(zip(row_filter.columns, batch.columns[count:], strict=True))
-        rows = row_filter.holds(arrays)
+        rows = row_filter.holds(batch.select(range(count, batch.num_columns)))
         yield filtered(batch.select(range(count)), rows)
 
 

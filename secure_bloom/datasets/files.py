@@ -17,7 +17,8 @@ from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.pruning.expressions import Alternatives, alternatives_in_file
+from secure_bloom.pruning.predicates import Condition
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.versions import until_unchanged
@@ -25,6 +26,8 @@ from secure_bloom.storage.versions import until_unchanged
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
+
+    from secure_bloom.arrow.row_filter import RowFilter
 
 
 class OtherFilesError(ChangedMeanwhileError):
@@ -34,17 +37,28 @@ class OtherFilesError(ChangedMeanwhileError):
 class FolderQuery(NamedTuple):
     """A query that applies to all files of a folder.
 
-    ``folder`` is for messages, ``alternatives`` are a normalized filter. The values of the columns
-    in ``partition_schema`` come from the paths of the files.
+    ``folder`` is for messages. The values of the columns in ``partition_schema`` come from the
+    paths of the files.
     """
 
     folder: str
     filesystem: pa_fs.FileSystem
     keys: Keys
     columns: list[str] | None
-    alternatives: list[list[Predicate]] | None
+    condition: Condition | None
     partition_schema: pa.Schema
     checks: FolderChecks
+
+    def row_filter(self, schema: pa.Schema) -> RowFilter | None:
+        """Return the filter for rows of the table; None if all are read."""
+        from secure_bloom.arrow.row_filter import RowFilter
+        return None if self.condition is None else RowFilter(self.condition, schema)
+
+    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
+        """Return the filter that a file is pruned with; None for all of its row groups."""
+        if self.condition is None or isinstance(self.condition, list):
+            return self.condition
+        return alternatives_in_file(self.condition, file_schema, self.partition_schema)
 
 
 class FolderFile:
@@ -63,7 +77,8 @@ class FolderFile:
         query = self._query
         self._source = self._opened()
         file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
-        row_groups = file.row_groups_for(query.alternatives, self._partition_values())
+        row_groups = file.row_groups_for(query.alternatives_for(file.schema),
+                                         self._partition_values())
         access = file.arrow_access(row_groups) if row_groups != [] else None
         # All of this is of one version; if an inspection fails, everything keeps the previous one.
         self.row_groups, self._access, self.schema = row_groups, access, file.schema
@@ -137,8 +152,10 @@ def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
 
 def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list[Any],
              schema: pa.Schema) -> pa.Table:
+    row_filter = query.row_filter(schema)
+
     def rows(some: list[Any]) -> pa.Table:
-        return to_table(list(filter(None, some)), schema, query.columns, query.alternatives)
+        return to_table(list(filter(None, some)), schema, query.columns, row_filter)
 
     try:
         with pyarrow_errors(query.folder, query.keys):

@@ -53,10 +53,11 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     columns : list of str, optional
         Names of the columns to read. Default: all.
-    filters : list of tuple, or list of list of tuple, optional
-        Only rows that match are returned. In pyarrow's form: ``[("city", "==", "Rome")]``, or a
-        list of such lists of which one must hold.
-        :mod:`secure_bloom.pruning.predicates` defines the operators.
+    filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
+        Only rows that match are returned. ``[("city", "==", "Rome")]``, or a list of such lists of
+        which one must hold; :mod:`secure_bloom.pruning.predicates` defines the operators. Or an
+        Expression such as ``pc.field("city") == "Rome"``, with Arrow's semantics; see
+        ``docs/filters.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source`` if that is a path; default: local, or by URI.
     all_files : bool
@@ -103,10 +104,10 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     paths = data_files(filesystem, folder, check)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
-    alternatives = None if filters is None else predicates.normalize(filters)
+    condition = None if filters is None else predicates.condition_of(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
-    query = FolderQuery(folder, filesystem, keys, columns, alternatives, partition_schema, checks)
+    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks)
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
@@ -117,7 +118,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
             if file.row_groups == []:
                 continue
             kept.append(file)
-            if alternatives is not None and len(first) < _AHEAD:
+            if condition is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are inspected.
                 guess = _common(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
@@ -129,7 +130,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
         rest = kept[len(tables):]
         tables += [read_rows(query, rest[start:start + _OPEN_FILES], schema, pool.map)
                    for start in range(0, len(rest), _OPEN_FILES)]
-        return pa.concat_tables(tables or [to_table([], schema, columns, alternatives)])
+        return pa.concat_tables(tables or [to_table([], schema, columns, query.row_filter(schema))])
 
 
 def _look(query: FolderQuery, places: Iterator[int], path: str,

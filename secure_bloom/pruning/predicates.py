@@ -34,7 +34,7 @@ rule out any row group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -44,11 +44,15 @@ from secure_bloom.pruning.operands import operand
 from secure_bloom.sbbf.arrow_types import plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null", "is not null")
 
 #: row filters in the user's form: predicates (column, operator, value) that must all hold, or
-#: several lists of such predicates, of which one must hold
-Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
+#: several lists of such predicates, of which one must hold; or an Expression of pyarrow
+Filters: TypeAlias = ("Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]"
+                      " | pc.Expression")
 
 
 class Predicate(NamedTuple):
@@ -65,6 +69,24 @@ class Predicate(NamedTuple):
             values = self.value if self.op == "in" else [self.value]
             return [value for value in values if value is not None]
         return None
+
+
+#: a filter that has been checked to be in one of the two forms
+Condition: TypeAlias = "list[list[Predicate]] | pc.Expression"
+
+
+def condition_of(filters: Filters) -> Condition:
+    """Return the alternatives of a list, or an Expression as it is.
+
+    Raises TypeError or ValueError if this is neither.
+    """
+    if not isinstance(filters, list | tuple):
+        import pyarrow.compute as pc  # takes 50 ms
+        if isinstance(filters, pc.Expression):
+            return filters
+        raise TypeError("filters must be a pyarrow Expression, a list of (column, op, value), or a "
+                        "list of such lists")
+    return normalize(filters)
 
 
 def normalize(filters: Any) -> list[list[Predicate]]:
@@ -108,7 +130,7 @@ def find_field(schema: pa.Schema, path: str) -> Field:
 
     Raises ColumnError if there is none or more than one, or a row can hold several values of it.
     """
-    found = list(_fields_at(schema, path, ()))
+    found = list(fields_at(schema, path))
     if len(found) != 1:
         raise ColumnError(f"{len(found)} columns have this path" if found else
                           f"there is no such column; existing columns: {listed(schema.names)}",
@@ -119,14 +141,16 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     return found[0]
 
 
-def _fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...]) -> Iterator[Field]:
+def fields_at(fields: Iterable[pa.Field], path: str, parents: tuple[str, ...] = ()) \
+        -> Iterator[Field]:
+    """Yield the columns with a dotted path; lists and maps on the way instead of their items."""
     for field in fields:
         name, rest = field.name, path[len(field.name) + 1:]
         if path not in (name, f"{name}.{rest}"):
             continue
         t = plain_type(field.type)
         if rest and pa.types.is_struct(t):
-            yield from _fields_at(t, rest, (*parents, name))
+            yield from fields_at(t, rest, (*parents, name))
         elif not rest or pa.types.is_nested(t):
             yield Field((*parents, name), t if pa.types.is_nested(t) else field.type)
 

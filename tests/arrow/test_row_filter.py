@@ -92,10 +92,10 @@ def _random_predicate(draw: random.Random, columns: dict) -> tuple:
 def test_random_filters_on_rows():
     draw = random.Random(SEED)
     rows = Rows(draw, 40)
-    arrays = {name: rows.table[name].combine_chunks() for name in rows.table.column_names}
+    [batch] = rows.table.combine_chunks().to_batches()
     for number in range(number_of_examples(3000)):
         filters, reference = random_filter(draw, COLUMNS)
-        holds = RowFilter(normalize(filters), rows.table.schema).holds(arrays)
+        holds = RowFilter(normalize(filters), rows.table.schema).holds(batch)
         found = [row for row, is_there in enumerate(holds.to_pylist()) if is_there]
         assert found == rows.found(reference), f"seed {SEED}, filter {number}: {reference}"
 

@@ -1,0 +1,351 @@
+"""What a pyarrow Expression says about row groups: a weaker filter, for pruning only.
+
+The filter is true for every row for which Arrow, in memory, evaluates the Expression to true. Parts
+that are not understood are treated as true, so they rule nothing out. The predicates are exact
+(:mod:`secure_bloom.pruning.predicates`), and Arrow first casts both sides to a common type. So a
+comparison is used only if that cast keeps all values; :func:`_exact_values` lists these cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse, walk
+from secure_bloom.pruning.predicates import Predicate, fields_at
+from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
+from secure_bloom.sbbf.scalars import plain_value
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+#: alternatives, each a list of predicates; None: nothing is known, []: no row matches
+Alternatives: TypeAlias = list[list[Predicate]] | None
+
+_MOST_ALTERNATIVES = 64
+_LONGEST_PRODUCT = 1000  # predicates and values, beyond twice the number in the operands
+_DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
+
+
+def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternatives:
+    """Return a filter that holds for every row that an Expression selects.
+
+    Parameters
+    ----------
+    expression : pyarrow.compute.Expression
+    schema : pyarrow.Schema
+        The columns, with the types in which Arrow will compare them.
+
+    Returns
+    -------
+    list of list of Predicate, or None
+        None: nothing is known, so nothing can be skipped. []: no row matches. Never raises an error
+        because of the Expression.
+    """
+    tree = parse(expression)
+    try:
+        return None if tree is None else _Reading(schema).where(tree, True, _DEEPEST)
+    except Exception:  # pruning is optional, and other versions of Arrow may have other options
+        return None
+
+
+def alternatives_in_file(expression: pc.Expression, file_schema: pa.Schema,
+                         partition_schema: pa.Schema) -> Alternatives:
+    """Return the same filter for a file of a table in which all files have the same types.
+
+    Columns that the file lacks are null; those in ``partition_schema`` come from its path.
+    """
+    own = [field for field in file_schema if field.name not in partition_schema.names]
+    present = {field.name for field in own}.union(partition_schema.names)
+    lacking = [pa.field(name, pa.null()) for name in columns_of(expression) or ()
+               if name not in present]
+    return alternatives_of(expression, pa.schema([*own, *partition_schema, *lacking]))
+
+
+def columns_of(expression: pc.Expression) -> list[str] | None:
+    """Return the names of the top-level columns that an Expression uses, each once.
+
+    None if they cannot be determined, for example because columns are given by position.
+    """
+    tree = parse(expression)
+    if tree is None:
+        return None
+    return list(dict.fromkeys(node.path[0] for node in walk(tree) if isinstance(node, Field)))
+
+
+def usable_for(alternatives: Alternatives, schema: pa.Schema, file_schema: pa.Schema) \
+        -> Alternatives:
+    """Weaken a filter for the columns of ``schema`` to one that a file can be pruned with.
+
+    A predicate is omitted if the column has a type in the file from which Arrow's cast to the
+    type in ``schema`` could change values without an error.
+    """
+    if alternatives is None or file_schema.equals(schema):
+        return alternatives
+
+    def is_usable(column: str) -> bool:
+        found = list(fields_at(file_schema, column))
+        wanted = list(fields_at(schema, column))
+        if not found or not wanted:  # null in the whole file; or a partition column
+            return True
+        return len(found) == len(wanted) == 1 and found[0].parts == wanted[0].parts \
+            and _keeps_values(plain_type(found[0].type), plain_type(wanted[0].type))
+
+    usable = {column: is_usable(column) for column in {
+        p.column for alternative in alternatives for p in alternative}}
+    return _known([[p for p in alternative if usable[p.column]] for alternative in alternatives])
+
+
+def _known(alternatives: list[list[Predicate]]) -> Alternatives:
+    return alternatives if all(alternatives) else None
+
+
+# --- meaning -------------------------------------------------------------------------------------
+
+_COMPARISONS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+                "greater_equal": ">="}
+_SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITES = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_CONNECTIVES = {"and": "and", "and_kleene": "and", "or": "or", "or_kleene": "or"}
+_MATCH_NULLS, *_ = _NULL_BEHAVIORS = range(4)  # in Arrow; only the first can match null
+
+
+class _Reading:
+    """Finds where an Expression on columns of a schema is true, or where it is false."""
+
+    def __init__(self, schema: pa.Schema):
+        self._schema = schema
+
+    def where(self, node: Node, truth: bool, depth: int) -> Alternatives:
+        """Return a filter for the rows where a node has a truth value; null is neither."""
+        if depth == 0:
+            return None
+        if isinstance(node, Literal):
+            value = node.value
+            if not value.is_valid:
+                return []
+            return [] if pa.types.is_boolean(value.type) and value.as_py() is not truth else None
+        if isinstance(node, Field):
+            return self._compare(node, "==", pa.scalar(truth))
+        name, args = node.name, node.args
+        if name in _CONNECTIVES:
+            parts = [self.where(part, truth, depth - 1) for part in _operands(node)]
+            return _all(parts) if (_CONNECTIVES[name] == "and") is truth else _any(parts)
+        if name == "invert" and len(args) == 1:
+            return self.where(args[0], not truth, depth - 1)
+        if name == "if_else" and len(args) == 3:
+            condition, yes, no = args
+            # Half the depth, because the condition is visited twice.
+            return _any([_all([self.where(condition, holds, depth // 2),
+                               self.where(branch, truth, depth // 2)])
+                         for holds, branch in ((True, yes), (False, no))])
+        return self._leaf(node, truth)
+
+    def _leaf(self, node: Call, truth: bool) -> Alternatives:
+        match node.name, node.args:
+            case ("is_null" | "is_valid"), (Field() as field,):
+                return self._is_null(field, node, truth is (node.name == "is_null"))
+            case "is_in", (Field() as field,) if truth:
+                return self._is_in(field, node.options)
+            case name, (Field() as field, Literal(literal)) if name in _COMPARISONS:
+                op = _COMPARISONS[name]
+            case name, (Literal(literal), Field() as field) if name in _COMPARISONS:
+                op = _SWAPPED[_COMPARISONS[name]]
+            case _:
+                return None
+        if truth:
+            return self._compare(field, op, literal)
+        t = self._type_of(field)
+        if op not in ("==", "!=") and (t is None or pa.types.is_floating(plain_type(t))):
+            return None  # every comparison with NaN is false in Arrow
+        return self._compare(field, _OPPOSITES[op], literal)
+
+    def _compare(self, field: Field, op: str, literal: pa.Scalar) -> Alternatives:
+        if not literal.is_valid:
+            return []
+        t = self._type_of(field)
+        if t is None or _kind(literal.type) is None:
+            return None
+        values = _exact_values(pa.array([literal], literal.type), t)
+        if values is None or (op == "!=" and values[0] != values[0]):  # NaN != NaN in Arrow
+            return None
+        return [[Predicate(field.dotted, op, values[0])]]
+
+    def _is_in(self, field: Field, options: dict[str, pa.Scalar]) -> Alternatives:
+        items, on_null = options["value_set"].values, options["null_matching_behavior"].as_py()
+        t = self._type_of(field)
+        if t is None or on_null not in _NULL_BEHAVIORS:
+            return None
+        alternatives = []
+        if items.null_count < len(items):
+            if _kind(items.type) is None or _rounds_set(items.type, plain_type(t)):
+                return None
+            if (values := _exact_values(items.drop_null(), t)) is None:
+                return None
+            alternatives.append([Predicate(field.dotted, "in", values)])
+        if on_null == _MATCH_NULLS and items.null_count:
+            alternatives.append([Predicate(field.dotted, "is null", None)])
+        return alternatives
+
+    def _is_null(self, field: Field, node: Call, truth: bool) -> Alternatives:
+        t = self._type_of(field)
+        if t is None:
+            return None
+        if truth and node.name == "is_null" and pa.types.is_floating(plain_type(t)) \
+                and node.options["nan_is_null"].as_py():
+            return None
+        return [[Predicate(field.dotted, "is null" if truth else "is not null", None)]]
+
+    def _type_of(self, field: Field) -> pa.DataType | None:
+        """Return the type of a column of values, maybe in structs; None if it is unclear."""
+        found = list(fields_at(self._schema, field.dotted))
+        if len(found) != 1 or found[0].parts != field.path or pa.types.is_nested(
+                plain_type(found[0].type)):
+            return None
+        return found[0].type
+
+
+def _operands(node: Call) -> Iterator[Node]:
+    """Yield the operands of a chain of "and", or of "or", which may be long."""
+    kind = _CONNECTIVES[node.name]
+    rest: list[Node] = [node]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, Call) and _CONNECTIVES.get(part.name) == kind:
+            rest += reversed(part.args)
+        else:
+            yield part
+
+
+def _any(parts: Iterable[Alternatives]) -> Alternatives:
+    """Return a filter that holds where one of some filters holds."""
+    equal: dict[str, list[Any]] = {}
+    others = []
+    for part in parts:
+        if part is None:
+            return None
+        for alternative in part:
+            if len(alternative) == 1 and alternative[0].op in ("==", "in"):
+                equal.setdefault(alternative[0].column, []).extend(alternative[0].candidates or ())
+            else:
+                others.append(alternative)
+    found = others + [[Predicate(column, "==", values[0]) if len(values) == 1 else
+                       Predicate(column, "in", values)] for column, values in equal.items()]
+    return found if len(found) <= _MOST_ALTERNATIVES else None
+
+
+def _all(parts: Iterable[Alternatives]) -> Alternatives:
+    """Return a filter that holds where all of some filters hold, or a weaker one if it is long."""
+    found: Alternatives = None
+    for part in sorted((part for part in parts if part is not None), key=len):
+        if found is None:
+            found = part
+        elif _product_is_short(found, part):
+            found = [one + other for one in found for other in part]
+    return found
+
+
+def _product_is_short(left: list[list[Predicate]], right: list[list[Predicate]]) -> bool:
+    sizes = [sum(len(p.value) if p.op == "in" else 1 for alternative in side for p in alternative)
+             for side in (left, right)]
+    product = len(right) * sizes[0] + len(left) * sizes[1]
+    return (len(left) * len(right) <= _MOST_ALTERNATIVES
+            and product <= _LONGEST_PRODUCT + 2 * sum(sizes))
+
+
+# --- comparisons in which Arrow's casts change no value ------------------------------------------
+
+def _exact_values(array: pa.Array, column_type: pa.DataType) -> list[Any] | None:
+    """Return literals without nulls in the form of a Predicate, in the order of the array.
+
+    None if Arrow might not compare them exactly with a column of this type.
+    """
+    source = array.type
+    t = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
+    kinds = _kind(source), _kind(t)
+    if kinds[0] != kinds[1] and kinds not in _OTHER_KINDS and not pa.types.is_null(t):
+        return None
+    if kinds[1] == "decimal" and not _have_common_decimal(source, t):
+        return None
+    values = _plain_values(array)
+    if values is None or (kinds == ("integer", "float") and any(
+            abs(value) > _LARGEST_INTEGER[t.bit_width] for value in values)):
+        return None
+    if kinds[1] in _CLOCKS and source != t and not all(map(_fits_in_nanoseconds, values)):
+        return None
+    return values
+
+
+def _rounds_set(source: pa.DataType, t: pa.DataType) -> bool:
+    """Whether Arrow may round the values of a set to the type of the column."""
+    kinds = _kind(source), _kind(t)
+    return kinds == ("timestamp", "date") or (
+        kinds == ("float", "float") and source.bit_width > t.bit_width)
+
+
+#: of literal and column; half floats, views and extension types are omitted on purpose
+_OTHER_KINDS = {("integer", "float"), ("integer", "decimal"), ("bytes", "fixed"),
+                ("date", "timestamp"), ("timestamp", "date")}
+_CLOCKS = ("date", "timestamp", "zoned timestamp", "duration")
+_LARGEST_INTEGER = {32: 2**24, 64: 2**53}  # by width of the floating-point type
+
+
+def _kind(t: pa.DataType) -> str | None:
+    for kind, is_kind in _KINDS.items():
+        if is_kind(t):
+            return kind
+    return None
+
+
+_KINDS: dict[str, Callable[[pa.DataType], bool]] = {
+    "integer": pa.types.is_integer, "boolean": pa.types.is_boolean,
+    "float": lambda t: pa.types.is_float32(t) or pa.types.is_float64(t),
+    "decimal": pa.types.is_decimal,
+    "bytes": lambda t: any(is_kind(t) for is_kind in (
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
+        pa.types.is_large_binary)),
+    "fixed": pa.types.is_fixed_size_binary,
+    "date": pa.types.is_date32,  # of date64, Arrow may drop the time of day
+    "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
+    "zoned timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
+    "time": pa.types.is_time, "duration": pa.types.is_duration,
+}
+
+
+def _have_common_decimal(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a decimal type can hold all values of two types, so that no cast can overflow."""
+    if one == other:
+        return True
+    types = [(t.precision, t.scale) if pa.types.is_decimal(t) else (20, 0) for t in (one, other)]
+    scale = max(scale for _, scale in types)
+    return min(s for _, s in types) >= 0 and max(p - s for p, s in types) + scale <= 38
+
+
+def _fits_in_nanoseconds(value: pa.Scalar) -> bool:
+    """Whether every unit can represent the value; other casts may overflow."""
+    nanos = 86_400 * 10**9 if pa.types.is_date32(value.type) else UNIT_NANOS[value.type.unit]
+    return abs(value.value * nanos) < 2**63
+
+
+def _plain_values(array: pa.Array) -> list[Any] | None:
+    if pa.types.is_temporal(array.type):
+        return list(map(plain_value, array))
+    try:
+        return array.to_pylist()
+    except UnicodeDecodeError:  # Arrow does not check text
+        return None
+
+
+def _keeps_values(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow's cast between plain types returns the same values, or raises an error."""
+    if source == target or pa.types.is_null(source):
+        return True
+    kinds = [_kind(t) for t in (source, target)]
+    if kinds == ["float", "float"]:
+        return source.bit_width <= target.bit_width
+    if None in kinds:
+        return is_text_or_bytes(source) and is_text_or_bytes(target)
+    return kinds[0] == kinds[1] or kinds in (["integer", "float"], ["integer", "decimal"],
+                                             ["fixed", "bytes"], ["date", "timestamp"])
