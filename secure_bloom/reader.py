@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.decryption import (
     ArrowAccess,
-    decryption_properties,
+    SharedDecryption,
     is_read_alike,
     with_key_material,
 )
@@ -491,13 +491,17 @@ class ParquetFile(Summarized):
             if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
                 _ = chunk.cipher
 
-    def arrow_access(self, row_groups: Iterable[int] | None = None) -> ArrowAccess:
-        """Return how pyarrow reads the pages of some or all (None) row groups of this version."""
+    def arrow_access(self, row_groups: Iterable[int] | None = None,
+                     shared: SharedDecryption | None = None) -> ArrowAccess:
+        """Return how pyarrow reads the pages of some or all (None) row groups of this version.
+
+        ``shared`` is what it has in common with other files, if they are read together.
+        """
         if not self._footer.is_encrypted or self._keys is None:
             return ArrowAccess()
         groups = range(self.num_row_groups) if row_groups is None else row_groups
         if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, groups):
-            return ArrowAccess(decryption_properties(self._keys.kms))
+            return ArrowAccess((shared or SharedDecryption()).properties(self._keys.kms))
         return self._with_key_material
 
     def read_key_material(self) -> Mapping[str, str]:

@@ -46,6 +46,24 @@ def decryption_properties(kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
     return crypto_factory(kms).file_decryption_properties(connection, pe.DecryptionConfiguration())
 
 
+class SharedDecryption:
+    """What pyarrow needs to read several files whose keys come from one KMS.
+
+    pyarrow then asks for each key-encryption key once, not once for each file. It keeps the keys as
+    long as this object exists.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[KeyUnwrapper, pe.FileDecryptionProperties] | None = None
+
+    def properties(self, kms: KeyUnwrapper) -> pe.FileDecryptionProperties:
+        """Return what pyarrow needs; several threads may call this."""
+        known = self._known
+        if known is None or known[0] is not kms:
+            known = self._known = kms, decryption_properties(kms)
+        return known[1]
+
+
 def is_read_alike(footer: Footer, row_groups: Iterable[int]) -> bool:
     """Whether pyarrow finds the same keys as we do in the key material of some row groups.
 

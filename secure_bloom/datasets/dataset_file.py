@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.pages import new_fragment
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
@@ -157,26 +158,25 @@ class OpenedFile:
             return self.file.num_rows
         return sum(map(self.file.footer.row_group_num_rows, self.row_groups))
 
-    def fragments(self) -> list[ds.ParquetFileFragment]:
+    def fragments(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
         """Return the row groups to read, as pyarrow reads them while the file is open."""
-        return [self._fragment(self.dataset_file.partition)]
+        return [self._fragment(shared, self.dataset_file.partition, self.row_groups)]
 
-    def sources(self) -> list[ds.ParquetFileFragment]:
+    def sources(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
         """Return each row group to read, as pyarrow reads it with the columns of the source."""
         import pyarrow.compute as pc
         from_path = self.dataset_file.partition
         of_file = pc.field(FILE) == self.dataset_file.path
         of_file = of_file if from_path is None else from_path & of_file
         groups = range(self.file.num_row_groups) if self.row_groups is None else self.row_groups
-        return [self._fragment(of_file & (pc.field(ROW_GROUP) == pa.scalar(group, pa.int32())),
-                               [group])
-                for group in groups]
+        return [self._fragment(
+            shared, of_file & (pc.field(ROW_GROUP) == pa.scalar(group, pa.int32())), [group])
+            for group in groups]
 
-    def _fragment(self, partition: pc.Expression | None,
-                  row_groups: list[int] | None = None) -> ds.ParquetFileFragment:
-        groups = self.row_groups if row_groups is None else row_groups
-        access = self.file.arrow_access(groups)
-        return new_fragment(access.file(self.source), access.properties, groups, partition)
+    def _fragment(self, shared: SharedDecryption, partition: pc.Expression | None,
+                  row_groups: list[int] | None) -> ds.ParquetFileFragment:
+        access = self.file.arrow_access(row_groups, shared)
+        return new_fragment(access.file(self.source), access.properties, row_groups, partition)
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if what was read is not of one version."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.arrow.row_filter import RowFilter, remaining
+from secure_bloom.arrow.predicate_rows import remaining
+from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
@@ -65,9 +67,9 @@ class Scan:
 
         The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`.
         """
-        files = self.open_files()
+        files, shared = self.open_files(), SharedDecryption()
         while together := list(islice(files, _OPEN_FILES)):
-            yield from self._rows(together, columns, options)
+            yield from self._rows(together, shared, columns, options)
 
     def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
@@ -85,10 +87,11 @@ class Scan:
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
-    def _rows(self, files: list[OpenedFile], columns: Any,
+    def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
               options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
-            fragments = [fragment for found in pool.map(fragments_of, some) for fragment in found]
+            found = pool.map(lambda opened: fragments_of(opened, shared), some)
+            fragments = [fragment for of_file in found for fragment in of_file]
             return _scanned(fragments, self._schema, columns, options)
 
         fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments

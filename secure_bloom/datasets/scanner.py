@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from secure_bloom.arrow.row_filter import row_filter
+from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
 from secure_bloom.datasets.report import ScanReport, describe
@@ -62,7 +62,7 @@ class Scanner(Summarized):
             else list(columns)
         self.projected_schema = _projected(view.schema, self._columns)
         filters = [*view.where, *([] if filter is None else [filter])]
-        self._filters = [row_filter(condition_of(one), view.schema) for one in filters]
+        self._filters = [RowFilter(condition_of(one), view.schema) for one in filters]
         self._new_report()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
