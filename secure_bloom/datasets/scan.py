@@ -25,7 +25,7 @@ from secure_bloom.pruning.predicates import Predicate
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_OPEN_FILES = 32  # that are read together; as many again are opened meanwhile
+_OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
