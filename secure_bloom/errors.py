@@ -180,6 +180,10 @@ class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
+class MissingKeyWarning(UserWarning):
+    """Columns are read as nulls, because the reader does not have their keys and asked for that."""
+
+
 class OperationInterrupted(KeyboardInterrupt):
     """Ctrl+C during an operation on many files; attribute ``result`` is what was done before."""
 

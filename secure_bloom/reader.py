@@ -5,7 +5,7 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
@@ -23,7 +23,9 @@ from secure_bloom.arrow.decryption import (
     is_read_alike,
     with_key_material,
 )
+from secure_bloom.arrow import masking
 from secure_bloom.arrow.leaves import leaf_types
+from secure_bloom.arrow.masking import OnMissingKey, with_masked
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.arrow.schema import arrow_schema
 from secure_bloom.display import Summarized, count, shown
@@ -47,6 +49,7 @@ from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_fi
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -98,6 +101,10 @@ class ParquetFile(Summarized):
         list of dotted paths: these columns, where a group stands for all leaves below it. A
         mapping: these columns, each under this master key. A :class:`Policy`: what it says. By
         default only :class:`ExplicitKeys` refuse unencrypted files.
+    on_missing_key : {"error", "null"}
+        What :meth:`read`, :meth:`iter_tables` and :meth:`iter_batches` do with columns whose key
+        does not exist or is denied. "null": they are masked, which means that all values are null,
+        and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
 
     Raises
     ------
@@ -111,7 +118,9 @@ class ParquetFile(Summarized):
 
     def __init__(self, source: FileSource | Source, keys: Keys = None, *,
                  filesystem: pa_fs.FileSystem | None = None,
-                 require_encryption: RequireEncryption = None):
+                 require_encryption: RequireEncryption = None,
+                 on_missing_key: OnMissingKey = "error"):
+        self._masks = masking.is_masking(on_missing_key)
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -223,6 +232,48 @@ class ParquetFile(Summarized):
         order = [leaf.path for leaf in self.columns if leaf.path in errors]
         return {path: errors[path] for path in order}
 
+    def masked_columns(self, columns: Iterable[str] | None = None) -> dict[str, KeyRetrievalError]:
+        """Return which of some or all (None) top-level columns are masked, and why.
+
+        Requests the keys of these columns. A column is masked if the key of any leaf below it is
+        missing. None is masked unless the file was opened with ``on_missing_key="null"``.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If the key of a column is not available for another reason.
+        """
+        found: dict[str, KeyRetrievalError] = {}
+        if not self._masks or not self._footer.is_encrypted:
+            return found
+        wanted = None if columns is None else set(columns)
+        for leaf in self.columns:
+            if leaf.parts[0] in found or (wanted is not None and leaf.parts[0] not in wanted):
+                continue
+            try:
+                self._check_keys([leaf])
+            except NO_KEY as error:
+                found[leaf.parts[0]] = error
+        return found
+
+    def check_filtered(self, columns: Iterable[str]) -> None:
+        """Check that none of the columns that a filter uses is masked.
+
+        A filter would find nothing in a masked column, even if there are matching rows.
+
+        Parameters
+        ----------
+        columns : iterable of str
+            Dotted paths of columns or groups. Those that the file lacks are ignored.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If ``on_missing_key`` is "null", and the key of one of them is not available.
+        """
+        if self._masks:
+            self._check_keys(self._leaves(columns))
+
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
         """Read the filter of a column chunk; None if it has none.
@@ -292,10 +343,18 @@ class ParquetFile(Summarized):
         ------
         PredicateError
             If a value cannot be compared with its column.
+        KeyRetrievalError
+            If a filter uses a column whose key is missing.
         """
         condition = predicates.condition_of(filters)
-        alternatives = self._checked(condition, of_rows=False) if isinstance(condition, list) \
-            else self._row_filter(condition).alternatives
+        alternatives: Alternatives
+        if isinstance(condition, list):
+            alternatives = self._checked(condition, of_rows=False)
+            self.check_filtered(p.column for parts in alternatives for p in parts)
+        else:
+            row_filter = self._row_filter(condition)
+            alternatives = row_filter.alternatives
+            self.check_filtered(row_filter.columns)
         if alternatives is None:
             return list(range(self.num_row_groups))
         return self.prune_row_groups(alternatives).after_filters
@@ -325,10 +384,11 @@ class ParquetFile(Summarized):
         UnsupportedError
             If all columns are requested, and two of them have the same name.
         """
-        row_filter = None if filters is None else self._row_filter(filters)
-        with self._source.one_version(), self._page_errors(columns, row_filter):
+        row_filter, masked = self._to_read(columns, filters)
+        with self._source.one_version(), self._page_errors(columns, row_filter, masked):
             fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
-            table = to_table([fragment] if fragment else [], self.schema, columns, row_filter)
+            table = to_table([fragment] if fragment else [], self.schema, columns, row_filter,
+                             masked)
             if fragment:
                 self._source.note_read()
             return table
@@ -339,11 +399,11 @@ class ParquetFile(Summarized):
 
         Before a table is yielded, it is checked to be of the version that was opened.
         """
-        row_filter = None if filters is None else self._row_filter(filters)
-        with self._source.one_version(), self._page_errors(columns, row_filter):
+        row_filter, masked = self._to_read(columns, filters)
+        with self._source.one_version(), self._page_errors(columns, row_filter, masked):
             fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
             for part in fragment.split_by_row_group() if fragment else ():
-                table = to_table([part], self.schema, columns, row_filter)
+                table = to_table([part], self.schema, columns, row_filter, masked)
                 self._source.note_read()
                 self._source.check()
                 yield table
@@ -373,8 +433,12 @@ class ParquetFile(Summarized):
             return
         ends = accumulate(map(self._footer.row_group_num_rows, groups))
         rows = rows_read = 0
-        with self._source.one_version(), self._page_errors(columns):
-            _ = self.schema  # fails here if pyarrow cannot read it
+        _, masked = self._to_read(columns, None)
+        with self._source.one_version(), self._page_errors(columns, masked=masked):
+            wanted = [field for field in self.schema  # fails here if pyarrow cannot read it
+                      if columns is None or field.name in columns]
+            if masked:
+                columns = [field.name for field in wanted if field.name not in masked]
             try:
                 file = self.open_in_pyarrow(coerce_int96_timestamp_unit="us")
                 for batch in file.iter_batches(batch_rows, groups, columns, use_threads=False):
@@ -383,7 +447,7 @@ class ParquetFile(Summarized):
                         rows_read = next(ends, rows)
                         self._source.note_read()
                     self._source.check()
-                    yield batch
+                    yield with_masked(batch, wanted, masked) if masked else batch
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
 
@@ -406,16 +470,39 @@ class ParquetFile(Summarized):
         return new_fragment(access.file(self._source), access.properties, row_groups, partition)
 
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
-                       partition_values: Mapping[str, pa.Scalar] | None = None
-                       ) -> list[int] | None:
-        """Return the row groups of :meth:`fragment_for`; None without a filter."""
+                       partition_values: Mapping[str, pa.Scalar] | None = None,
+                       filtered: Iterable[str] = ()) -> list[int] | None:
+        """Return the row groups of :meth:`fragment_for`; None without a filter.
+
+        ``filtered`` are the columns that the filter uses, for :meth:`check_filtered`, which is
+        called unless partition values rule the file out.
+        """
+        of_file = [name for name in filtered if name not in (partition_values or {})]
         if alternatives is None:
+            self.check_filtered(of_file)
             return None
         from secure_bloom.arrow.predicate_rows import remaining
         own = {leaf.path for leaf in self.columns}
         absent = {p.column for alternative in alternatives for p in alternative} - own
         constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
-        return self.prune_row_groups(remaining(alternatives, constants)).after_filters
+        possible = remaining(alternatives, constants)
+        if possible:
+            self.check_filtered(of_file)
+        return self.prune_row_groups(possible).after_filters
+
+    def _to_read(self, columns: list[str] | None, filters: Filters | None) \
+            -> tuple[RowFilter | None, Collection[str]]:
+        """Return the filter for rows, and the columns that are masked; warn about them."""
+        row_filter = None if filters is None else self._row_filter(filters)
+        if not self._masks:
+            return row_filter, ()
+        if isinstance(columns, Mapping):
+            raise TypeError('columns must be a list of names if on_missing_key is "null"')
+        if row_filter is not None:
+            self.check_filtered(row_filter.columns)
+        masked = self.masked_columns(columns)
+        masking.warn(dict.fromkeys(masked, 1), self.name)
+        return row_filter, masked
 
     def _row_filter(self, filters: Filters) -> RowFilter:
         """Return the filter for rows of this file, after checking that Arrow can evaluate it."""
@@ -470,8 +557,8 @@ class ParquetFile(Summarized):
         self.close()
 
     @contextmanager
-    def _page_errors(self, columns: Iterable[str] | None,
-                     row_filter: RowFilter | None = None) -> Iterator[None]:
+    def _page_errors(self, columns: Iterable[str] | None, row_filter: RowFilter | None = None,
+                     masked: Collection[str] = ()) -> Iterator[None]:
         """Convert pyarrow's errors to ours; if a column's key is unavailable, add its location."""
         with pyarrow_errors(self.name, self._keys):
             try:
@@ -479,17 +566,23 @@ class ParquetFile(Summarized):
             except (KeyRetrievalError, FileError, OSError) as error:
                 is_placed = getattr(error, "column", None) is not None
                 if self._keys is not None and not is_placed and not isinstance(error, KMS_FAULTS):
-                    self._check_keys(columns, row_filter)
+                    leaves = self.columns if columns is None else self._leaves(
+                        {*columns, *(row_filter.columns if row_filter else ())})
+                    self._check_keys(leaf for leaf in leaves if leaf.parts[0] not in masked)
                 raise
 
-    def _check_keys(self, columns: Iterable[str] | None, row_filter: RowFilter | None) -> None:
-        """Raise the error of the first unavailable key among the columns that are read."""
-        names = None if columns is None else {
-            *columns, *(row_filter.columns if row_filter else ())}
-        for chunk in self._footer.column_chunks():
-            path = chunk.column.path
-            if names is None or any(f"{path}.".startswith(f"{name}.") for name in names):
-                _ = chunk.cipher
+    def _leaves(self, names: Iterable[str]) -> list[LeafColumn]:
+        """Return the leaf columns with these paths, and those below them."""
+        prefixes = tuple(f"{name}." for name in names)
+        return [leaf for leaf in self.columns if f"{leaf.path}.".startswith(prefixes)]
+
+    def _check_keys(self, leaves: Iterable[LeafColumn]) -> None:
+        """Raise the error of the first unavailable key among some leaf columns."""
+        ordinals = [leaf.ordinal for leaf in leaves]
+        with error_location(file=self.name):
+            for row_group in self._footer.row_groups:
+                for ordinal in ordinals:
+                    _ = row_group[ordinal].cipher
 
     def arrow_access(self, row_groups: Iterable[int] | None = None,
                      shared: SharedDecryption | None = None) -> ArrowAccess:

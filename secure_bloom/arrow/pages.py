@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 
+from secure_bloom.arrow.masking import with_masked
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import (
     AuthenticationError,
@@ -68,8 +69,11 @@ def _let_arrow_finish_at_exit() -> None:
 
 
 def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
-             row_filter: RowFilter | None) -> pa.Table:
-    """Read the rows of fragments for which a filter on this schema holds."""
+             row_filter: RowFilter | None, masked: Collection[str] = ()) -> pa.Table:
+    """Read the rows of fragments for which a filter on this schema holds.
+
+    The ``masked`` columns are not read, but null; the filter does not use them.
+    """
     import pyarrow.dataset as ds
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
@@ -80,6 +84,11 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
             raise
         raise UnsupportedError("pyarrow cannot read several columns with the same name; select "
                                "other columns") from error
+    if masked:
+        wanted = scanner.projected_schema
+        rows = to_table(fragments, schema, [name for name in wanted.names if name not in masked],
+                        row_filter)
+        return with_masked(rows, wanted, masked)
     if row_filter is None:
         with _page_errors():
             return scanner.to_table()
