@@ -48,6 +48,13 @@ def masked_schema(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
                      schema.metadata)
 
 
+def marked(rows: _Rows, names: Collection[str]) -> _Rows:
+    """Return rows with some of their columns marked as masked, because some values are."""
+    if not names:
+        return rows
+    return type(rows).from_arrays(rows.columns, schema=masked_schema(rows.schema, names))
+
+
 def with_masked(rows: _Rows, columns: Iterable[pa.Field], names: Collection[str]) -> _Rows:
     """Return rows to which masked columns are added.
 

@@ -6,18 +6,20 @@ when all schemas are known. If it is replaced in between, it is inspected again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.pruning.expressions import Alternatives, alternatives_in_file
+from secure_bloom.pruning.expressions import Alternatives, alternatives_in_file, columns_of
 from secure_bloom.pruning.predicates import Condition
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
@@ -48,6 +50,7 @@ class FolderQuery(NamedTuple):
     condition: Condition | None
     partition_schema: pa.Schema
     checks: FolderChecks
+    on_missing_key: OnMissingKey = "error"
 
     def row_filter(self, schema: pa.Schema) -> RowFilter | None:
         """Return the filter for rows of the table; None if all are read."""
@@ -60,9 +63,27 @@ class FolderQuery(NamedTuple):
             return self.condition
         return alternatives_in_file(self.condition, file_schema, self.partition_schema)
 
+    def filtered(self, file: ParquetFile) -> Collection[str]:
+        """Return the top-level columns of a file that the filter uses."""
+        if isinstance(self.condition, list):
+            prefixes = tuple(f"{p.column}." for parts in self.condition for p in parts)
+            return {leaf.parts[0] for leaf in file.columns if f"{leaf.path}.".startswith(prefixes)}
+        names = [] if self.condition is None else columns_of(self.condition)
+        return file.schema.names if names is None else names
+
+    def masked(self, file: ParquetFile) -> frozenset[str]:
+        """Return the columns of a file that are read and are masked."""
+        wanted = file.schema.names if self.columns is None else self.columns
+        return frozenset(file.masked_columns(set(wanted) - set(self.partition_schema.names)))
+
 
 class FolderFile:
-    """A file of a folder, and what to read from it: some ``row_groups``, or all (None)."""
+    """A file of a folder, and what to read from it: some ``row_groups``, or all (None).
+
+    ``masked`` are the columns that are not read, but null.
+    """
+
+    masked: frozenset[str] = frozenset()
 
     def __init__(self, query: FolderQuery, path: str, partition: pc.Expression):
         self._query, self.path, self._partition = query, path, partition
@@ -76,12 +97,15 @@ class FolderFile:
     def _look(self) -> None:
         query = self._query
         self._source = self._opened()
-        file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
+        file = ParquetFile(self._source, query.keys, require_encryption=query.checks,
+                           on_missing_key=query.on_missing_key)
         row_groups = file.row_groups_for(query.alternatives_for(file.schema),
-                                         self._partition_values())
+                                         self._partition_values(), query.filtered(file))
         access = file.arrow_access(row_groups) if row_groups != [] else None
+        masked = query.masked(file) if row_groups != [] else frozenset()
         # All of this is of one version; if an inspection fails, everything keeps the previous one.
         self.row_groups, self._access, self.schema = row_groups, access, file.schema
+        self.masked = masked
         self._version = self._source.version
 
     def _partition_values(self) -> dict[str, pa.Scalar]:
@@ -99,13 +123,16 @@ class FolderFile:
     def open(self) -> Source:
         """Open the file for reading rows; inspect it again if its version has changed."""
         if self._source is None:
-            schema = self.schema
+            schema, masked = self.schema, self.masked
             self._source = self._opened()
             if self._source.version != self._version:
                 self.close()
                 self.look()
             if not self.schema.equals(schema, check_metadata=True):
                 raise OtherFilesError("the file was replaced by one with another schema while its "
+                                      "folder was being read; try again", file=self.path)
+            if self.masked != masked:
+                raise OtherFilesError("the file was replaced by one with other keys while its "
                                       "folder was being read; try again", file=self.path)
         return self._source
 
@@ -154,16 +181,21 @@ def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list[Any],
              schema: pa.Schema) -> pa.Table:
     row_filter = query.row_filter(schema)
 
-    def rows(some: list[Any]) -> pa.Table:
-        return to_table(list(filter(None, some)), schema, query.columns, row_filter)
+    def rows(some: Iterable[tuple[FolderFile, Any]]) -> pa.Table:
+        together = groupby((one for one in some if one[1] is not None),
+                           key=lambda one: one[0].masked)
+        tables = [to_table([fragment for _, fragment in group], schema, query.columns, row_filter,
+                           masked) for masked, group in together]
+        return pa.concat_tables(tables or [to_table([], schema, query.columns, row_filter)])
 
+    pairs = list(zip(files, fragments, strict=True))
     try:
         with pyarrow_errors(query.folder, query.keys):
-            return rows(fragments)
+            return rows(pairs)
     except (FileError, KeyRetrievalError):
-        for file, fragment in zip(files, fragments, strict=True):  # find the file that failed
-            with pyarrow_errors(file.path, query.keys):
-                rows([fragment])
+        for pair in pairs:  # find the file that failed
+            with pyarrow_errors(pair[0].path, query.keys):
+                rows([pair])
         raise
 
 

@@ -12,7 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow import masking
+from secure_bloom.arrow.masking import OnMissingKey, masked_schema
 from secure_bloom.arrow.pages import to_table
+from secure_bloom.datasets.masking import count_masked
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.encryption_requirement import (
     FolderChecks,
@@ -38,7 +41,8 @@ _OPEN_FILES = 64  # that stay open until their rows are read, and that are read 
 
 def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | None = None,
                filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
-               all_files: bool = False, require_encryption: RequireEncryption = None) -> pa.Table:
+               all_files: bool = False, require_encryption: RequireEncryption = None,
+               on_missing_key: OnMissingKey = "error") -> pa.Table:
     """Read a Parquet file or a folder of files, skipping what the Bloom filters rule out.
 
     Parameters
@@ -70,6 +74,10 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         mapping: these columns, each under this master key. A :class:`Policy`: what it says. By
         default only :class:`ExplicitKeys` refuse unencrypted files.
         In a folder, a file may lack a column that another file has.
+    on_missing_key : {"error", "null"}
+        What to do with columns whose key does not exist or is denied. "null": they are masked,
+        which means that all values are null, in the files whose key is missing. A
+        :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
 
     Raises
     ------
@@ -80,34 +88,39 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         If a file changes while it is read, or the files of a folder do, on each of ten attempts.
         The rows of a file are always of one version of it.
     """
+    masking.is_masking(on_missing_key)
     requirement = encryption_requirement(require_encryption)
     keys = shared_keys(keys)  # one cache for all files
     if not is_path(source):
-        return ParquetFile(source, keys, require_encryption=requirement).read(columns, filters)
+        return ParquetFile(source, keys, require_encryption=requirement,
+                           on_missing_key=on_missing_key).read(columns, filters)
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     if filesystem.get_file_info(path).type != pa_fs.FileType.Directory:
         def read() -> pa.Table:
             with ParquetFile(path, keys, filesystem=filesystem,
-                             require_encryption=requirement) as file:
+                             require_encryption=requirement,
+                             on_missing_key=on_missing_key) as file:
                 return file.read(columns, filters)
 
         return until_unchanged(read)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
     return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
-                                   requirement, check), OtherFilesError)
+                                   requirement, check, on_missing_key), OtherFilesError)
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
                  columns: list[str] | None, filters: Filters | None,
-                 requirement: Requirement | None, check: Check | None) -> pa.Table:
+                 requirement: Requirement | None, check: Check | None,
+                 on_missing_key: OnMissingKey) -> pa.Table:
     paths = data_files(filesystem, folder, check)
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     condition = None if filters is None else predicates.condition_of(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
-    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks)
+    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks,
+                        on_missing_key)
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
@@ -120,17 +133,21 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
             kept.append(file)
             if condition is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are inspected.
-                guess = _common(paths[:1], schemas[:1], partition_schema)
+                guess = masked_schema(_common(paths[:1], schemas[:1], partition_schema),
+                                      kept[0].masked)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
-        schema = _common(paths, schemas, partition_schema)
+        masked = count_masked(file.masked for file in kept)
+        schema = masked_schema(_common(paths, schemas, partition_schema), masked)
         wait(first)  # no file is read by two threads at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
         rest = kept[len(tables):]
         tables += [read_rows(query, rest[start:start + _OPEN_FILES], schema, pool.map)
                    for start in range(0, len(rest), _OPEN_FILES)]
-        return pa.concat_tables(tables or [to_table([], schema, columns, query.row_filter(schema))])
+        masking.warn(masked, folder)
+        return masking.marked(pa.concat_tables(
+            tables or [to_table([], schema, columns, query.row_filter(schema))]), masked)
 
 
 def _look(query: FolderQuery, places: Iterator[int], path: str,
