@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.masking import OnMissingKey, is_masking
 from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, Footers
 from secure_bloom.datasets.fragment import Fragment
+from secure_bloom.datasets.masking import nullable_schema
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scan import in_order, pool_for
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
             filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
-            all_files: bool = False, require_encryption: RequireEncryption = None) -> Dataset:
+            all_files: bool = False, require_encryption: RequireEncryption = None,
+            on_missing_key: OnMissingKey = "error") -> Dataset:
     """Open Parquet files as one data set, which pyarrow, DuckDB, DataFusion and others can scan.
 
     The footers of all files are read. The files and their schemas are those found now: if files are
@@ -62,6 +65,11 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         plain files. These may hold rows that the table has deleted.
     require_encryption : bool, list of str, mapping of str to str, or Policy, optional
         What must be encrypted; as for :func:`read_table`.
+    on_missing_key : {"error", "null"}
+        What to do with columns whose key does not exist or is denied. "null": they are masked,
+        which means that all values are null, in the files whose key is missing. Only the keys of
+        the columns that a scan reads are requested. The schemas of results mark masked columns,
+        and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
 
     Returns
     -------
@@ -80,16 +88,20 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
+    masks = is_masking(on_missing_key)
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files)
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess(found.filesystem, shared_keys(keys), checks, Footers(), with_source)
+    access = FileAccess(found.filesystem, shared_keys(keys), checks, Footers(), with_source,
+                        on_missing_key)
     with error_location(file=found.name):
         files = _inspected(found, access)
         checks.finish()
     if schema is None:
         schema = common_schema(found.paths, [file.schema for file in files],
                                found.partition_schema)
+    if masks:
+        schema = nullable_schema(schema, files)
     if with_source:
         schema = _with_source(schema)
     return Dataset(found.name, files, View(access, schema))

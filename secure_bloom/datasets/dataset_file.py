@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.arrow.pages import new_fragment
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
@@ -73,6 +75,7 @@ class FileAccess(NamedTuple):
     checks: FolderChecks
     footers: Footers
     with_source: bool
+    on_missing_key: OnMissingKey = "error"
 
 
 class DatasetFile:
@@ -80,7 +83,10 @@ class DatasetFile:
 
     ``partition`` is an expression that holds for all rows, ``partition_values`` are those of the
     columns that come from the path. ``row_groups`` are those to read at most; None: all.
+    ``encrypted`` are the columns that can be masked.
     """
+
+    encrypted: frozenset[str] = frozenset()
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
                  partition_values: dict[str, pa.Scalar]):
@@ -89,8 +95,12 @@ class DatasetFile:
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
+        self._is_masked: dict[str, bool] = {}  # as far as the keys were requested
         opened = self.open()
         self.num_rows = opened.num_rows
+        if access.on_missing_key == "null":
+            self.encrypted = frozenset(chunk.column.parts[0] for chunk
+                                       in opened.file.footer.column_chunks() if chunk.encryption)
         opened.close()
 
     @property
@@ -98,6 +108,23 @@ class DatasetFile:
         """Schema of the file itself."""
         assert self._schema is not None
         return self._schema
+
+    def masked_columns(self, names: Collection[str]) -> list[str]:
+        """Return which of these columns are masked; keys are requested the first time."""
+        unknown = [name for name in names
+                   if name in self.encrypted and name not in self._is_masked]
+        if unknown:
+            opened = self.open()
+            try:
+                masked = opened.file.masked_columns(unknown)
+            finally:
+                opened.close()
+            self._is_masked.update({name: name in masked for name in unknown})
+        return [name for name in names if self._is_masked.get(name)]
+
+    def forget_keys(self) -> None:
+        """Request keys again for :meth:`masked_columns`."""
+        self._is_masked.clear()
 
     def restricted(self, version: FileVersion | None, row_groups: list[int] | None) -> DatasetFile:
         """Return this file with only some row groups, which are those of one version."""
@@ -134,7 +161,8 @@ class DatasetFile:
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
             return known.with_source(source)
-        file = ParquetFile(source, access.keys, require_encryption=access.checks)
+        file = ParquetFile(source, access.keys, require_encryption=access.checks,
+                           on_missing_key=access.on_missing_key)
         if self._schema is None:
             self._schema = file.schema
         elif not self._schema.equals(file.schema, check_metadata=True):
@@ -145,7 +173,12 @@ class DatasetFile:
 
 
 class OpenedFile:
-    """A file of a data set that is open at one version, and the row groups to read; None: all."""
+    """A file of a data set that is open at one version, and the row groups to read; None: all.
+
+    ``masked`` are the columns that are not read, but null.
+    """
+
+    masked: frozenset[str] = frozenset()
 
     def __init__(self, dataset_file: DatasetFile, file: ParquetFile, source: Source):
         self.dataset_file, self.file, self.source = dataset_file, file, source

@@ -1,11 +1,87 @@
-"""Masked columns of several files: each file has its own keys."""
+"""Masked columns of several files: each file has its own keys, and the result one schema."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from secure_bloom.arrow.predicate_rows import remaining
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile, OutdatedError
+
+
+class MaskedColumns(NamedTuple):
+    """Which columns a pass over the files of a data set masks.
+
+    Attributes
+    ----------
+    candidates : list of str
+        The columns that are only read, and neither compared nor computed with.
+    num_files : dict of str to int
+        Of these, the columns that are masked, each with the number of files in which it is.
+    computed : list of str
+        Columns that may not be masked, because the result is computed from them.
+    """
+
+    candidates: list[str]
+    num_files: dict[str, int]
+    computed: list[str]
+
+    def of_file(self, opened: OpenedFile) -> frozenset[str]:
+        """Return the columns that are masked in the version of a file that is open.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If the key of a computed column is not available.
+        OutdatedError
+            If a column is masked that was not before, so that the schema of the result is wrong.
+        """
+        from_path = opened.dataset_file.partition_values
+        opened.file.check_filtered(name for name in self.computed if name not in from_path)
+        masked = frozenset(opened.file.masked_columns(
+            name for name in self.candidates if name not in from_path))
+        if not masked <= self.num_files.keys():
+            opened.dataset_file.forget_keys()
+            raise OutdatedError("a key of this file was available before and is missing now; start "
+                                "again with the data set", file=opened.dataset_file.path)
+        return masked
+
+
+NOT_MASKED = MaskedColumns([], {}, [])
+
+
+def find_masked(files: Iterable[DatasetFile], filters: list[RowFilter], candidates: list[str],
+                computed: list[str], each: Callable[..., Iterable[Any]]) -> MaskedColumns:
+    """Find the masked columns, which requests the keys of the candidates.
+
+    Files that partition values rule out are left out. ``each`` is the method ``map`` of a thread
+    pool.
+    """
+    def masked(file: DatasetFile) -> Collection[str]:
+        if not all(_is_possible(file, one) for one in filters):
+            return []
+        return file.masked_columns([name for name in candidates
+                                    if name not in file.partition_values])
+
+    return MaskedColumns(candidates, count_masked(each(masked, files)), computed)
 
 
 def count_masked(files: Iterable[Iterable[str]]) -> dict[str, int]:
     """Return in how many files each column is masked, from the masked columns of each file."""
     return dict(sorted(Counter(name for masked in files for name in masked).items()))
+
+
+def nullable_schema(schema: pa.Schema, files: Iterable[DatasetFile]) -> pa.Schema:
+    """Return the schema of a data set with all columns nullable that can be masked."""
+    names = frozenset[str]().union(*{file.encrypted for file in files})
+    return pa.schema([field.with_nullable(True) if field.name in names else field
+                      for field in schema], schema.metadata)
+
+
+def _is_possible(file: DatasetFile, row_filter: RowFilter) -> bool:
+    alternatives = row_filter.alternatives_for(file.schema)
+    return alternatives is None or remaining(alternatives, file.partition_values) != []

@@ -6,17 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
 from secure_bloom.pruning.expressions import Alternatives
@@ -44,12 +46,15 @@ class Scan:
         All of them must hold for a row.
     report : ScanReport
         Is completed during the pass.
+    masking : MaskedColumns
+        Of these files.
     """
 
     def __init__(self, files: list[DatasetFile], access: FileAccess, schema: pa.Schema,
-                 filters: list[RowFilter], report: ScanReport):
+                 filters: list[RowFilter], report: ScanReport,
+                 masking: MaskedColumns = NOT_MASKED):
         self._files, self._access, self._schema = files, access, schema
-        self._filters, self._report = filters, report
+        self._filters, self._report, self._masking = filters, report, masking
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
@@ -65,7 +70,8 @@ class Scan:
     def batches(self, columns: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the row groups that may match; the filters are not applied to them.
 
-        The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`.
+        The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`, but if columns are
+        masked, ``columns`` must be a list of names, or None.
         """
         files, shared = self.open_files(), SharedDecryption()
         while together := list(islice(files, _OPEN_FILES)):
@@ -79,20 +85,24 @@ class Scan:
                 else file.row_groups
             outcomes = dict.fromkeys(groups, READ)
             for row_filter in self._filters:
-                _check(opened, row_filter.alternatives_for(file.schema), outcomes)
+                _check(opened, row_filter, outcomes)
+            kept = [group for group, outcome in outcomes.items() if outcome == READ]
+            if kept:
+                opened.masked = self._masking.of_file(opened)
         except BaseException:
             opened.close()
             raise
-        kept = [group for group, outcome in outcomes.items() if outcome == READ]
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
     def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
               options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
-            found = pool.map(lambda opened: fragments_of(opened, shared), some)
-            fragments = [fragment for of_file in found for fragment in of_file]
-            return _scanned(fragments, self._schema, columns, options)
+            for masked, group in groupby(some, key=lambda opened: opened.masked):
+                found = pool.map(lambda opened: fragments_of(opened, shared), group)
+                fragments = [fragment for of_file in found for fragment in of_file]
+                for batch in self._masked_rows(fragments, masked, columns, options):
+                    yield marked(batch, self._masking.num_files)
 
         fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
         with ExitStack() as stack:
@@ -114,6 +124,17 @@ class Scan:
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 
+    def _masked_rows(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
+                     columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        if not masked:
+            yield from _scanned(fragments, self._schema, columns, options)
+            return
+        names = self._schema.names if columns is None else columns
+        to_read = [name for name in names if name not in masked]
+        fields = [self._schema.field(name) for name in names]
+        for batch in _scanned(fragments, self._schema, to_read, options):
+            yield with_masked(batch, fields, masked)
+
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
     """Return a pool of as many threads as files are opened at a time.
@@ -124,14 +145,17 @@ def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
 
 
-def _check(opened: OpenedFile, condition: Alternatives, outcomes: dict[int, int]) -> None:
+def _check(opened: OpenedFile, row_filter: RowFilter, outcomes: dict[int, int]) -> None:
     """Set why row groups are skipped, of those that would be read so far."""
-    if condition is None:
-        return
+    condition: Alternatives = row_filter.alternatives_for(opened.dataset_file.schema)
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
-    left = remaining(condition, _constants(opened, condition))
-    if not left:
+    left = None if condition is None else remaining(condition, _constants(opened, condition))
+    if left == []:
         outcomes.update(dict.fromkeys(groups, PARTITIONS))
+        return
+    from_path = opened.dataset_file.partition_values
+    opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
+    if left is None:
         return
     with opened.source.one_version():
         result = opened.file.prune_row_groups(left, groups)

@@ -6,16 +6,19 @@ Not pyarrow's own scanner: it simplifies filters using statistics, and so loses 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from secure_bloom.arrow import masking
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
+from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import Scan
+from secure_bloom.datasets.scan import Scan, pool_for
 from secure_bloom.display import Summarized, count, listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.pruning.expressions import columns_of
@@ -48,8 +51,6 @@ class Scanner(Summarized):
     ----------
     dataset_schema : pyarrow.Schema
         Of the data set.
-    projected_schema : pyarrow.Schema
-        Of the rows that are returned.
     report : ScanReport
         What the last pass has read and skipped.
     """
@@ -60,10 +61,19 @@ class Scanner(Summarized):
         self._view, self._files, self._options = view, files, options
         self._columns = columns if columns is None or isinstance(columns, Mapping) \
             else list(columns)
-        self.projected_schema = _projected(view.schema, self._columns)
+        self._projected = _projected(view.schema, self._columns)
         filters = [*view.where, *([] if filter is None else [filter])]
         self._filters = [RowFilter(condition_of(one), view.schema) for one in filters]
         self._new_report()
+
+    @cached_property
+    def projected_schema(self) -> pa.Schema:
+        """Schema of the rows that are returned."""
+        names = self._masking.num_files
+        if isinstance(self._columns, Mapping):
+            return masking.masked_schema(self._projected, [
+                name for name, one in self._columns.items() if _is_column(one, names)])
+        return masking.masked_schema(self._projected, names)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as record batches, in the order of files and row groups.
@@ -75,8 +85,8 @@ class Scanner(Summarized):
         ChangedMeanwhileError
             If a file changed while it was read. The batches so far may be of two versions.
         """
-        batches = self._pass().batches(self._needed(), **self._options)
-        if not self._filters:
+        batches = self._pass(self._masking).batches(self._needed(), **self._options)
+        if not self._filters and not self._computes_itself:
             return batches
         return self._filtered(batches)
 
@@ -129,9 +139,35 @@ class Scanner(Summarized):
         conditions = [describe(one.alternatives) for one in self._filters]
         self.report = ScanReport(" and ".join(conditions) or describe(None))
 
-    def _pass(self) -> Scan:
+    def _pass(self, masked: MaskedColumns = NOT_MASKED) -> Scan:
         self._new_report()
-        return Scan(self._files, self._view.access, self._view.schema, self._filters, self.report)
+        return Scan(self._files, self._view.access, self._view.schema, self._filters, self.report,
+                    masked)
+
+    @property
+    def _computes_itself(self) -> bool:
+        """Whether expressions are computed from rows in memory, since columns may be masked."""
+        return isinstance(self._columns, Mapping) and self._view.access.on_missing_key == "null"
+
+    @cached_property
+    def _masking(self) -> MaskedColumns:
+        """The masked columns; found once, so that all results have the same schema."""
+        access, computed = self._view.access, []
+        if access.on_missing_key != "null":
+            return NOT_MASKED
+        if isinstance(self._columns, Mapping):
+            for one in self._columns.values():
+                names = columns_of(one)
+                if names is None or not _is_column(one, names):
+                    computed += self._view.schema.names if names is None else names
+        compared = {name for one in self._filters for name in one.columns}
+        needed = self._needed()
+        candidates = [name for name in (self._view.schema.names if needed is None else needed)
+                      if name not in compared and name not in computed]
+        with pool_for(access.filesystem) as pool:
+            found = find_masked(self._files, self._filters, candidates, computed, pool.map)
+        masking.warn(found.num_files, count(len(self._files), "file"))
+        return found
 
     def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -142,7 +178,7 @@ class Scanner(Summarized):
 
     def _needed(self) -> Columns:
         """Return the columns that are read: those of the result and of the filters; None: all."""
-        if not self._filters or self._columns is None:
+        if self._columns is None or not (self._filters or self._computes_itself):
             return self._columns
         names: list[list[str] | None] = [one.columns for one in self._filters]
         if isinstance(self._columns, Mapping):
@@ -155,14 +191,21 @@ class Scanner(Summarized):
 
     def _project(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not isinstance(self._columns, Mapping):
-            return batch.select(self.projected_schema.names)
+            return batch.select(self._projected.names)
         import pyarrow.dataset as ds
         scanner = ds.Scanner.from_batches(iter([batch]), schema=batch.schema,
                                           columns=dict(self._columns))
-        return scanner.to_table().combine_chunks().to_batches()[0]
+        rows = scanner.to_table().combine_chunks().to_batches()[0]
+        return masking.marked(rows, masking.masked_names(self.projected_schema))
 
     def _headline(self) -> str:
-        return f"{count(len(self.projected_schema), 'column')}; {self.report._headline()}"
+        return f"{count(len(self._projected), 'column')}; {self.report._headline()}"
+
+
+def _is_column(expression: pc.Expression, names: Iterable[str]) -> bool:
+    """Whether an expression only renames one of some columns."""
+    import pyarrow.compute as pc
+    return any(expression.equals(pc.field(name)) for name in names)
 
 
 def _projected(schema: pa.Schema, columns: Columns) -> pa.Schema:
