@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
+from secure_bloom.arrow import masking
 from secure_bloom.arrow.decryption import (
     ArrowAccess,
     SharedDecryption,
     is_read_alike,
     with_key_material,
 )
-from secure_bloom.arrow import masking
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.masking import OnMissingKey, with_masked
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
@@ -255,6 +255,14 @@ class ParquetFile(Summarized):
             except NO_KEY as error:
                 found[leaf.parts[0]] = error
         return found
+
+    @property
+    def maskable_columns(self) -> frozenset[str]:
+        """Names of the top-level columns whose key may be missing. No key is requested."""
+        has_footer_key = self._footer.has_encrypted_footer or self._footer.signature_verified
+        return frozenset(chunk.column.parts[0] for chunk in self._footer.column_chunks()
+                         if chunk.encryption == "column key"
+                         or (chunk.encryption is not None and not has_footer_key))
 
     def check_filtered(self, columns: Iterable[str]) -> None:
         """Check that none of the columns that a filter uses is masked.

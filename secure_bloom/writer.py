@@ -27,6 +27,7 @@ from secure_bloom.arrow.leaves import (
     leaf_types,
     without_half_dictionaries,
 )
+from secure_bloom.arrow.masking import check_writable
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.writer_options import WriterOptions
 from secure_bloom.display import Summarized, shown
@@ -107,8 +108,9 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
     Raises
     ------
     ColumnError
-        If a filter is requested for a column that does not exist or cannot have one. Raised
-        before anything is written.
+        If a filter is requested for a column that does not exist or cannot have one, or if a
+        column is masked because its key was missing when it was read. Raised before anything is
+        written.
     PolicyError
         If the policy is not valid, or the file would not meet it. Raised before anything is
         written.
@@ -167,8 +169,9 @@ class ParquetWriter(Summarized):
     Raises
     ------
     ColumnError
-        If a filter is requested for a column that does not exist or cannot have one. Raised
-        before anything is written.
+        If a filter is requested for a column that does not exist or cannot have one, or if a
+        column is masked because its key was missing when it was read. Raised before anything is
+        written.
     PolicyError
         If the policy is not valid, or the file would not meet it. Raised before anything is
         written.
@@ -190,6 +193,8 @@ class ParquetWriter(Summarized):
             if writer_options.get(name) is not None:
                 raise TypeError(f"{name} cannot be used here: {advice}")
         self.schema = schema
+        with error_location(file=self._name):
+            check_writable(schema)
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
         with error_location(file=self._name):
@@ -230,6 +235,7 @@ class ParquetWriter(Summarized):
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
         with self._opened() as writer:
             try:
+                check_writable(table.schema)
                 table = decode_half_dictionaries(table)
                 for start in range(0, max(table.num_rows, 1), rows):
                     self._write_row_group(writer, table.slice(start, rows))

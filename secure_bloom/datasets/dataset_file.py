@@ -83,10 +83,10 @@ class DatasetFile:
 
     ``partition`` is an expression that holds for all rows, ``partition_values`` are those of the
     columns that come from the path. ``row_groups`` are those to read at most; None: all.
-    ``encrypted`` are the columns that can be masked.
+    ``maskable`` are the columns whose key may be missing.
     """
 
-    encrypted: frozenset[str] = frozenset()
+    maskable: frozenset[str] = frozenset()
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
                  partition_values: dict[str, pa.Scalar]):
@@ -99,8 +99,7 @@ class DatasetFile:
         opened = self.open()
         self.num_rows = opened.num_rows
         if access.on_missing_key == "null":
-            self.encrypted = frozenset(chunk.column.parts[0] for chunk
-                                       in opened.file.footer.column_chunks() if chunk.encryption)
+            self.maskable = opened.file.maskable_columns
         opened.close()
 
     @property
@@ -112,7 +111,7 @@ class DatasetFile:
     def masked_columns(self, names: Collection[str]) -> list[str]:
         """Return which of these columns are masked; keys are requested the first time."""
         unknown = [name for name in names
-                   if name in self.encrypted and name not in self._is_masked]
+                   if name in self.maskable and name not in self._is_masked]
         if unknown:
             opened = self.open()
             try:

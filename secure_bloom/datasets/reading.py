@@ -15,8 +15,8 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.masking import OnMissingKey, masked_schema
 from secure_bloom.arrow.pages import to_table
-from secure_bloom.datasets.masking import count_masked
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
+from secure_bloom.datasets.masking import count_masked
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,

@@ -152,7 +152,8 @@ class Scanner(Summarized):
     @cached_property
     def _masking(self) -> MaskedColumns:
         """The masked columns; found once, so that all results have the same schema."""
-        access, computed = self._view.access, []
+        access = self._view.access
+        computed: list[str] = []
         if access.on_missing_key != "null":
             return NOT_MASKED
         if isinstance(self._columns, Mapping):

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
     IsNull,
     LessThan,
     LessThanOrEqual,
+    Not,
     StringStartsWith,
 )
 
@@ -44,6 +45,8 @@ class PruningReader(SecureParquetReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the predicates for pruning, and return all of them for Spark to evaluate as well."""
+        filters = list(filters)
+        self._compared |= set(map(_column, filters))
         if self._folder.options.single_use:
             self._predicates += [predicate for one in filters
                                  for predicate in column_predicates(one)]
@@ -54,6 +57,14 @@ class SecureParquetPushdown(SecureParquet):
     """``secure_parquet`` with filter pushdown."""
 
     reader_class = PruningReader
+
+
+def _column(pushed: Filter) -> str:
+    """Return the top-level column that a pushed filter uses."""
+    while isinstance(pushed, Not):
+        pushed = pushed.child
+    path: tuple[str, ...] = pushed.attribute  # type: ignore[attr-defined]  # all others have it
+    return path[0]
 
 
 def column_predicates(pushed: Filter) -> list[ColumnPredicate]:

@@ -13,16 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from secure_bloom.arrow import masking
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
 from secure_bloom.spark.options.names import same_names
-from secure_bloom.spark.options.options import OptionError
+from secure_bloom.spark.options.options import ON_MISSING_KEY, OptionError
 
 OUR_METADATA = "secure_bloom."
 KEY = OUR_METADATA + "key"
 BLOOM_FILTER = OUR_METADATA + "bloom_filter"
+MASKED = masking.MASKED.decode()  #: the key of the column may have been missing when it was read
 
 Path = tuple[str, ...]
 
@@ -116,6 +118,11 @@ def _check_metadata(path: str, entries: Mapping[str, Any]) -> None:
         elif name == BLOOM_FILTER:
             if not isinstance(value, bool):
                 raise OptionError(f"metadata {BLOOM_FILTER} must be true or false", column=path)
+        elif name == MASKED:
+            raise OptionError(
+                f"it was read with option {ON_MISSING_KEY}, so values may be missing; read it "
+                "without that option to copy it, drop the column, or remove "
+                f"{MASKED} from its metadata to write the nulls", column=path)
         elif name.lower().startswith(OUR_METADATA):
             raise OptionError(f"metadata {name} is unknown; allowed: {KEY}, "
                               f"{BLOOM_FILTER}", column=path)

@@ -45,6 +45,7 @@ SESSION_POLICY = f"spark.datasource.{FORMAT}.{POLICY}"  #: if the option is miss
 ANALYSED = "analysed"
 
 REQUIRE_ENCRYPTION = "require.encryption"
+ON_MISSING_KEY = "on.missing.key"
 PARTITION_BY = "partition_by"
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
@@ -71,7 +72,8 @@ _KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MA
           *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
-                 "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION)
+                 "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION,
+                 ON_MISSING_KEY)
 
 _NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"

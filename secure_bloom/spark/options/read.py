@@ -6,15 +6,21 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.encryption_requirement import (
     EncryptionRequirement,
     encryption_requirement,
     parse_required,
 )
 from secure_bloom.policy.policy import Policy
-from secure_bloom.spark.options.options import REQUIRE_ENCRYPTION, OptionError, Options
+from secure_bloom.spark.options.options import (
+    ON_MISSING_KEY,
+    REQUIRE_ENCRYPTION,
+    OptionError,
+    Options,
+)
 from secure_bloom.spark.options.policy import parse_policy
 from secure_bloom.spark.options.row_filters import ColumnPredicate, parse_filters
 
@@ -44,6 +50,8 @@ class ReadOptions:
         Whether all files of a folder are read even if a table's log defines which are current.
     require_encryption : EncryptionRequirement, False, or None
         What must be encrypted. False: nothing, not even sensitive columns. None: not set.
+    on_missing_key : {"error", "null"}
+        What happens to columns whose key is missing.
     """
 
     columns: tuple[str, ...] | None = None
@@ -56,6 +64,7 @@ class ReadOptions:
     all_files: bool = False
     require_encryption: EncryptionRequirement | Literal[False] | None = None
     policy: Policy | None = None
+    on_missing_key: OnMissingKey = "error"
 
 
 def parse_read_options(options: Options) -> ReadOptions:
@@ -71,7 +80,8 @@ def parse_read_options(options: Options) -> ReadOptions:
         filters=parse_filters(options.get("filters")),
         single_use=options.boolean("single_use"), all_files=options.boolean("allfiles"),
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)),
-        policy=parse_policy(options))
+        policy=parse_policy(options),
+        on_missing_key=cast(OnMissingKey, options.choice(ON_MISSING_KEY, ("error", "null"))))
 
 
 def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:

@@ -30,7 +30,12 @@ from secure_bloom.spark.reading.requirements import Requirements
 from secure_bloom.spark.reading.splits import DataFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
 from secure_bloom.spark.schema.partitions import infer_type, partition_values
-from secure_bloom.spark.schema.sensitivity import column_keys, mark, marked_paths
+from secure_bloom.spark.schema.sensitivity import (
+    column_keys,
+    mark,
+    mark_maskable,
+    marked_paths,
+)
 from secure_bloom.spark.schema.types import leaf_paths, spark_schema
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged, without_subtree
@@ -148,7 +153,8 @@ class Folder:
     def _open(self, path: str, checks: FolderChecks | None) -> ParquetFile:
         keys = self.keys()
         try:
-            return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks)
+            return ParquetFile(path, keys, filesystem=self.filesystem, require_encryption=checks,
+                               on_missing_key=self.options.on_missing_key)
         except KeyNotFoundError as error:
             if keys is not NO_KEYS:
                 raise
@@ -179,7 +185,9 @@ class Folder:
 
     def _file_schema(self, file: DataFile, checks: FolderChecks) -> StructType:
         with error_location(file=file.path), self.open(file, checks) as opened:
-            return mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
+            schema = mark(spark_schema(opened.schema, opened.columns), column_keys(opened.footer))
+            return schema if self.options.on_missing_key == "error" \
+                else mark_maskable(schema, opened.maskable_columns)
 
     def _merged(self, files: tuple[DataFile, ...], checks: FolderChecks) -> StructType:
         merged = StructType()

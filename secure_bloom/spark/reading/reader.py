@@ -64,8 +64,9 @@ class SecureParquetReader(DataSourceReader):
         self._marked = marked_paths(schema)
         self._requirements = folder.requirements(None if is_inferred else schema,
                                                  demanding=demanding)
-        located = map(self._located, folder.options.filters)
+        located = [self._located(predicate) for predicate in folder.options.filters]
         self._predicates = list(filter(self._is_certain, located))
+        self._compared = {predicate.path[0] for predicate in located}
         if folder.options.columns is not None:
             for name in schema.names:
                 if find_name(name, list(folder.options.columns)) is None:
@@ -139,6 +140,9 @@ class SecureParquetReader(DataSourceReader):
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
             self._check_keys(file, names, groups)
+            if groups:
+                file.check_filtered(name for column in self._compared
+                                    if (name := names.get(column)) is not None)
             after_statistics, after_filters = self._prune(file, names, groups)
             report.add(file.footer, groups, after_statistics, after_filters)
             columns = [name for name in names.values() if name is not None]

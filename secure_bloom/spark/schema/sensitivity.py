@@ -7,7 +7,7 @@ Columns that only share the footer key are not marked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from secure_bloom.errors import KeyRetrievalError, UnsupportedError
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.spark.options.columns import KEY, OUR_METADATA, Path
+from secure_bloom.spark.options.columns import KEY, MASKED, OUR_METADATA, Path
 from secure_bloom.spark.schema.types import field_metadata
 
 _ELEMENT, _KEY, _VALUE = ("list", "element"), ("key_value", "key"), ("key_value", "value")
@@ -50,6 +50,16 @@ def mark(schema: StructType, keys: Mapping[Path, set[str]]) -> StructType:
     field of the list or map. A field that already names a key is not changed.
     """
     return StructType([_marked(field, _below(keys, (field.name,))) for field in schema])
+
+
+def mark_maskable(schema: StructType, names: Collection[str]) -> StructType:
+    """Return the schema with marks on columns whose values may be null for lack of a key.
+
+    The driver does not request these keys, so whether they are missing is not known here.
+    """
+    return StructType([
+        StructField(field.name, field.dataType, True, field.metadata | {MASKED: True})
+        if field.name in names else field for field in schema])
 
 
 def _marked(field: StructField, keys: Mapping[Path, set[str]]) -> StructField:
