@@ -76,7 +76,7 @@ def count_masked(files: Iterable[Iterable[str]]) -> dict[str, int]:
 
 
 def nullable_schema(schema: pa.Schema, files: Iterable[DatasetFile]) -> pa.Schema:
-    """Return the schema of a data set in which every column whose key may be missing is nullable."""
+    """Return the schema of a data set; every column whose key may be missing is nullable."""
     names = frozenset[str]().union(*{file.maskable for file in files})
     return pa.schema([field.with_nullable(True) if field.name in names else field
                       for field in schema], schema.metadata)

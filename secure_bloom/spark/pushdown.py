@@ -46,7 +46,7 @@ class PruningReader(SecureParquetReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the predicates for pruning, and return all of them for Spark to evaluate as well."""
         filters = list(filters)
-        self._compared |= set(map(_column, filters))
+        self._compared |= {path[0] for path in map(_path, filters) if path}
         if self._folder.options.single_use:
             self._predicates += [predicate for one in filters
                                  for predicate in column_predicates(one)]
@@ -59,12 +59,9 @@ class SecureParquetPushdown(SecureParquet):
     reader_class = PruningReader
 
 
-def _column(pushed: Filter) -> str:
-    """Return the top-level column that a pushed filter uses."""
-    while isinstance(pushed, Not):
-        pushed = pushed.child
-    path: tuple[str, ...] = pushed.attribute  # type: ignore[attr-defined]  # all others have it
-    return path[0]
+def _path(pushed: Filter) -> tuple[str, ...]:
+    """Return the path of the column that a pushed filter uses; empty if it is not known."""
+    return _path(pushed.child) if isinstance(pushed, Not) else getattr(pushed, "attribute", ())
 
 
 def column_predicates(pushed: Filter) -> list[ColumnPredicate]:
