@@ -1,0 +1,153 @@
+"""Spark with a keyring that lacks the key of a column."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import EqualTo, IsNotNull, Not, StringContains
+
+import secure_bloom.spark
+from secure_bloom import EncryptionConfiguration
+from secure_bloom.errors import KeyAccessError, KmsUnavailableError
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.spark.options.options import OptionError, Options
+from secure_bloom.spark.pushdown import SecureParquetPushdown
+from secure_bloom.spark.reading import folder as reading_folder
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
+from tests.spark.helpers import read, uses_spark, write
+
+pytestmark = [*uses_spark, pytest.mark.filterwarnings(
+    "ignore::secure_bloom.errors.MissingKeyWarning")]
+
+NULL = {"on.missing.key": "null"}
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def failure(action) -> str:
+    with pytest.raises(Exception) as caught:
+        action()
+    return str(caught.value)
+
+
+@pytest.fixture
+def files(tmp_path, keyring):
+    """Two files: ssn has key "pii" in the first and "money" in the second."""
+    (tmp_path / "t").mkdir()
+    for number, key in enumerate(("pii", "money")):
+        rows = range(number * 10, number * 10 + 10)
+        table = pa.table({"ssn": [f"ssn-{row}" for row in rows], "id": list(rows),
+                          "home": [{"street": f"street {row}"} for row in rows]})
+        secure_bloom.write_table(
+            table, tmp_path / "t" / f"{number}.parquet", keys=keyring, bloom_filters=["ssn"],
+            row_group_size=5, encryption=EncryptionConfiguration("footer", {key: ["ssn"]}))
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def few_keys(tmp_path, keyring):
+    """The path of a keyring without key "money"."""
+    keyring.subset(tmp_path / "few.json", ["footer", "pii"])
+    return str(tmp_path / "few.json")
+
+
+def test_a_column_is_null_in_the_files_whose_key_is_missing(spark, files, few_keys):
+    assert "money" in failure(lambda: read(spark, files, keyring=few_keys).collect())
+    frame = read(spark, files, keyring=few_keys, **NULL)
+    rows = frame.orderBy("id").collect()
+    assert [row.ssn for row in rows] == [f"ssn-{row}" for row in range(10)] + [None] * 10
+    assert [row.home.street for row in rows] == [f"street {row}" for row in range(20)]
+    assert frame.select("id").count() == frame.count() == 20
+    assert secure_bloom.spark.read(spark, files, keys=few_keys, **NULL).where(
+        "ssn is null").count() == 10
+
+
+def test_other_values_of_the_option_are_refused(spark, files, few_keys):
+    assert "on.missing.key" in failure(lambda: read(spark, files, keyring=few_keys,
+                                                    **{"on.missing.key": "nulls"}))
+    with pytest.raises(OptionError, match="for reading only"):
+        Options(NULL).check_names()
+
+
+def test_filters_that_are_passed_to_load_are_refused_on_a_masked_column(spark, files, few_keys):
+    for predicate in (("ssn", "=", "ssn-15"), ("ssn", "=", "absent"), ("ssn", "is null", None)):
+        frame = secure_bloom.spark.load(spark, str(files), [predicate], keyring=few_keys, **NULL)
+        message = failure(frame.select("id").collect)
+        assert "1.parquet" in message and "column ssn" in message and "'money'" in message
+    found = secure_bloom.spark.load(spark, str(files), [("id", "<", 12)], keyring=few_keys, **NULL)
+    assert [row.ssn for row in found.orderBy("id").collect()][9:] == ["ssn-9", None, None]
+
+
+@pytest.mark.parametrize("single_use", ["true", "false"])
+def test_conditions_that_spark_pushes_are_refused_on_a_masked_column(spark, files, few_keys,
+                                                                     single_use):
+    secure_bloom.spark.enable_pushdown(spark)
+    try:
+        def frame():
+            return read(spark, files, keyring=few_keys, single_use=single_use, **NULL)
+
+        for condition in ("ssn = 'ssn-15'", "ssn is null", "ssn like '%5'", "not ssn <=> 'a'",
+                          "id = 1 and ssn > 'a'"):
+            message = failure(frame().where(condition).select("id").collect)
+            assert "1.parquet" in message and "column ssn" in message
+        assert frame().where("id = 15").collect()[0].ssn is None
+        # What Spark does not push cannot be refused; docs/spark.md says so.
+        assert frame().where("upper(ssn) = 'SSN-15'").count() == 0
+    finally:
+        spark.conf.unset(PUSHDOWN)
+        secure_bloom.spark.register(spark)
+
+
+def test_the_columns_of_pushed_filters(files, few_keys):
+    source = SecureParquetPushdown({"path": str(files), "keyring": few_keys, **NULL})
+    reader = source.reader(source.schema())
+    pushed = [EqualTo(("ssn",), "a"), Not(IsNotNull(("id",))), StringContains(("home", "x"), "y"),
+              object()]
+    assert list(reader.pushFilters(pushed)) == pushed
+    assert pickle.loads(pickle.dumps(reader))._compared == {"ssn", "id", "home"}
+
+
+class Denying(InMemoryKms):
+    """A KMS that answers with an error for one key."""
+
+    def __init__(self, keys, error):
+        super().__init__(keys)
+        self.error = error
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        if master_key_identifier == "money":
+            raise self.error("the KMS says no")
+        return super().unwrap_key(wrapped_key, master_key_identifier)
+
+
+@pytest.mark.parametrize("error", [KeyAccessError, KmsUnavailableError])
+def test_only_a_denied_key_masks(monkeypatch, tmp_path, error):
+    keys = {name: name.encode().ljust(16) for name in ("footer", "money")}
+    secure_bloom.write_table(
+        pa.table({"ssn": ["a"], "id": [1]}), tmp_path / "1.parquet", keys=InMemoryKms(keys),
+        encryption=EncryptionConfiguration("footer", {"money": ["ssn"]}))
+    kms = Denying(keys, error)
+    monkeypatch.setattr(reading_folder, "kms_client", lambda _: kms)
+    monkeypatch.setattr(reading_folder, "kms_uri", lambda _: "kms:")
+    folder = Folder(Options({"path": str(tmp_path), **NULL}))
+    reader = SecureParquetReader(folder, folder.schema())
+
+    def rows():
+        return [row for task in reader.partitions() for batch in reader.read(task)
+                for row in batch.to_pylist()]
+
+    if error is KeyAccessError:
+        assert rows() == [{"ssn": None, "id": 1}]
+    else:
+        assert "the KMS says no" in failure(rows)
+
+
+def test_what_may_be_masked_is_not_written(spark, files, few_keys, encrypted, tmp_path):
+    frame = read(spark, files, keyring=few_keys, **NULL)
+    assert frame.schema["ssn"].metadata["secure_bloom.masked"] is True
+    assert "secure_bloom.masked" not in frame.schema["id"].metadata
+    assert "option on.missing.key" in failure(lambda: write(frame, tmp_path / "copy", **encrypted))
+    assert not (tmp_path / "copy").exists() or not list((tmp_path / "copy").glob("*.parquet"))
+    write(frame.select("id", F.lit("x").alias("ssn")), tmp_path / "copy", **encrypted)
+    assert read(spark, tmp_path / "copy", **encrypted).count() == 20
