@@ -66,6 +66,14 @@ def test_requiring_encryption(tmp_path):
     assert _run([sys.executable, "-c", code], tmp_path) == "[]\n"
 
 
+def test_columns_whose_key_is_missing(tmp_path):
+    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    code = re.search(r"## Columns whose key is missing.*?```python\n(.*?)```", text, re.DOTALL)[1]
+    out = _run([sys.executable, "-c", code], tmp_path)
+    assert out.splitlines() == re.findall(r"# ([\[{].*)$", code, re.MULTILINE) != []
+
+
 def test_the_two_commands_exist():
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     assert "make demo" in README and "make test" in README

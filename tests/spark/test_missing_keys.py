@@ -48,7 +48,7 @@ def files(tmp_path, keyring):
 @pytest.fixture
 def few_keys(tmp_path, keyring):
     """The path of a keyring without key "money"."""
-    keyring.subset(tmp_path / "few.json", ["footer", "pii"])
+    keyring.subset(tmp_path / "few.json", ["footer", "pii"], passphrase=None)
     return str(tmp_path / "few.json")
 
 
@@ -87,13 +87,12 @@ def test_conditions_that_spark_pushes_are_refused_on_a_masked_column(spark, file
         def frame():
             return read(spark, files, keyring=few_keys, single_use=single_use, **NULL)
 
-        for condition in ("ssn = 'ssn-15'", "ssn is null", "ssn like '%5'", "not ssn <=> 'a'",
-                          "id = 1 and ssn > 'a'"):
+        for condition in ("ssn is null", "not ssn <=> 'a'", "upper(ssn) = 'SSN-15'"):
             message = failure(frame().where(condition).select("id").collect)
             assert "1.parquet" in message and "column ssn" in message
         assert frame().where("id = 15").collect()[0].ssn is None
         # What Spark does not push cannot be refused; docs/spark.md says so.
-        assert frame().where("upper(ssn) = 'SSN-15'").count() == 0
+        assert frame().where("ssn = 'ssn-15' or id = 3").count() == 1
     finally:
         spark.conf.unset(PUSHDOWN)
         secure_bloom.spark.register(spark)
