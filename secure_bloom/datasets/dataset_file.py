@@ -89,9 +89,7 @@ class DatasetFile:
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
-        opened = self.open()
-        self.num_rows = opened.num_rows
-        opened.close()
+        self.open().close()
 
     @property
     def schema(self) -> pa.Schema:
