@@ -14,13 +14,14 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.pages import to_table
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
+from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, error_location
+from secure_bloom.errors import error_location
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
@@ -120,10 +121,10 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
             kept.append(file)
             if condition is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are inspected.
-                guess = _common(paths[:1], schemas[:1], partition_schema)
+                guess = common_schema(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
-        schema = _common(paths, schemas, partition_schema)
+        schema = common_schema(paths, schemas, partition_schema)
         wait(first)  # no file is read by two threads at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
@@ -140,29 +141,6 @@ def _look(query: FolderQuery, places: Iterator[int], path: str,
     if file.row_groups == [] or next(places) >= _OPEN_FILES:
         file.close()
     return file
-
-
-def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; if path and file disagree about a column, the path wins."""
-    own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
-                     schema.metadata)
-           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly a single one
-    return pa.unify_schemas([*own, partition_schema])
-
-
-def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; UnsupportedError names the first file that is incompatible."""
-    try:
-        return _unified(schemas, partition_schema)
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        merged = schemas[0]
-        for path, schema in zip(paths, schemas, strict=True):
-            try:
-                merged = _unified([merged, schema], partition_schema)
-            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-                raise UnsupportedError("it cannot be read as one table with the other files of the "
-                                       f"folder: {error}", file=path) from error
-        raise
 
 
 def _threads(filesystem: pa_fs.FileSystem) -> int:
