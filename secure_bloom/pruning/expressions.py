@@ -9,12 +9,13 @@ comparison is used only if that cast keeps all values; :func:`_exact_values` lis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse, walk
-from secure_bloom.pruning.predicates import Predicate, fields_at
+from secure_bloom.pruning.predicates import Condition, Predicate, fields_at
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
@@ -51,17 +52,25 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternative
         return None
 
 
-def alternatives_in_file(expression: pc.Expression, file_schema: pa.Schema,
-                         partition_schema: pa.Schema) -> Alternatives:
-    """Return the same filter for a file of a table in which all files have the same types.
+def file_pruning(condition: Condition | None, partition_schema: pa.Schema) \
+        -> Callable[[pa.Schema], Alternatives]:
+    """Return a function from the schema of a file to the filter that the file is pruned with.
 
-    Columns that the file lacks are null; those in ``partition_schema`` come from its path.
+    For the files of a table in which a column has the same type in all files. Columns that a file
+    lacks are null; those in ``partition_schema`` come from its path.
     """
-    own = [field for field in file_schema if field.name not in partition_schema.names]
-    present = {field.name for field in own}.union(partition_schema.names)
-    lacking = [pa.field(name, pa.null()) for name in columns_of(expression) or ()
-               if name not in present]
-    return alternatives_of(expression, pa.schema([*own, *partition_schema, *lacking]))
+    if condition is None or isinstance(condition, list):
+        return lambda file_schema: condition
+    names = columns_of(condition) or []
+
+    @lru_cache(maxsize=8)  # the files of a folder mostly have the same schema
+    def alternatives(file_schema: pa.Schema) -> Alternatives:
+        fields = [field for field in file_schema if field.name not in partition_schema.names]
+        present = {field.name for field in fields}.union(partition_schema.names)
+        lacking = [pa.field(name, pa.null()) for name in names if name not in present]
+        return alternatives_of(condition, pa.schema([*fields, *partition_schema, *lacking]))
+
+    return alternatives
 
 
 def columns_of(expression: pc.Expression) -> list[str] | None:
