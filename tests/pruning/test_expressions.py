@@ -108,9 +108,9 @@ def test_a_folder_has_the_rows_that_arrow_selects_in_memory(tmp_path):
         (tmp_path / place).mkdir(parents=True)
         write_table(part, tmp_path / place / "x", row_group_size=GROUP,
                     bloom_filters=dict.fromkeys(filterable(part), True))
-    whole = read_table(tmp_path)
+    whole, schema = read_table(tmp_path), read_table(tmp_path, columns=["row"]).schema
     assert sorted(whole["new"].unique().to_pylist()) == [7, 8]
-    for number in range(number_of_examples(250)):
+    for number in range(number_of_examples(150)):
         expression = random_expression(draw)
         if number % 2:
             expression = draw.choice([
@@ -123,7 +123,7 @@ def test_a_folder_has_the_rows_that_arrow_selects_in_memory(tmp_path):
             continue
         found = read_table(tmp_path, columns=["row"], filters=expression)
         assert sorted(found["row"].to_pylist()) == sorted(right), message
-        assert found.schema == read_table(tmp_path, columns=["row"]).schema
+        assert found.schema == schema
 
 
 # --- comparisons ---------------------------------------------------------------------------------
@@ -170,13 +170,13 @@ def test_zeros_nan_and_null(condition, row_groups):
     (pa.array([0.1, 0.5], pa.float32()), C.isin([0.1]), None),  # Arrow rounds it, and finds it
     (pa.array([Decimal("1.10"), Decimal("2.00")]), C == 1.1, None),
     (pa.array([Decimal("1.10"), Decimal("2.00")]), Decimal("1.1") == C, [0]),
-    (pa.array([Decimal("1.10"), Decimal("2.00")], pa.decimal128(9, 2)), C == 2, [1]),
+    (pa.array([Decimal("1.10"), Decimal("2.00")]), Decimal("1.5") < C, [1]),
     (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C.isin([NOON]), None),
     (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C == NOON, None),
     (pa.array([NOON.date(), datetime.date(2025, 1, 1)]), C > NOON, None),
     (pa.array([NOON, None], pa.timestamp("ms")), C == NOON, [0]),
-    (pa.array([NOON, None], pa.timestamp("s", "Europe/Rome")),
-     pa.scalar(NOON, pa.timestamp("s", "UTC")) == C, [0]),
+    (pa.array([NOON, None], pa.timestamp("ms", "Europe/Rome")),
+     pa.scalar(NOON, pa.timestamp("ms", "UTC")) == C, [0]),
     (pa.array(["a", "b"]).dictionary_encode(), C == "b", [1]),
     (pa.array(["a", "b"], pa.string_view()), C.isin(["b"]), [1]),
     (pa.array(["a", "b"], pa.large_string()), pc.scalar("a") < C, [1]),
@@ -197,7 +197,7 @@ def test_comparisons(array, condition, row_groups):
 
 def test_integers_beyond_a_float_are_an_error_and_not_equal_to_another():
     file = written(pa.table({"c": [2**53 + 1, 5]}))
-    with pytest.raises(PredicateError, match="Arrow cannot evaluate the filter; .* c: int64") as e:
+    with pytest.raises(PredicateError, match=r"cannot evaluate the filter; .* c: int64") as e:
         file.read(filters=C == 2.0**53)
     assert "90071992547" not in str(e.value)
     assert file.read(filters=C == 2**53 + 1)["c"].to_pylist() == [2**53 + 1]
