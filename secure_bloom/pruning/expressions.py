@@ -45,7 +45,11 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternative
         None: nothing is known, so nothing can be skipped. []: no row matches. Never raises an error
         because of the Expression.
     """
-    tree = parse(expression)
+    return alternatives_in(parse(expression), schema)
+
+
+def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
+    """Return the same for a tree, None if it is unknown."""
     try:
         return None if tree is None else _Reading(schema).where(tree, True, _DEEPEST)
     except Exception:  # pruning is optional, and other versions of Arrow may have other options
@@ -61,14 +65,15 @@ def file_pruning(condition: Condition | None, partition_schema: pa.Schema) \
     """
     if condition is None or isinstance(condition, list):
         return lambda file_schema: condition
-    names = columns_of(condition) or []
+    tree = parse(condition)
+    names = columns_in(tree) or []
 
     @lru_cache(maxsize=8)  # the files of a folder mostly have the same schema
     def alternatives(file_schema: pa.Schema) -> Alternatives:
         fields = [field for field in file_schema if field.name not in partition_schema.names]
         present = {field.name for field in fields}.union(partition_schema.names)
         lacking = [pa.field(name, pa.null()) for name in names if name not in present]
-        return alternatives_of(condition, pa.schema([*fields, *partition_schema, *lacking]))
+        return alternatives_in(tree, pa.schema([*fields, *partition_schema, *lacking]))
 
     return alternatives
 
@@ -78,7 +83,11 @@ def columns_of(expression: pc.Expression) -> list[str] | None:
 
     None if they cannot be determined, for example because columns are given by position.
     """
-    tree = parse(expression)
+    return columns_in(parse(expression))
+
+
+def columns_in(tree: Node | None) -> list[str] | None:
+    """Return the same for a tree, None if it is unknown."""
     if tree is None:
         return None
     return list(dict.fromkeys(node.path[0] for node in walk(tree) if isinstance(node, Field)))

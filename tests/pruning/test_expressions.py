@@ -227,6 +227,8 @@ MOMENTS = pa.table({"s": ["a"], "t": pa.array([NOON], pa.timestamp("us", "UTC"))
     (field("t") == NOON, "timestamp with timezone to timestamp without", PredicateError),
     (field("s", "x") == 4711, "Arrow cannot evaluate the filter; the columns are s: string",
      PredicateError),
+    (field("s") == pa.scalar(None, pa.large_string()), "null of a large type, with which pyarrow",
+     PredicateError),
     (field("t"), "the filter is not a condition: its type is timestamp", PredicateError),
     (field(7) == 4711, "Arrow cannot evaluate the filter; the columns are s:", PredicateError),
 ], ids=str)
