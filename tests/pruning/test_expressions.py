@@ -204,6 +204,22 @@ def test_integers_beyond_a_float_are_an_error_and_not_equal_to_another():
     assert alternatives_of(C == 2.0**53, file.schema) is None
 
 
+@pytest.mark.parametrize(("arrow_type", "literal"), [
+    (pa.timestamp("ns"), pa.scalar(datetime.datetime(9999, 1, 1))),
+    (pa.timestamp("s"), pa.scalar(datetime.date(9999, 1, 1))),
+    (pa.duration("ns"), pa.scalar(2**40, pa.duration("s"))),
+    (pa.decimal128(38, 30), pa.scalar(Decimal(10**20))), (pa.float16(), pa.scalar(1.5)),
+    (pa.int64(), pa.scalar(1.5)), (pa.float64(), pa.scalar(Decimal("1.5"))),
+    (pa.date64(), pa.scalar(datetime.date(2024, 1, 1))), (pa.json_(), pa.scalar("a")),
+    (pa.string(), pa.scalar("a", pa.string_view())), (pa.uuid(), pa.scalar(b"a" * 16)),
+    (pa.timestamp("us", "UTC"), pa.scalar(NOON)), (pa.timestamp("us"), pa.scalar("a")),
+    (pa.list_(pa.int64()), pa.scalar(1)), (pa.struct({"x": pa.int64()}), pa.scalar(1)),
+], ids=str)
+def test_comparisons_in_which_a_cast_may_change_a_value_rule_nothing_out(arrow_type, literal):
+    for condition in (C == literal, C > literal, C.isin(pa.array([literal], literal.type))):
+        assert alternatives_of(condition, pa.schema({"c": arrow_type})) is None
+
+
 def test_a_dotted_name_that_could_mean_two_columns_rules_nothing_out():
     table = pa.table({"st.x": [1, 1], "st": [{"x": 2}, {"x": 3}]})
     for condition in (field("st", "x") == 2, field("st.x") == 1):
