@@ -43,9 +43,9 @@ class ExpressionRows:
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one of them; never null."""
-        batch = _without_views(batch.select(self.columns))
+        batch = batch.select(self.columns)
         try:
-            return _evaluated(self._expression, batch).fill_null(False)
+            return _evaluated(self._expression, _without_views(batch)).fill_null(False)
         except pa.ArrowException as error:
             # Not "from error": the message may contain values.
             raise PredicateError(f"Arrow cannot evaluate the filter{_reason(error)}; the columns "
