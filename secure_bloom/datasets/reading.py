@@ -25,6 +25,7 @@ from secure_bloom.errors import error_location
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.expressions import file_pruning
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
@@ -108,7 +109,8 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     condition = None if filters is None else predicates.condition_of(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
-    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks)
+    query = FolderQuery(folder, filesystem, keys, columns, condition,
+                        file_pruning(condition, partition_schema), partition_schema, checks)
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
