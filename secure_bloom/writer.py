@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import RLock
 from typing import Any, TypeAlias, Unpack
 
@@ -27,8 +28,10 @@ from secure_bloom.arrow.leaves import (
     leaf_types,
     without_half_dictionaries,
 )
+from secure_bloom.arrow.row_groups import row_groups
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.arrow.writer_options import WriterOptions
+from secure_bloom.arrow.streams import ArrowData, open_stream
+from secure_bloom.arrow.writer_options import WriterOptions, check_options
 from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import Encryption
 from secure_bloom.errors import ColumnError, FormatError, error_location
@@ -60,23 +63,21 @@ MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
 _Wanted: TypeAlias = tuple[int, LeafColumn, BloomFilterOptions]
 _PART = 1 << 16  # values whose hashes stay in the cache
 
-_REFUSED_OPTIONS = {
-    "bloom_filter_options": "use bloom_filters",
-    "encryption_properties": "use encryption and keys",
-    "metadata_collector": "it would collect footers without the filters",
-}
 
-
-def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilters = None,
+def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
                 encryption: Encryption | None = None, keys: WritingKms = None,
                 policy: Policy | FilePath | None = None, row_group_size: int | None = None,
                 filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
                 **writer_options: Unpack[WriterOptions]) -> None:
-    """Write a table to a Parquet file with Bloom filters.
+    """Write a table, data frame, query or stream to a Parquet file with Bloom filters.
 
     Parameters
     ----------
-    table : pyarrow.Table
+    data : table, data frame, query or stream
+        Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
+        pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
+        the first. Only one row group of it is in memory at a time; see ``docs/writing.md``.
     where : str, path, or writable binary file
         A file object is only appended to and stays open. A new file appears at a path only once
         it is complete; until then, and after an exception, the path keeps its previous content.
@@ -96,7 +97,8 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
         columns that ``bloom_filters`` does not name.
     row_group_size : int, optional
-        Rows per row group; default as in pyarrow: at most 1,048,576.
+        Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream also
+        ends at 128 MiB of Arrow data.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
@@ -114,11 +116,22 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         written.
     KeyRetrievalError
         If a master key cannot be used.
+    TypeError
+        If ``data`` is something else.
+    ValueError
+        If an iterable has no batches, and therefore no schema.
+    Exception
+        Whatever the stream raises. Then no new file appears.
     """
-    with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
-                       keys=keys, policy=policy, filesystem=filesystem, kms=kms,
-                       **writer_options) as writer:
-        writer.write_table(table, row_group_size)
+    with ExitStack() as stack:
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        if not isinstance(data, pa.Table):
+            data = stack.enter_context(open_stream(data))
+        writer = stack.enter_context(ParquetWriter(
+            where, data.schema, bloom_filters=bloom_filters, encryption=encryption, keys=keys,
+            policy=policy, filesystem=filesystem, kms=kms, **writer_options))
+        writer.write_table(data, row_group_size)
 
 
 class ParquetWriter(Summarized):
@@ -186,9 +199,7 @@ class ParquetWriter(Summarized):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
-        for name, advice in _REFUSED_OPTIONS.items():
-            if writer_options.get(name) is not None:
-                raise TypeError(f"{name} cannot be used here: {advice}")
+        check_options(writer_options)
         self.schema = schema
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
@@ -215,39 +226,54 @@ class ParquetWriter(Summarized):
             self._abort()
             raise
 
-    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write a table, as one row group or several.
+    def write_table(self, data: ArrowData, row_group_size: int | None = None) -> None:
+        """Write a table, data frame, query or stream, as one row group or several.
+
+        If a stream raises an exception, the writer is closed and the file does not appear.
 
         Parameters
         ----------
-        table : pyarrow.Table
-            Must have the schema of this writer.
+        data : table, data frame, query or stream
+            As in :func:`write_table`, with the columns of this writer's schema. A pyarrow Table or
+            RecordBatch must have exactly its types. The text and binary columns of other data
+            are converted to its variant of text and binary.
         row_group_size : int, optional
-            Rows per row group; default as in pyarrow: at most 1,048,576.
+            Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream
+            also ends at 128 MiB of Arrow data.
+
+        Raises
+        ------
+        TypeError
+            If ``data`` is something else.
+        ColumnError
+            If a batch of a stream has other columns, or other types.
         """
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-        with self._opened() as writer:
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        with self._opened() as writer, ExitStack() as stack:
+            tables: Iterator[pa.Table]
+            if isinstance(data, pa.Table):
+                tables = (data.slice(start, rows) for start in range(0, max(len(data), 1), rows))
+            else:
+                stream = stack.enter_context(open_stream(data)).with_schema(self.schema)
+                tables = row_groups(stream, self.schema, rows)
             try:
-                table = decode_half_dictionaries(table)
-                for start in range(0, max(table.num_rows, 1), rows):
-                    self._write_row_group(writer, table.slice(start, rows))
+                for table in tables:
+                    self._write_row_group(writer, decode_half_dictionaries(table))
             except BaseException:
                 self._abort()
                 raise
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch; see :meth:`write_table`."""
-        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+        self.write_table(batch, row_group_size)
 
-    def write(self, table_or_batch: pa.Table | pa.RecordBatch,
-              row_group_size: int | None = None) -> None:
-        """Write a table or a record batch; see :meth:`write_table`."""
-        if isinstance(table_or_batch, pa.RecordBatch):
-            self.write_batch(table_or_batch, row_group_size)
-        else:
-            self.write_table(table_or_batch, row_group_size)
+    def write(self, data: ArrowData, row_group_size: int | None = None) -> None:
+        """Write a table, data frame, query or stream; see :meth:`write_table`."""
+        self.write_table(data, row_group_size)
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
