@@ -235,8 +235,8 @@ class ParquetWriter(Summarized):
         ----------
         data : table, data frame, query or stream
             As in :func:`write_table`, with the columns of this writer's schema. A pyarrow Table or
-            RecordBatch must have exactly its types. The text and binary columns of other data
-            are converted to its variant of text and binary.
+            RecordBatch must have exactly its types. Text, binary and lists of other data are
+            converted to the variants that it has, such as large text.
         row_group_size : int, optional
             Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream
             also ends at 128 MiB of Arrow data.
@@ -263,6 +263,7 @@ class ParquetWriter(Summarized):
             try:
                 for table in tables:
                     self._write_row_group(writer, decode_half_dictionaries(table))
+                    del table  # before the next row group is filled
             except BaseException:
                 self._abort()
                 raise

@@ -59,8 +59,8 @@ _ACCEPTED = ("a table, data frame, query result or record batch of a library wit
 class BatchStream:
     """Record batches with one schema, to iterate over once. A context manager.
 
-    Its batches have the types of ``schema``: text and binary are converted between their normal,
-    large and view variants, and columns of nulls to any type.
+    Its batches have the types of ``schema``: text, binary and lists are converted between their
+    normal, large and view variants, and nulls to any type.
     """
 
     def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
@@ -74,7 +74,7 @@ class BatchStream:
             if batch.schema.equals(self.schema):
                 yield batch
                 continue
-            _check_same(batch.schema, self.schema, number)
+            _check_same(batch, self.schema, number)
             for start in range(0, batch.num_rows, _CAST_ROWS):
                 yield _cast(batch.slice(start, _CAST_ROWS), self.schema, number)
 
@@ -185,7 +185,8 @@ def _batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
                 empty = False
                 yield batch
             if empty:
-                yield pa.RecordBatch.from_pylist([], stream.schema)
+                yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in stream.schema.types],
+                                                 schema=stream.schema)
 
 
 # --- types ---------------------------------------------------------------------------------------
@@ -196,7 +197,8 @@ def _storable(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         new = field.with_type(_large(field.type))
         try:
-            pa.schema([field]).empty_table().cast(pa.schema([new]))
+            if new.type != field.type:
+                pa.nulls(0, field.type).cast(new.type)
         except pa.ArrowNotImplementedError:  # in list views
             new = field
         fields.append(new)
@@ -211,31 +213,40 @@ def _large(t: pa.DataType) -> pa.DataType:
     return with_leaf_types(t, leaf)
 
 
-def _check_same(found: pa.Schema, schema: pa.Schema, number: int) -> None:
+def _check_same(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> None:
     """Raise ColumnError unless a batch can be converted without changing any value."""
+    found = batch.schema
     if found.names != schema.names:
         raise ColumnError(f"batch {number} has the columns {names(found.names)}, not "
                           f"{names(schema.names)}: all batches must have the same columns")
-    for own, field in zip(found, schema, strict=True):
-        if not pa.types.is_null(own.type) and _kind(own.type) != _kind(field.type):
-            raise ColumnError(f"batch {number} has the type {own.type}, not {field.type}: cast it, "
-                              "all batches must have the same types", column=field.name)
+    for column, field in zip(batch.columns, schema, strict=True):
+        if not _is_null(column) and _kind(column.type) != _kind(field.type):
+            raise ColumnError(f"batch {number} has the type {column.type}, not {field.type}: cast "
+                              "it, all batches must have the same types", column=field.name)
+
+
+def _is_null(column: pa.Array) -> bool:
+    return pa.types.is_null(column.type) or 0 < column.null_count == len(column)
 
 
 def _kind(t: pa.DataType) -> pa.DataType:
-    """Return the type with large text and binary in place of each variant."""
-    def leaf(t: pa.DataType) -> pa.DataType:
-        if pa.types.is_dictionary(t):
-            return pa.dictionary(t.index_type, leaf(t.value_type), t.ordered)
-        if pa.types.is_string(t):
-            return pa.large_string()
-        return pa.large_binary() if pa.types.is_binary(t) else without_views(t)
-    return with_leaf_types(t, leaf)
+    """Return the type with one variant each of text, binary and lists."""
+    if pa.types.is_list(t) or pa.types.is_large_list(t):
+        return pa.list_(t.value_field.with_type(_kind(t.value_type)))
+    if pa.types.is_struct(t):
+        return pa.struct([field.with_type(_kind(field.type)) for field in t])
+    if pa.types.is_dictionary(t):
+        return pa.dictionary(t.index_type, _kind(t.value_type), t.ordered)
+    if pa.types.is_string(t):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(t) else without_views(t)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> pa.RecordBatch:
+    columns = [pa.nulls(len(column), field.type) if _is_null(column) else column
+               for column, field in zip(batch.columns, schema, strict=True)]
     try:
-        return batch.cast(schema)
+        return pa.RecordBatch.from_arrays(columns, names=schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
         raise ColumnError(f"batch {number} cannot be converted to the schema of the others: "
                           f"{error}") from error

@@ -5,6 +5,7 @@ The commit protocol and the files are those of the Spark data source, with one t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
 from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
 from secure_bloom.encryption import EncryptionConfiguration, as_configuration
-from secure_bloom.errors import ColumnError, UnsupportedError, error_location
+from secure_bloom.errors import ColumnError, FileError, UnsupportedError, error_location
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import keys_or_kms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.keys.wrapping import WritingKms, master_keys_of
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, filterable_paths, is_at_or_below
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.writing import (
@@ -36,7 +38,7 @@ from secure_bloom.policy.writing import (
 )
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 from secure_bloom.storage.commit import CommitError, Job
-from secure_bloom.storage.files import FilePath, FileTarget, is_path, resolve
+from secure_bloom.storage.files import FilePath, FileTarget, Source, is_path, resolve
 from secure_bloom.storage.hive_partitioning import (
     Partitioner,
     check_partition_columns,
@@ -81,7 +83,8 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
     bloom_filters : bool, iterable of str, or mapping, optional
         The leaf columns that get a filter; see :func:`secure_bloom.write_table`.
     encryption : EncryptionConfiguration, optional
-        pyarrow's class of that name is also accepted. Default: the files are not encrypted.
+        pyarrow's class of that name is also accepted. Default: the files are not encrypted, which
+        is refused if they are appended to encrypted ones.
     keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
         For the encryption. Key-encryption keys are made once for all files, with one call of the
         KMS for each master key. Default: the KMS of the environment, see ``docs/keys.md``.
@@ -107,7 +110,8 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
     Raises
     ------
     CommitError
-        If the folder has files and ``mode`` is "error", or the files could not become visible.
+        If the folder has files and ``mode`` is "error", or the files could not become visible, or
+        plaintext would be appended to encrypted files.
     ColumnError
         If a column does not exist, or cannot be used as requested; or if a partition column is
         encrypted.
@@ -142,6 +146,8 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
             check_partition_columns(stream.schema, partition_by)
             files = _files(job, stream.schema, partition_by, bloom_filters, encryption, keys,
                            policy, writer_options)
+            if mode == "append" and files.encryption is None:
+                _check_plaintext(job)
             job.start()
             try:
                 staged = _write(job, stream, files, row_group_size, max_rows_per_file)
@@ -162,6 +168,23 @@ def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
         raise CommitError('the folder already has files; pass mode="append" or mode="overwrite"',
                           file=job.folder)
     check_same_columns(visible, job.folder, partition_by)
+
+
+def _check_plaintext(job: Job) -> None:
+    """Raise CommitError if the first file of the folder is encrypted: so should be what is added.
+
+    A file that is damaged, or was removed meanwhile, says nothing.
+    """
+    for path in job.visible_files()[:1]:
+        with contextlib.suppress(FileError, FileNotFoundError):
+            source = Source(path, job.filesystem)
+            with source.file:
+                content, magic = read_footer(source)
+            if magic == MAGIC_ENCRYPTED or any(
+                    chunk.encryption for chunk in Footer(content, magic).column_chunks()):
+                raise CommitError("this file of the folder is encrypted, and what is added would "
+                                  "not be: pass encryption or a policy that requires it, or write "
+                                  "to another folder", file=path)
 
 
 def _write(job: Job, stream: BatchStream, files: _Files, row_group_size: int | None,
