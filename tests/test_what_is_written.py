@@ -152,7 +152,8 @@ def test_a_lazy_frame_of_an_older_polars_must_be_collected():
 @pytest.mark.parametrize("data, message", [
     (5, "not int"), (None, "not NoneType"), ("people.parquet", "not str"), (b"PAR1", "not bytes"),
     ({"a": [1]}, r"pass pyarrow\.table"), ([{"a": 1}], r"from_pylist"),
-    ([1], "item 0 of this list"), (pl.DataFrame, "not type"), (pl.Series("s", [1]), "Series is a single column"),
+    ([1], "item 0 of this list"), (pl.DataFrame, "not type"),
+    (pl.Series("s", [1]), "Series is a single column"),
     (pa.chunked_array([[1]]), "ChunkedArray is a single column"),
     (pa.array([1]), "Int64Array is a single column"), (pd.Series([1]), "item 0 of this Series"),
 ], ids=str)
