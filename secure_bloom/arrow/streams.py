@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -17,9 +17,6 @@ from secure_bloom.arrow.leaves import with_leaf_types
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import names
 from secure_bloom.errors import ColumnError
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
 
 
 class ArrowStreamExportable(Protocol):
@@ -36,6 +33,13 @@ class ArrowArrayExportable(Protocol):
         """See the Arrow PyCapsule interface."""
 
 
+class Scannable(Protocol):
+    """A Dataset or Scanner of pyarrow, which has no types itself."""
+
+    def to_batches(self) -> Any:
+        """Yield the rows batch by batch."""
+
+
 class LazyFrame(Protocol):
     """A lazy query of Polars."""
 
@@ -48,7 +52,7 @@ class LazyFrame(Protocol):
 
 _Rows: TypeAlias = ArrowStreamExportable | ArrowArrayExportable
 #: what writers accept: rows of any library, a query, or an iterable of batches
-ArrowData: TypeAlias = Union[_Rows, LazyFrame, "ds.Dataset", "ds.Scanner", Iterable[_Rows]]
+ArrowData: TypeAlias = _Rows | LazyFrame | Scannable | Iterable[_Rows]
 
 _CAST_ROWS = 1 << 16  # rows that are converted at a time, because a batch may be a whole table
 _ACCEPTED = ("a table, data frame, query result or record batch of a library with the Arrow "

@@ -70,7 +70,10 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
     Parameters
     ----------
     data : table, data frame, query or stream
-        As for :func:`secure_bloom.write_table`. At most 128 MiB of it are buffered.
+        Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
+        pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
+        the first. At most 128 MiB of it are buffered; see ``docs/writing.md``.
     folder : str or path
         A path or URI. It is created if it does not exist.
     partition_by : str or iterable of str, optional
@@ -81,7 +84,11 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         What to do if the folder has files: raise CommitError; keep them; or replace all of them,
         in all partitions.
     bloom_filters : bool, iterable of str, or mapping, optional
-        The leaf columns that get a filter; see :func:`secure_bloom.write_table`.
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also specifies options: ``True``, BloomFilterOptions, a dict of its
+        fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
+        encrypted columns are encrypted with the column's key, all others are in plaintext.
     encryption : EncryptionConfiguration, optional
         pyarrow's class of that name is also accepted. Default: the files are not encrypted, which
         is refused if they are appended to encrypted ones.
@@ -89,8 +96,10 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         For the encryption. Key-encryption keys are made once for all files, with one call of the
         KMS for each master key. Default: the KMS of the environment, see ``docs/keys.md``.
     policy : Policy, str or path, optional
-        Which columns must be encrypted; see ``docs/policy.md``. Its rules for some paths apply to
-        the paths at which the files become visible.
+        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
+        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
+        columns that ``bloom_filters`` does not name. Rules for some paths apply to the paths at
+        which the files become visible.
     row_group_size : int, optional
         Rows per row group; default: at most 1,048,576. A row group also ends at 128 MiB of Arrow
         data.
