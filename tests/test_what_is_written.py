@@ -7,6 +7,7 @@ import os
 
 import arro3.core
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -212,6 +213,29 @@ def test_a_null_in_a_column_without_nulls_is_refused(tmp_path):
     with pytest.raises(ColumnError, match="batch 1 cannot be converted"):
         write_table(batches, tmp_path / "x")
     assert os.listdir(tmp_path) == []
+
+
+def numbered(i):
+    return [f"{i * 10 + j}" for j in range(10)]
+
+
+def halves(i):
+    return pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2], pa.int8()), pa.array(np.array([1.5 + i, np.nan, i], np.float16)))
+
+
+@pytest.mark.parametrize("make", [
+    lambda i: pa.array(numbered(i)).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+    lambda i: pa.StructArray.from_arrays([pa.array(numbered(i)).dictionary_encode()], ["f"]),
+    lambda i: pa.ListArray.from_arrays([0, 5, 10], pa.array(numbered(i)).dictionary_encode()),
+    halves, lambda i: pa.ListArray.from_arrays([0, 1, 3], halves(i))],
+    ids=["text", "struct", "list", "half floats", "list of half floats"])
+def test_every_small_batch_may_have_its_own_dictionary(tmp_path, make):
+    batches = [pa.record_batch({"a": make(i)}) for i in range(40)]
+    expected = [value for batch in batches for value in batch["a"].to_pylist()]
+    assert str(written(iter(batches)).read()["a"].to_pylist()) == str(expected)  # NaN is not NaN
+    secure_bloom.write_dataset(iter(batches), tmp_path)
+    assert str(secure_bloom.read_table(tmp_path)["a"].to_pylist()) == str(expected)
 
 
 # --- memory --------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from secure_bloom.arrow.leaves import has_dictionary
+
 MAX_WAITING_BYTES = 128 * 1024 * 1024  # of Arrow data; a row group ends there
 _BYTES_PER_COLUMN = 256  # overhead of the arrays of a small batch, in addition to their values
 _MANY_BATCHES = 8
@@ -14,6 +16,9 @@ _FEW_ROWS = 8 * 500  # in that many batches together
 
 class WaitingRows:
     """Rows that wait until their row group is full. Small batches are merged.
+
+    Batches with dictionaries are not: Arrow cannot always unify these, and in those of half floats
+    it changes values.
 
     Attributes
     ----------
@@ -24,6 +29,7 @@ class WaitingRows:
 
     def __init__(self, schema: pa.Schema):
         self._schema = schema
+        self._mergeable = not any(map(has_dictionary, schema.types))
         self._clear()
 
     def _clear(self) -> None:
@@ -37,7 +43,7 @@ class WaitingRows:
         self.rows += batch.num_rows
         self.bytes += _size(batch)
         tail = self.batches[self._merged:]
-        if len(tail) == _MANY_BATCHES:
+        if self._mergeable and len(tail) == _MANY_BATCHES:
             if sum(part.num_rows for part in tail) < _FEW_ROWS:
                 self.batches[self._merged:] = [pa.concat_batches(tail)]
                 self.bytes += _size(self.batches[-1]) - sum(map(_size, tail))

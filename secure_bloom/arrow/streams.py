@@ -98,7 +98,8 @@ def open_stream(data: ArrowData) -> BatchStream:
     """Open the data that a user has passed.
 
     Text and binary views become large text and binary, which every reader of Parquet understands.
-    The schema of an iterable is that of its first batch.
+    The schema of an iterable is that of its first batch; its dictionaries count with at least 32
+    bits.
 
     Raises
     ------
@@ -109,8 +110,10 @@ def open_stream(data: ArrowData) -> BatchStream:
     """
     if isinstance(data, BatchStream):
         return data
-    stream = _rows(data) or _query(data) or _iterable(data)
-    return stream.with_schema(_storable(stream.schema))
+    stream = _rows(data)
+    is_frame = stream is not None and not isinstance(data, pa.RecordBatchReader)
+    stream = stream or _query(data) or _iterable(data)
+    return stream.with_schema(_storable(stream.schema, widen=not is_frame))
 
 
 # --- what is accepted ----------------------------------------------------------------------------
@@ -195,11 +198,21 @@ def _batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 # --- types ---------------------------------------------------------------------------------------
 
-def _storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with large text and binary instead of views, where Arrow can convert."""
+def _storable(schema: pa.Schema, widen: bool) -> pa.Schema:
+    """Return the schema with large text and binary instead of views, where Arrow can convert.
+
+    With ``widen``, dictionaries have room for more values: each batch may bring others, and pyarrow
+    cannot read more than its index type can count.
+    """
+    def leaf(t: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(t):
+            index = pa.int32() if widen and t.index_type.bit_width < 32 else t.index_type
+            return pa.dictionary(index, without_views(t.value_type), t.ordered)
+        return without_views(t)
+
     fields = []
     for field in schema:
-        new = field.with_type(_large(field.type))
+        new = field.with_type(with_leaf_types(field.type, leaf))
         try:
             if new.type != field.type:
                 pa.nulls(0, field.type).cast(new.type)
@@ -207,14 +220,6 @@ def _storable(schema: pa.Schema) -> pa.Schema:
             new = field
         fields.append(new)
     return pa.schema(fields, schema.metadata)
-
-
-def _large(t: pa.DataType) -> pa.DataType:
-    def leaf(t: pa.DataType) -> pa.DataType:
-        if pa.types.is_dictionary(t):
-            return pa.dictionary(t.index_type, without_views(t.value_type), t.ordered)
-        return without_views(t)
-    return with_leaf_types(t, leaf)
 
 
 def _check_same(batch: pa.RecordBatch, schema: pa.Schema, number: int) -> None:
@@ -240,7 +245,7 @@ def _kind(t: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(t):
         return pa.struct([field.with_type(_kind(field.type)) for field in t])
     if pa.types.is_dictionary(t):
-        return pa.dictionary(t.index_type, _kind(t.value_type), t.ordered)
+        return pa.dictionary(pa.int32(), _kind(t.value_type), t.ordered)
     if pa.types.is_string(t):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(t) else without_views(t)

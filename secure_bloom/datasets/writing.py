@@ -21,7 +21,13 @@ from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
 from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
 from secure_bloom.encryption import EncryptionConfiguration, as_configuration
-from secure_bloom.errors import ColumnError, FileError, UnsupportedError, error_location
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    FileError,
+    UnsupportedError,
+    error_location,
+)
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import keys_or_kms
@@ -145,7 +151,7 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         if rows is not None and rows < 1:
             raise ValueError(f"{name} must be at least 1, got {rows}")
     check_options(writer_options)
-    place = resolve(folder, filesystem)
+    place = without_subtree(*resolve(folder, filesystem))
     partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     with error_location(file=place[1]):
         job = Job(*place, mode == "overwrite")
@@ -182,10 +188,10 @@ def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
 def _check_plaintext(job: Job) -> None:
     """Raise CommitError if the first file of the folder is encrypted: so should be what is added.
 
-    A file that is damaged, or was removed meanwhile, says nothing.
+    A file that is damaged, or was changed or removed meanwhile, says nothing.
     """
     for path in job.visible_files()[:1]:
-        with contextlib.suppress(FileError, FileNotFoundError):
+        with contextlib.suppress(FileError, ChangedMeanwhileError, FileNotFoundError):
             source = Source(path, job.filesystem)
             with source.file:
                 content, magic = read_footer(source)
@@ -237,9 +243,8 @@ class _Files:
         """Open a file of the job."""
         if self.policy is not None:
             visible = self.job.path(relative_path(path, self.job.work))
-            check_file_of_folder(self.policy, _absolute(self.job, self.job.folder),
-                                 _absolute(self.job, visible), self.partition_by, self.encryption,
-                                 self.leaves)
+            check_file_of_folder(self.policy, self.job.folder, visible, self.partition_by,
+                                 self.encryption, self.leaves)
         return self.open_at(path, self.job.filesystem)
 
     def open_at(self, where: FileTarget,
@@ -266,7 +271,7 @@ def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
         _check_partition_keys(encryption, partition_by)
     given = as_policy(policy)
     if given is not None:
-        rules = given.for_path(_absolute(job, job.folder))
+        rules = given.for_path(job.folder)
         check_partition_policy(rules, partition_by)
         bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
         keys = None if encryption is None else keys
@@ -309,10 +314,6 @@ def _wrapping(encryption: EncryptionConfiguration | None, keys: Any) \
     if encryption.double_wrapping:
         return KeyEncryptionKeys.for_encryption(encryption, kms), None
     return kms, MasterKeyCheck(kms, master_keys_of(encryption))
-
-
-def _absolute(job: Job, path: str) -> str:
-    return without_subtree(job.filesystem, path)[1]
 
 
 def _without_range_index(schema: pa.Schema) -> pa.Schema:

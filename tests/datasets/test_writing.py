@@ -16,6 +16,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet.encryption as pe
 import pytest
 
@@ -191,6 +192,20 @@ def test_an_index_of_pandas_comes_back_but_a_range_of_numbers_is_not_stored(tmp_
 def test_an_iterator_of_filters_is_for_every_file(tmp_path):
     assert write_dataset(PEOPLE, tmp_path, bloom_filters=iter(["ssn"]),
                          max_rows_per_file=30).plain_filters == 4
+
+
+def test_a_relative_path_and_a_part_of_a_filesystem(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policy = Policy(footer_key="mf", tables=[TableRules(f"{tmp_path}/t", columns={"ssn": "mc"})])
+    write_dataset(PEOPLE[:1], "t", policy=policy, keys=kms())
+    part = pa.fs.SubTreeFileSystem(str(tmp_path), pa.fs.LocalFileSystem())
+    write_dataset(PEOPLE[1:2], "t", filesystem=part, mode="append", policy=policy, keys=kms())
+    assert numbers("t", kms()) == numbers("t", kms(), filesystem=part) == [0, 1]
+    for name in files(tmp_path / "t"):
+        with ParquetFile(tmp_path / "t" / name, kms()) as file:
+            assert [chunk.encryption for chunk in file.footer.column_chunks()][0] == "column key"
+    write_dataset(PEOPLE[2:3], "u", filesystem=pa.fs.LocalFileSystem())
+    assert numbers("u") == [2]
 
 
 # --- modes ---------------------------------------------------------------------------------------
