@@ -10,11 +10,11 @@ moves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import RLock
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -22,31 +22,23 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
 from secure_bloom.arrow.encryption import file_encryption
-from secure_bloom.arrow.leaves import (
-    decode_half_dictionaries,
-    leaf_arrays,
-    leaf_types,
-    without_half_dictionaries,
-)
+from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dictionaries
 from secure_bloom.arrow.row_groups import row_groups
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.arrow.streams import ArrowData, open_stream
+from secure_bloom.arrow.table_filters import build_filters, plan_filters
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
 from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import Encryption
-from secure_bloom.errors import ColumnError, FormatError, error_location
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.keys import external
 from secure_bloom.keys.wrapping import WritingKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
-from secure_bloom.sbbf.arrow_types import used_dictionary_values
-from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_stored
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
+from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.files import (
     FilePath,
     FileTarget,
@@ -60,8 +52,6 @@ from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
-_Wanted: TypeAlias = tuple[int, LeafColumn, BloomFilterOptions]
-_PART = 1 << 16  # values whose hashes stay in the cache
 
 
 def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
@@ -208,7 +198,7 @@ class ParquetWriter(Summarized):
             if rules is not None:
                 bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
                 keys, kms = (None, None) if encryption is None else (keys, kms)
-        self._plan = _plan(schema, leaves, bloom_filters)
+        self._plan = plan_filters(schema, leaves, bloom_filters)
         self._asked = resolve_columns(encryption, leaves)
         if rules is not None:
             with error_location(file=self._name):
@@ -339,23 +329,13 @@ class ParquetWriter(Summarized):
     def _write_row_group(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
         """Build filters on another core while pyarrow writes pages; both release the GIL."""
         with ThreadPoolExecutor(1) as pool:
-            filters = pool.submit(self._build_filters, table)
+            filters = pool.submit(self._store_filters, table)
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._filters.append(filters.result())
 
-    def _build_filters(self, table: pa.Table) -> dict[int, int]:
-        filters = {}
-        for index, wanted in self._plan.items():
-            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks), strict=True)
-            arrays = dict(enumerate(leaves))
-            for position, column, options in wanted:
-                try:
-                    filter_ = build_filter(arrays.get(position, ()), column, options)
-                except ColumnError as error:
-                    error.column = column.path
-                    raise
-                filters[column.ordinal] = self._store.put(filter_)
-        return filters
+    def _store_filters(self, table: pa.Table) -> dict[int, int]:
+        return {ordinal: self._store.put(filter_)
+                for ordinal, filter_ in build_filters(table, self._plan)}
 
     def _finish(self, output: Output, held: bytes, start: int) -> None:
         """Write what was held back, with the filters before the footer."""
@@ -441,18 +421,6 @@ class ParquetWriter(Summarized):
                 output.abort()
 
 
-def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions) \
-        -> SplitBlockBloomFilter:
-    """Build the filter of one column chunk over the leaf arrays that it stores."""
-    arrays = [used_dictionary_values(array) for array in arrays]
-    count = sum(len(array) - array.null_count for array in arrays)
-    filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
-    for array in arrays:
-        for start in range(0, len(array), _PART):
-            filter_.insert_hashes(hash_stored(array.slice(start, _PART), column.type))
-    return options.fitted(filter_)
-
-
 class _Sink:
     """The sink for pyarrow's output: passes bytes on, holds them back, or drops them."""
 
@@ -481,18 +449,3 @@ class _Sink:
 
     def discard(self) -> None:
         self._held = self._output = None
-
-
-# --- which columns -------------------------------------------------------------------------------
-
-def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilters) \
-        -> dict[int, list[_Wanted]]:
-    """Return (position among its leaves, leaf column, options) per top-level field with filters."""
-    owners = [(index, position) for index, field in enumerate(schema)
-              for position in range(len(leaf_types(field.type)))]
-    plan: dict[int, list[_Wanted]] = {}
-    asked = normalize_options(bloom_filters, filterable_paths(leaves))
-    for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
-        index, position = owners[column.ordinal]
-        plan.setdefault(index, []).append((position, column, options))
-    return plan

@@ -203,7 +203,7 @@ def test_a_relative_path_and_a_part_of_a_filesystem(tmp_path, monkeypatch):
     assert numbers("t", kms()) == numbers("t", kms(), filesystem=part) == [0, 1]
     for name in files(tmp_path / "t"):
         with ParquetFile(tmp_path / "t" / name, kms()) as file:
-            assert [chunk.encryption for chunk in file.footer.column_chunks()][0] == "column key"
+            assert next(file.footer.column_chunks()).encryption == "column key"
     write_dataset(PEOPLE[2:3], "u", filesystem=pa.fs.LocalFileSystem())
     assert numbers("u") == [2]
 
@@ -474,6 +474,7 @@ def test_an_interruption_changes_nothing(tmp_path):
     assert files(tmp_path) == [] and left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_fault_at_every_operation_leaves_all_or_nothing(tmp_path, monkeypatch, overwrite):
     store = local_store(tmp_path, monkeypatch)
