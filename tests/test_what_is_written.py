@@ -256,7 +256,7 @@ def test_a_stream_fills_row_groups_and_is_not_collected(tmp_path):
     file = ParquetFile(tmp_path / "x")
     assert row_group_sizes(file) == [4500] * 44 + [2000]
     assert file.read(["n"])["n"].to_pylist() == list(range(200_000))
-    assert len(seen) == 200 and max(seen) < 12e6
+    assert len(seen) == 200 and max(seen) < 7e6
 
 
 def test_a_row_group_of_a_stream_ends_at_a_number_of_bytes(tmp_path, monkeypatch):
@@ -264,7 +264,7 @@ def test_a_row_group_of_a_stream_ends_at_a_number_of_bytes(tmp_path, monkeypatch
     seen = []
     write_table(batches(100, seen), tmp_path / "x")
     assert row_group_sizes(ParquetFile(tmp_path / "x")) == [5000] * 20
-    assert max(seen) < 12e6
+    assert max(seen) < 7e6
 
 
 def test_a_large_frame_is_converted_part_by_part(tmp_path):
