@@ -442,7 +442,7 @@ def test_a_large_batch_is_split_by_folder_part_by_part(tmp_path):
         patch.setattr("secure_bloom.datasets.writing.TaskFiles", Watched)
         write_dataset(table, tmp_path, partition_by="k", row_group_size=50_000)
     assert read(tmp_path, columns=["n"]).num_rows == 1_000_000
-    assert most[0] < 60e6 < table.nbytes
+    assert most[0] < 40e6 < table.nbytes
 
 
 # --- faults --------------------------------------------------------------------------------------
