@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -29,9 +30,10 @@ from secure_bloom.pruning.expressions import file_pruning
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
-from secure_bloom.storage.visibility import Check, data_files
+from secure_bloom.storage.visibility import Check, data_files, relative_path
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
@@ -156,9 +158,28 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
 def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
                                                                     list[pc.Expression]]:
     """Return the Hive partition columns of a folder, and their values for each file."""
+    nulls = _always_null(folder, paths)
     options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
                                           partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
+    factory = ds.FileSystemDatasetFactory(
+        filesystem, [_without_segments(path, folder, nulls) for path in paths] if nulls else paths,
+        ds.ParquetFileFormat(), options)
     schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    for name in nulls:  # pyarrow cannot infer their type; as in Spark, it is string
+        schema = schema.append(pa.field(name, pa.string()))
     partitioning = ds.HivePartitioning(schema)
     return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
+
+
+def _always_null(folder: str, paths: list[str]) -> list[str]:
+    """Return the partition columns that are null in all paths."""
+    values = [partition_values(relative_path(path, folder)) for path in paths]
+    names = dict.fromkeys(name for one in values for name in one)
+    return [name for name in names if all(one.get(name) is None for one in values)]
+
+
+def _without_segments(path: str, folder: str, names: list[str]) -> str:
+    """Return the path without the partition folders of these columns."""
+    *folders, name = relative_path(path, folder).split("/")
+    kept = (part for part in folders if partition_values(f"{part}/").keys().isdisjoint(names))
+    return posixpath.join(folder, *kept, name)
