@@ -346,7 +346,8 @@ def test_with_single_wrapping_a_changed_master_key_stops_the_write(tmp_path):
 @pytest.mark.parametrize("encryption, partition_by", [
     (ENCRYPTED, "ssn"), (EncryptionConfiguration("mf", uniform_encryption=True), "city"),
     (EncryptionConfiguration("mf", {"mc": ["n", "city"]}), ["n", "ssn"]),
-    (pe.EncryptionConfiguration("mf", column_keys={"mc": ["ssn"]}), "ssn")], ids=str)
+    (pe.EncryptionConfiguration("mf", column_keys={"mc": ["ssn"]}), "ssn")],
+    ids=["a column key", "uniform", "two columns", "of pyarrow"])
 def test_an_encrypted_column_is_not_written_into_paths(tmp_path, encryption, partition_by):
     with pytest.raises(ColumnError, match="its values would be part of folder names"):
         write_dataset(PEOPLE, tmp_path / "t", partition_by=partition_by, encryption=encryption,
