@@ -5,12 +5,20 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +71,16 @@ if TYPE_CHECKING:
 
     from secure_bloom.arrow.row_filter import RowFilter
 
+class FilterCache(Protocol):
+    """Bloom filters by path, version, row group and column ordinal, for several files."""
+
+    def get(self, key: Hashable, /) -> SplitBlockBloomFilter | None:
+        """Return a filter, or None."""
+
+    def put(self, key: Hashable, value: SplitBlockBloomFilter, size: int, /) -> None:
+        """Keep a filter of this many bytes."""
+
+
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 _Arguments = ParamSpec("_Arguments")
@@ -105,6 +123,8 @@ class ParquetFile(Summarized):
         What :meth:`read`, :meth:`iter_tables` and :meth:`iter_batches` do with columns whose key
         does not exist or is denied. "null": they are masked, which means that all values are null,
         and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
+    filter_cache : FilterCache, optional
+        Where decrypted filters are kept. By default they are read each time.
 
     Raises
     ------
@@ -119,8 +139,10 @@ class ParquetFile(Summarized):
     def __init__(self, source: FileSource | Source, keys: Keys = None, *,
                  filesystem: pa_fs.FileSystem | None = None,
                  require_encryption: RequireEncryption = None,
-                 on_missing_key: OnMissingKey = "error"):
+                 on_missing_key: OnMissingKey = "error",
+                 filter_cache: FilterCache | None = None):
         self._masks = masking.is_masking(on_missing_key)
+        self._filter_cache = filter_cache
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -628,9 +650,15 @@ class ParquetFile(Summarized):
 
     def _read_filter(self, row_group: int, column: LeafColumn,
                      disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
+        cache, key = self._filter_cache, (self.path, self.version, row_group, column.ordinal)
+        if cache is not None and (known := cache.get(key)) is not None:
+            return known
         chunk = self._footer.row_groups[row_group][column.ordinal]
         with error_location(file=self._source.name):
-            return read_filter(self._source, chunk, self._footer.start, disjoint)
+            found = read_filter(self._source, chunk, self._footer.start, disjoint)
+        if cache is not None and found is not None and self.version is not None:
+            cache.put(key, found, found.num_bytes)
+        return found
 
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.expression_rows import ExpressionRows
 from secure_bloom.arrow.predicate_rows import PredicateRows
-from secure_bloom.pruning.expressions import Alternatives, alternatives_of, usable_for
+from secure_bloom.pruning.expressions import Alternatives, usable_for
 from secure_bloom.pruning.predicates import Condition
 
 
@@ -47,8 +47,8 @@ class RowFilter:
         if isinstance(condition, list):
             self._rows, self.alternatives = PredicateRows(condition, schema), condition
         else:
-            self._rows = ExpressionRows(condition, schema)
-            self.alternatives = alternatives_of(condition, schema)
+            self._rows = rows = ExpressionRows(condition, schema)
+            self.alternatives = rows.alternatives
         self.columns = self._rows.columns
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, Footers
+from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
 from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.masking import nullable_schema
 from secure_bloom.datasets.refused_files import RefusedFiles
@@ -92,8 +92,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files)
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess(found.filesystem, shared_keys(keys), checks, Footers(), with_source,
-                        on_missing_key)
+    access = FileAccess.new(found.filesystem, shared_keys(keys), checks, with_source,
+                            on_missing_key)
     with error_location(file=found.name):
         files = _inspected(found, access)
         checks.finish()

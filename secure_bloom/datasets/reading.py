@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -17,22 +18,25 @@ from secure_bloom.arrow.masking import OnMissingKey, masked_schema
 from secure_bloom.arrow.pages import to_table
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.datasets.masking import count_masked
+from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, error_location
+from secure_bloom.errors import error_location
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.expressions import file_pruning
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
-from secure_bloom.storage.visibility import Check, data_files
+from secure_bloom.storage.visibility import Check, data_files, relative_path
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
@@ -119,7 +123,8 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     condition = None if filters is None else predicates.condition_of(filters)
     partition_schema, partitions = _partitions(filesystem, folder, paths)
     checks = FolderChecks(requirement, partition_schema.names)
-    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks,
+    query = FolderQuery(folder, filesystem, keys, columns, condition,
+                        file_pruning(condition, partition_schema), partition_schema, checks,
                         on_missing_key)
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
@@ -133,12 +138,12 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
             kept.append(file)
             if condition is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are inspected.
-                guess = masked_schema(_common(paths[:1], schemas[:1], partition_schema),
+                guess = masked_schema(common_schema(paths[:1], schemas[:1], partition_schema),
                                       kept[0].masked)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
         masked = count_masked(file.masked for file in kept)
-        schema = masked_schema(_common(paths, schemas, partition_schema), masked)
+        schema = masked_schema(common_schema(paths, schemas, partition_schema), masked)
         wait(first)  # no file is read by two threads at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
@@ -159,29 +164,6 @@ def _look(query: FolderQuery, places: Iterator[int], path: str,
     return file
 
 
-def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; if path and file disagree about a column, the path wins."""
-    own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
-                     schema.metadata)
-           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly a single one
-    return pa.unify_schemas([*own, partition_schema])
-
-
-def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; UnsupportedError names the first file that is incompatible."""
-    try:
-        return _unified(schemas, partition_schema)
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        merged = schemas[0]
-        for path, schema in zip(paths, schemas, strict=True):
-            try:
-                merged = _unified([merged, schema], partition_schema)
-            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-                raise UnsupportedError("it cannot be read as one table with the other files of the "
-                                       f"folder: {error}", file=path) from error
-        raise
-
-
 def _threads(filesystem: pa_fs.FileSystem) -> int:
     """Return how many files to open at a time.
 
@@ -193,9 +175,28 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
 def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
                                                                     list[pc.Expression]]:
     """Return the Hive partition columns of a folder, and their values for each file."""
+    nulls = _always_null(folder, paths)
     options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
                                           partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
+    factory = ds.FileSystemDatasetFactory(
+        filesystem, [_without_segments(path, folder, nulls) for path in paths] if nulls else paths,
+        ds.ParquetFileFormat(), options)
     schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    for name in nulls:  # pyarrow cannot infer their type; as in Spark, it is string
+        schema = schema.append(pa.field(name, pa.string()))
     partitioning = ds.HivePartitioning(schema)
     return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
+
+
+def _always_null(folder: str, paths: list[str]) -> list[str]:
+    """Return the partition columns that are null in all paths."""
+    values = [partition_values(relative_path(path, folder)) for path in paths]
+    names = dict.fromkeys(name for one in values for name in one)
+    return [name for name in names if all(one.get(name) is None for one in values)]
+
+
+def _without_segments(path: str, folder: str, names: list[str]) -> str:
+    """Return the path without the partition folders of these columns."""
+    *folders, name = relative_path(path, folder).split("/")
+    kept = (part for part in folders if partition_values(f"{part}/").keys().isdisjoint(names))
+    return posixpath.join(folder, *kept, name)

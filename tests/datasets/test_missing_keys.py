@@ -201,8 +201,6 @@ def test_types_that_differ_between_files(read, tmp_path):
     for name, type_, key in (("a", pa.int32(), "pii"), ("b", pa.int64(), "money")):
         table = pa.table({"n": pa.array([1, 2], type_)})
         put(tmp_path / f"{name}.parquet", {key: ["n"]}, table, bloom_filters=None)
-    if read is read_folder:
-        pytest.skip("read_table does not unite types")
     table = read(tmp_path)
     assert table["n"].to_pylist() == [1, 2, None, None] and table["n"].type == pa.int64()
 
@@ -317,6 +315,32 @@ def test_masked_rows_are_not_written(folder, tmp_path):
     for batch in masking(folder).to_batches():  # also those of files with all keys
         with pytest.raises(ColumnError, match="ssn"):
             secure_bloom.ParquetWriter(tmp_path / "x.parquet", batch.schema)
+
+
+def test_masked_streams_are_not_written(folder, tmp_path):
+    dataset, target = masking(folder), tmp_path / "_new"
+    batches = [*secure_bloom.ParquetFile(folder / "a.parquet", ALL).iter_batches(),
+               *secure_bloom.ParquetFile(folder / "b.parquet", Kms("money"),
+                                         on_missing_key="null").iter_batches()]
+    for rows in (dataset, dataset.scanner(), dataset.scanner().to_reader(), batches,
+                 dataset.scanner(["ssn", "pay"]).to_table()):
+        for action in (lambda: secure_bloom.write_dataset(rows, target),  # noqa: B023
+                       lambda: secure_bloom.write_dataset(rows, target,  # noqa: B023
+                                                          partition_by="ssn"),
+                       lambda: secure_bloom.write_table(rows, tmp_path / "_new.parquet")):  # noqa: B023
+            with pytest.raises(ColumnError, match=r"ssn.*the key of this column was missing"):
+                action()
+    assert not list(target.rglob("*.parquet")) and not (tmp_path / "_new.parquet").exists()
+    open_ = dataset.scanner(["pay"])
+    secure_bloom.write_dataset(open_, target)
+    assert secure_bloom.dataset(target).count_rows() == 18
+
+
+def test_values_that_do_not_fit_beside_a_masked_column(folder):
+    schema = TABLE.schema.set(2, pa.field("pay", pa.int8()))
+    put(folder / "g.parquet", {"money": ["ssn"]}, TABLE.set_column(2, "pay", [[1, 2, 1000]]))
+    with pytest.raises(secure_bloom.errors.UnsupportedError, match=r"g\.parquet.*do not fit"):
+        masking(folder, schema=schema).to_table()
 
 
 def test_a_data_set_masks_in_another_process(folder, tmp_path):
