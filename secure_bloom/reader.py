@@ -254,6 +254,7 @@ class ParquetFile(Summarized):
         order = [leaf.path for leaf in self.columns if leaf.path in errors]
         return {path: errors[path] for path in order}
 
+    @_of_one_version
     def masked_columns(self, columns: Iterable[str] | None = None) -> dict[str, KeyRetrievalError]:
         """Return which of some or all (None) top-level columns are masked, and why.
 
@@ -286,6 +287,7 @@ class ParquetFile(Summarized):
                          if chunk.encryption == "column key"
                          or (chunk.encryption is not None and not has_footer_key))
 
+    @_of_one_version
     def check_filtered(self, columns: Iterable[str]) -> None:
         """Check that none of the columns that a filter uses is masked.
 

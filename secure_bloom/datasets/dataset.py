@@ -26,6 +26,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.keys.denials import remembering_denials
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Filters
@@ -92,8 +93,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files)
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess.new(found.filesystem, shared_keys(keys), checks, with_source,
-                            on_missing_key)
+    keys = remembering_denials(shared_keys(keys)) if masks else shared_keys(keys)
+    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key)
     with error_location(file=found.name):
         files = _inspected(found, access)
         checks.finish()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom import ExplicitKeys, Keyring
+from secure_bloom import EncryptionConfiguration, ExplicitKeys, Keyring
 from secure_bloom.arrow.masking import masked_names
 from secure_bloom.errors import (
     NO_KEY,
@@ -22,7 +22,7 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingKeyWarning,
 )
-from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys import InMemoryKms, KeyEncryptionKeys
 from secure_bloom.keys.environment import NO_KEYS
 from tests.missing_keys import ALL, KEYS, MARK, TABLE, Kms, forget_warnings, nulls, put
 
@@ -114,13 +114,35 @@ def test_rows_are_counted_without_column_keys(folder):
     assert set(kms.calls) == {"footer"}
 
 
-def test_a_denied_key_is_requested_at_most_once_for_each_file(folder):
+def test_a_denied_key_is_requested_once_for_all_files_of_a_job(tmp_path):
+    keks = KeyEncryptionKeys(ALL, ["footer", "money"])
+    for number in range(20):
+        secure_bloom.write_table(TABLE, tmp_path / f"{number}.parquet", keys=keks,
+                                 encryption=EncryptionConfiguration(
+                                     "footer", {"money": ["ssn", "city"]}))
+    for action in (read_folder, lambda folder, kms: [masking(folder, kms).to_table()] * 3):
+        kms = Kms("money")
+        action(tmp_path, kms)
+        assert Counter(kms.calls) == {"footer": 1, "money": 1}
+
+
+def test_a_denied_key_is_requested_again_by_a_new_data_set(folder):
     kms = Kms("money")
-    dataset = masking(folder, kms)
-    for _ in range(3):
-        dataset.to_table()
-    calls = Counter(kms.calls)
-    assert calls["money"] == 5  # "f" has one key for two columns, each with its own key material
+    assert masking(folder, kms).to_table().to_pylist() == EXPECTED
+    kms.denied = ()
+    assert masking(folder, kms).to_table().to_pylist() == nulls(TABLE) * 6
+    assert read_folder(folder, kms).to_pylist() == nulls(TABLE) * 6
+
+
+def test_a_key_that_is_added_to_a_keyring_is_used_by_a_new_data_set(folder, tmp_path):
+    Keyring.create(tmp_path / "_keys.json")
+    keyring = Keyring(tmp_path / "_keys.json", check_interval=0)
+    for name in ("footer", "pii"):
+        keyring.add(name, KEYS[name])
+    dataset = masking(folder, keyring)
+    assert dataset.to_table().to_pylist() == EXPECTED
+    keyring.add("money", KEYS["money"])
+    assert masking(folder, keyring).to_table().to_pylist() == nulls(TABLE) * 6
 
 
 # --- filters -------------------------------------------------------------------------------------
