@@ -153,8 +153,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
         tables += [read_rows(query, rest[start:start + _OPEN_FILES], schema, pool.map)
                    for start in range(0, len(rest), _OPEN_FILES)]
         masking.warn(masked, folder)
-        return masking.marked(pa.concat_tables(
-            tables or [to_table([], schema, columns, query.row_filter(schema))]), masked)
+        return pa.concat_tables(tables or [to_table([], schema, columns, query.row_filter(schema))])
 
 
 def _look(query: FolderQuery, places: Iterator[int], path: str,

@@ -126,6 +126,24 @@ def test_a_denied_key_is_requested_once_for_all_files_of_a_job(tmp_path):
         assert Counter(kms.calls) == {"footer": 1, "money": 1}
 
 
+def test_a_kms_may_deny_one_wrapped_key_of_a_master_key(folder):
+    class DenyingOne(InMemoryKms):
+        first = None
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            if master_key_identifier == "money":
+                self.first = self.first or wrapped_key
+                if wrapped_key == self.first:
+                    raise KeyAccessError("the KMS says no")
+            return super().unwrap_key(wrapped_key, master_key_identifier)
+
+    kms = DenyingOne(KEYS)
+    assert read_folder(folder / "b.parquet", kms).to_pylist() == nulls(TABLE, "ssn")
+    expected = [*nulls(TABLE), *nulls(TABLE, "ssn"), *nulls(TABLE) * 4]
+    assert masking(folder, kms).to_table().to_pylist() == expected
+    assert read_folder(folder, kms).to_pylist() == expected
+
+
 def test_a_denied_key_is_requested_again_by_a_new_data_set(folder):
     kms = Kms("money")
     assert masking(folder, kms).to_table().to_pylist() == EXPECTED
@@ -180,6 +198,8 @@ def test_files_that_are_ruled_out_by_their_path_need_no_key(read, tmp_path):
         found = read(tmp_path, kms, filters=filters)
         assert found.to_pylist() == [TABLE.to_pylist()[1] | {"region": "us"}]
         assert masked_names(found.schema) == []
+    found = read(tmp_path, kms, ["ssn"], [("region", "==", "us")])
+    assert found["ssn"].to_pylist() == TABLE["ssn"].to_pylist() and not masked_names(found.schema)
     assert "money" not in kms.calls
     with pytest.raises(KeyAccessError, match=r"region=eu/1\.parquet"):
         read(tmp_path, kms, filters=[("ssn", "==", "ssn-1")])
