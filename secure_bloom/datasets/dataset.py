@@ -209,15 +209,25 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         """Return the rows in an order; see :meth:`pyarrow.dataset.Dataset.sort_by`."""
         return _streamed(self).sort_by(sorting, **options)
 
-    def join(self, right_dataset: ds.Dataset, *arguments: Any,
+    def join(self, right_dataset: ds.Dataset, keys: str | list[str],
+             right_keys: str | list[str] | None = None, *arguments: Any,
              **options: Any) -> ds.InMemoryDataset:
         """Join with another data set; see :meth:`pyarrow.dataset.Dataset.join`."""
-        return _streamed(self).join(_streamed(right_dataset), *arguments, **options)
+        return _streamed(self, keys).join(_streamed(right_dataset, right_keys or keys), keys,
+                                          right_keys, *arguments, **options)
 
-    def join_asof(self, right_dataset: ds.Dataset, *arguments: Any,
-                  **options: Any) -> ds.InMemoryDataset:
+    def join_asof(self, right_dataset: ds.Dataset, on: str, by: str | list[str], tolerance: int,
+                  right_on: str | None = None, right_by: str | list[str] | None = None,
+                  ) -> ds.InMemoryDataset:
         """Join with another data set; see :meth:`pyarrow.dataset.Dataset.join_asof`."""
-        return _streamed(self).join_asof(_streamed(right_dataset), *arguments, **options)
+        return _streamed(self, on, by).join_asof(
+            _streamed(right_dataset, right_on or on, right_by or by), on, by, tolerance, right_on,
+            right_by)
+
+    def _check_compared(self, names: list[str]) -> None:
+        """Raise KeyRetrievalError if one of these columns is masked in a file."""
+        for file in self._files:
+            file.check_compared(names)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.scanner().__arrow_c_stream__(requested_schema)
@@ -230,10 +240,13 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
                 f"{count(len(self.schema), 'column')}>")
 
 
-def _streamed(dataset: ds.Dataset) -> ds.Dataset:
-    """Return a data set that Arrow's C++ code can scan once."""
-    return ds.InMemoryDataset(dataset.scanner().to_reader()) if isinstance(dataset, Dataset) \
-        else dataset
+def _streamed(dataset: ds.Dataset, *compared: str | list[str]) -> ds.Dataset:
+    """Return a data set that Arrow's C++ code can scan once, and compare these columns of."""
+    if not isinstance(dataset, Dataset):
+        return dataset
+    for names in compared:
+        dataset._check_compared([names] if isinstance(names, str) else list(names))
+    return ds.InMemoryDataset(dataset.scanner().to_reader())
 
 
 def _inspected(found: Files, access: FileAccess) -> list[DatasetFile]:

@@ -100,6 +100,15 @@ class DatasetFile:
             self._is_masked.update({name: name in masked for name in unknown})
         return [name for name in names if self._is_masked.get(name)]
 
+    def check_compared(self, names: Collection[str]) -> None:
+        """Raise KeyRetrievalError if one of these columns is masked."""
+        if self.masked_columns(names):
+            opened = self.open()
+            try:
+                opened.file.check_filtered(names)
+            finally:
+                opened.close()
+
     def forget_keys(self) -> None:
         """Request keys again for :meth:`masked_columns`."""
         self._is_masked.clear()

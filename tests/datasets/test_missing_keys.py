@@ -8,6 +8,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 
 import secure_bloom
@@ -189,6 +190,20 @@ def test_every_method_with_a_filter_refuses_masked_columns(folder):
                    lambda: dataset.filter(where).count_rows(pc.field("pay") > 1)):
         with pytest.raises(KeyAccessError, match=r"b\.parquet, row group 0, column ssn"):
             action()
+
+
+def test_masked_columns_are_not_joined_by(folder):
+    dataset = masking(folder, schema=TABLE.schema.remove(3))  # Arrow cannot join structs
+    other = ds.dataset(pa.table({"ssn": ["ssn-0"], "pay": [10], "city": ["Rome"]}))
+    for action in (lambda: dataset.join(other, "ssn"), lambda: dataset.join(other, ["pay", "ssn"]),
+                   lambda: dataset.join(dataset, keys="pay", right_keys=["city"]),
+                   lambda: dataset.join_asof(other, on="pay", by="ssn", tolerance=1),
+                   lambda: dataset.filter(pc.field("pay") > 0).join(other, "ssn")):
+        with pytest.raises(KeyAccessError, match=r"[bd]\.parquet, row group 0, column (ssn|city)"):
+            action()
+    plain = ds.dataset(pa.table({"pay": [10], "extra": ["x"]}))
+    assert dataset.join(plain, "pay", join_type="inner").count_rows() == 6
+    assert dataset.join(plain, "pay", None, "inner").count_rows() == 6
 
 
 @reads_in_python
