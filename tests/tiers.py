@@ -3,7 +3,8 @@
 =========  =============  ========================================================================
 tier       command        tests
 =========  =============  ========================================================================
-``check``  make check     for the minute between two edits: only unmarked tests
+``check``  make check     for the minute between two edits: only unmarked tests, and of a test
+                         with many combinations of parameters only a few
 ``test``   make test      before every merge, and the default of pytest: all except ``sweep`` and
                          ``soak``. CI runs the tests marked ``sweep`` after it.
 ``all``    make test-all  all
@@ -16,6 +17,8 @@ Spark, slow tests, ``sweep`` and ``soak`` are marked by hand. No test is dropped
 (``pytest tests/x.py::test_y``) always runs.
 """
 
+import random
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -24,10 +27,11 @@ LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "soak"), "test": ("sweep
             "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
-           "s3": "slow", "moto": "slow"}
+           "s3": "slow", "server": "slow", "moto": "slow"}
 #: parameters with which fixtures start an S3 server
 STARTING = {"store": "s3", "place": "object"}
 _SHARE_OF_EXAMPLES = {"check": 5}
+_MOST_COMBINATIONS = {"check": 6}  #: of one test's parameters; the tier tries a fixed sample
 
 tier = "test"  #: of this run
 
@@ -70,9 +74,25 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
         (others if is_left_out else kept).append(item)
+    sampled = _sample(kept)
+    others += [item for item in kept if item not in sampled]
+    kept = [item for item in kept if item in sampled]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = kept
+
+
+def _sample(items) -> set:
+    """Return the tests to run where the tier limits the combinations of parameters.
+
+    The sample depends on the test's name only: it is the same in each process and each run.
+    """
+    groups = defaultdict(list)
+    for item in items:
+        groups[item.nodeid.partition("[")[0]].append(item)
+    return {item for name, group in groups.items()
+            for item in random.Random(name).sample(
+                group, min(len(group), _MOST_COMBINATIONS.get(tier, len(group))))}
 
 
 def _marks(item) -> set[str]:
@@ -92,7 +112,9 @@ def _marks(item) -> set[str]:
 
 def pytest_terminal_summary(terminalreporter):
     """Name what the tier left out, after the list of skipped tests (``-ra`` in pyproject.toml)."""
+    few = (f" and all but {_MOST_COMBINATIONS[tier]} combinations of a test's parameters"
+           if tier in _MOST_COMBINATIONS else "")
     if LEFT_OUT[tier]:
         terminalreporter.write_line(
-            f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}; "
+            f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}{few}; "
             "make test-all runs all")

@@ -19,7 +19,8 @@ def spark(s3):
                .config("spark.sql.shuffle.partitions", "2")
                .config("spark.driver.host", "127.0.0.1")
                .config("spark.driver.extraJavaOptions", QUICK_JVM)
-               .config("spark.sql.session.timeZone", "America/New_York").getOrCreate())
+               .config("spark.sql.session.timeZone", "America/New_York")
+               .config("spark.python.daemon.module", "tests.spark.daemon").getOrCreate())
     secure_bloom.spark.register(session)
     yield session
     session.stop()

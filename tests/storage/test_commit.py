@@ -349,6 +349,7 @@ def test_a_reader_at_any_moment_sees_all_or_nothing(store, monkeypatch, overwrit
     assert changes == [[1, 2], [3, 4] if overwrite else [1, 2, 3, 4]]
 
 
+@pytest.mark.slow
 def test_a_commit_while_a_reader_lists_the_folder(store, monkeypatch):
     outcomes = set()
     for at in range(12):  # the operation of the reader before which the job commits

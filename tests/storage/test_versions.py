@@ -233,6 +233,7 @@ def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
         assert seen["ChangedMeanwhileError"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("filters", [None, WANTED])
@@ -385,6 +386,7 @@ def numbered(folder, count: int, way="plain"):
             content([f"{number:02}{letter}" for letter in OLD], way))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_few_files_of_a_folder_are_open_at_a_time(tmp_path, way, monkeypatch):
     monkeypatch.setattr(reading, "_OPEN_FILES", 3)
@@ -467,6 +469,7 @@ def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
     assert found["ssn"].to_pylist() == ["00c", "01c"] and len(looks) == versions._TRIES + 1
 
 
+@pytest.mark.slow
 def test_a_file_is_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
     """The first ones are read early, and again where the schema of all is another one."""
     numbered(tmp_path, 3)
@@ -530,6 +533,7 @@ def test_a_file_that_is_gone_for_good_ends_the_read(tmp_path, monkeypatch):
         read_table(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_of_objects_is_read_while_one_of_them_changes(server, monkeypatch):
     place = Store(server, "plain")
     place.restore()
@@ -551,6 +555,7 @@ def test_a_folder_of_objects_is_read_while_one_of_them_changes(server, monkeypat
 
 # --- a race --------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("kind", ["renamed", "overwritten"])
 @pytest.mark.parametrize("way", ["plain", "kms"])
@@ -874,6 +879,7 @@ def test_a_plan_that_fails_because_the_file_changes_says_so(tmp_path):
     assert "replaced or changed" in result.failed[place.path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kms"])
 @pytest.mark.parametrize("operation", ["attach", "strip", "rotate"])
 def test_changes_of_an_older_version_are_never_published(place, operation, monkeypatch):

@@ -1,0 +1,20 @@
+"""PySpark's daemon, with the modules that its workers import.
+
+Spark forks a worker for each plan and for most tasks. PySpark's own daemon imports next to
+nothing before the fork, so that each worker spends about two seconds on its imports. Tests that
+start their own Spark use PySpark's own daemon.
+"""
+
+import importlib
+import sys
+
+import pyarrow.dataset  # noqa: F401
+from pyspark import daemon
+
+import secure_bloom.spark.reading.reader
+import secure_bloom.spark.source
+import secure_bloom.spark.writing.writer  # noqa: F401
+
+if __name__ == "__main__":
+    importlib.import_module(sys.argv[1])
+    daemon.manager()
