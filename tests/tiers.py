@@ -18,7 +18,6 @@ Spark, slow tests, ``sweep`` and ``soak`` are marked by hand. No test is dropped
 """
 
 import random
-from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -52,6 +51,20 @@ def number_of_examples(count: int) -> int:
     return min(count, max(count // _SHARE_OF_EXAMPLES.get(tier, 1), 5))
 
 
+def few_combinations(items: list) -> list:
+    """Return the tests to run, of each at most so many combinations as the tier tries.
+
+    Which these are depends on the names only: each process of a run must collect the same.
+    """
+    most = _MOST_COMBINATIONS.get(tier, len(items))
+    groups: dict[str, list[int]] = {}
+    for position, item in enumerate(items):
+        groups.setdefault(item.nodeid.partition("[")[0], []).append(position)
+    chosen = [position for name, group in groups.items()
+              for position in random.Random(name).sample(group, min(most, len(group)))]
+    return [items[position] for position in sorted(chosen)]
+
+
 # --- hooks; conftest.py imports them -------------------------------------------------------------
 
 def pytest_addoption(parser):
@@ -74,25 +87,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
         (others if is_left_out else kept).append(item)
-    sampled = _sample(kept)
-    others += [item for item in kept if item not in sampled]
-    kept = [item for item in kept if item in sampled]
+    few = few_combinations(kept)
+    others += set(kept).difference(few)
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = kept
-
-
-def _sample(items) -> set:
-    """Return the tests to run where the tier limits the combinations of parameters.
-
-    The sample depends on the test's name only: it is the same in each process and each run.
-    """
-    groups = defaultdict(list)
-    for item in items:
-        groups[item.nodeid.partition("[")[0]].append(item)
-    return {item for name, group in groups.items()
-            for item in random.Random(name).sample(
-                group, min(len(group), _MOST_COMBINATIONS.get(tier, len(group))))}
+        items[:] = few
 
 
 def _marks(item) -> set[str]:

@@ -1,7 +1,7 @@
 """PySpark's daemon, with the modules that its workers import.
 
-Spark forks a worker for each step of planning and for many tasks. PySpark's own daemon imports next to
-nothing before the fork, so that each worker spends about two seconds on its imports. Tests that
+Spark forks a worker for each step of planning and for many tasks. PySpark's own daemon imports
+next to nothing before the fork, so that each worker spends seconds on its imports. Tests that
 start their own Spark use PySpark's own daemon.
 """
 

@@ -38,6 +38,7 @@ from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from tests.counting import CountingHandler
 from tests.storage.s3 import BUCKET, S3Server
+from tests.tiers import sweep_where
 
 KMS = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16})
 COLUMN_KEYS = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -202,6 +203,7 @@ METHODS = {
 }
 
 
+@sweep_where(lambda place, way, **_: place == "object" and way != "kms")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
@@ -234,6 +236,7 @@ def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
 
 
 @pytest.mark.slow
+@sweep_where(lambda place, way, **_: place == "object" and way != "kms")
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("filters", [None, WANTED])
