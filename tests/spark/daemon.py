@@ -6,10 +6,10 @@ start their own Spark use PySpark's own daemon.
 """
 
 import importlib
+import runpy
 import sys
 
 import pyarrow.dataset  # noqa: F401
-from pyspark import daemon
 
 import secure_bloom.spark.reading.reader
 import secure_bloom.spark.source
@@ -17,4 +17,4 @@ import secure_bloom.spark.writing.writer  # noqa: F401
 
 if __name__ == "__main__":
     importlib.import_module(sys.argv[1])
-    daemon.manager()
+    runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
