@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-# The tests start hundreds of Python processes: without bytecode files, each compiles all modules.
+# Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo check test test-all test-sweep bench lint setup tools check-tools vectors clean

@@ -1,8 +1,8 @@
 """PySpark's daemon, with the modules that its workers import.
 
 Spark forks a worker for each step of planning and for many tasks. PySpark's own daemon imports
-next to nothing before the fork, so that each worker spends seconds on its imports. Tests that
-start their own Spark use PySpark's own daemon.
+next to nothing before the fork, so that each worker takes half a second or more for its imports.
+Tests that start their own Spark use PySpark's own daemon.
 """
 
 import importlib
