@@ -7,27 +7,10 @@ from secure_bloom.keys import Keyring
 from tests.spark.helpers import QUICK_JVM
 
 
-def python_with_imports(folder) -> str:
-    """Return a command that runs this Python, but our daemon for PySpark's.
-
-    Spark has a setting for the daemon of tasks, but none for the daemons of its planner.
-    """
-    command = folder / "python"
-    command.write_text(f'''#!/bin/sh
-if [ "$1 $2" = "-m pyspark.daemon" ]; then
-    shift 2
-    set -- -m tests.spark.daemon "$@"
-fi
-exec "{sys.executable}" "$@"
-''')
-    command.chmod(0o755)
-    return str(command)
-
-
 @pytest.fixture(scope="session")
-def spark(s3, tmp_path_factory):
+def spark(s3):
     """One local Spark session for all tests, in a time zone other than UTC."""
-    os.environ["PYSPARK_PYTHON"] = python_with_imports(tmp_path_factory.mktemp("python"))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
     import secure_bloom.spark
@@ -38,7 +21,6 @@ def spark(s3, tmp_path_factory):
                .config("spark.driver.extraJavaOptions", QUICK_JVM)
                .config("spark.sql.session.timeZone", "America/New_York").getOrCreate())
     secure_bloom.spark.register(session)
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # for tests that start their own Spark
     yield session
     session.stop()
 

@@ -152,7 +152,6 @@ def test_a_job_of_200_files_wraps_once_for_each_master_key(place):
     assert kms.calls == 2
 
 
-@pytest.mark.sweep
 def test_with_single_wrapping_the_tasks_ask_the_kms(place):
     done, calls = run(place, "single")
     assert "finished" in done.stdout, done.stderr

@@ -244,8 +244,6 @@ def expectations(case) -> list[dict]:
 _ANYTHING = {"bytes": "00", "int": 1, "number": 0.5, "text": "a", "list-of-bool": [], "filters": []}
 
 
-# Each of the many values that this case expects is edited; the other cases take the same path.
-@sweep_where(lambda case: case.layer == "files" and case.outcome == "read")
 @sweep_where(lambda case: case.layer == "files", "slow")
 @one_of_each
 def test_an_edited_expectation_fails(tmp_path, case):
