@@ -9,6 +9,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
+# Without bytecode files, each process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test test-all test-sweep bench lint setup tools check-tools vectors clean
 
 help:  ## show this help

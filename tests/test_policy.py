@@ -152,6 +152,7 @@ def plain_evaluation(policy, path):
     return demanded, key, filter_
 
 
+@pytest.mark.slow
 @given(SCOPES, st.lists(SCOPES, max_size=2), st.sampled_from(["open", "encrypt"]),
        st.sampled_from(["a", "b", "a.b", "a.c", "a.b.c", "x.c", "B", "y"]))
 @examples(1500)
@@ -179,6 +180,7 @@ def test_other_writers_names_of_list_groups_do_not_escape(other):
         or other == "tags.list.element"
 
 
+@pytest.mark.slow
 def test_deep_schemas_take_little_memory():
     """The paths of their groups take a hundred times as much as those of their columns."""
     paths = [".".join([f"{number}group"] * 199 + ["leaf"]) for number in range(200)]
@@ -268,6 +270,7 @@ ANY_RULES = st.builds(ColumnRule, TEXTS, OPTIONS) \
 ANY_COLUMNS = st.dictionaries(TEXTS, ANY_RULES, max_size=3)
 
 
+@pytest.mark.slow
 @given(st.lists(TEXTS, max_size=3), st.none() | TEXTS, ANY_COLUMNS,
        st.lists(st.builds(TableRules, TEXTS, st.lists(TEXTS, min_size=1, max_size=2), ANY_COLUMNS,
                           st.none() | TEXTS), max_size=2))

@@ -45,6 +45,7 @@ def together(*functions) -> list:
 
 # --- threads -------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_row_groups_of_several_threads_come_one_after_the_other(tmp_path, monkeypatch):
     both, meetings = threading.Barrier(2), []
     write_row_group = ParquetWriter._write_row_group
@@ -92,6 +93,7 @@ def check(path, parts, keys=None, row_group_size=1000) -> None:
             assert file.might_contain("a", values)[group].all()
 
 
+@pytest.mark.slow
 def test_close_waits_for_the_thread_that_writes(tmp_path, monkeypatch):
     events, writes, finishes = [], threading.Event(), threading.Event()
     write_row_group, finish = ParquetWriter._write_row_group, ParquetWriter._finish
@@ -186,6 +188,7 @@ def test_a_fork_cannot_write_or_publish_the_file_of_its_parent(tmp_path, encrypt
         assert file.might_contain("a", TABLE["a"]).all()
 
 
+@pytest.mark.slow
 def test_a_fork_that_forgets_a_writer_leaves_the_file_alone(tmp_path):
     writers = [ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=True)]
     writers[0].write_table(TABLE)
@@ -290,6 +293,7 @@ class Store(pa_fs.LocalFileSystem):
         return Upload(pathlib.Path(path))
 
 
+@pytest.mark.slow
 def test_a_fork_completes_no_upload(tmp_path):
     outputs = [open_output(str(tmp_path / "x"), Store())]
     outputs[0].write(b"one")

@@ -438,6 +438,7 @@ def test_offsets_outside_the_data(mode, offset):
                    FormatError)
 
 
+@pytest.mark.slow
 @hostile_modes
 def test_lengths_that_do_not_fit(mode):
     size = len(packed(header(64))(open_footer(written(mode), key_retriever(mode.keys))

@@ -1,7 +1,11 @@
 """The tiers of tests leave out what they say, and the last one nothing."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,6 +42,26 @@ def test_each_tier_has_its_command(command, tier):
 
 def test_ci_runs_the_tests_that_decide_a_merge_and_the_sweeps():
     assert "make test\nmake test-sweep\n" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_check_tries_a_few_combinations_the_same_in_each_process(monkeypatch):
+    items = [SimpleNamespace(nodeid=f"tests/test_x.py::{name}[{number}]")
+             for name in ("test_many", "test_two") for number in range(30)
+             if name == "test_many" or number < 2]
+
+    def tried(tier):
+        monkeypatch.setattr(tiers, "tier", tier)
+        return [item.nodeid for item in tiers.few_combinations(items)]
+
+    assert tried("test") == tried("all") == [item.nodeid for item in items]
+    assert len(tried("check")) == 6 + 2
+    assert tried("check") == tried("check")
+    code = ("from types import SimpleNamespace; from tests import tiers; tiers.tier = 'check'; "
+            f"items = [SimpleNamespace(nodeid=name) for name in {[i.nodeid for i in items]}]; "
+            "print([item.nodeid for item in tiers.few_combinations(items)])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
+                          capture_output=True, env={**os.environ, "PYTHONHASHSEED": "1"})
+    assert done.stdout == f"{tried('check')}\n"
 
 
 def test_the_check_tries_fewer_examples(monkeypatch):

@@ -498,6 +498,7 @@ def test_a_table_of_another_schema_ends_the_file(tmp_path):
             use()
 
 
+@pytest.mark.slow
 def test_a_forgotten_writer_leaves_nothing_behind(tmp_path):
     writer = ParquetWriter(tmp_path / "x", TABLE.schema, bloom_filters=ALL)
     writer.write_table(TABLE)

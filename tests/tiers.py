@@ -3,7 +3,8 @@
 =========  =============  ========================================================================
 tier       command        tests
 =========  =============  ========================================================================
-``check``  make check     for the minute between two edits: only unmarked tests
+``check``  make check     for the minute between two edits: only unmarked tests, and of a test
+                         with many combinations of parameters only a few
 ``test``   make test      before every merge, and the default of pytest: all except ``sweep`` and
                          ``soak``. CI runs the tests marked ``sweep`` after it.
 ``all``    make test-all  all
@@ -16,6 +17,7 @@ Spark, slow tests, ``sweep`` and ``soak`` are marked by hand. No test is dropped
 (``pytest tests/x.py::test_y``) always runs.
 """
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -24,10 +26,11 @@ LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "soak"), "test": ("sweep
             "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
-           "s3": "slow", "moto": "slow"}
+           "s3": "slow", "server": "slow", "moto": "slow"}
 #: parameters with which fixtures start an S3 server
 STARTING = {"store": "s3", "place": "object"}
 _SHARE_OF_EXAMPLES = {"check": 5}
+_MOST_COMBINATIONS = {"check": 6}  #: of one test's parameters; the tier tries a fixed sample
 
 tier = "test"  #: of this run
 
@@ -46,6 +49,20 @@ def sweep_where(condition: Callable[..., bool], mark: str = "sweep") -> pytest.M
 def number_of_examples(count: int) -> int:
     """Return how many examples a hypothesis test runs in this tier, given its full number."""
     return min(count, max(count // _SHARE_OF_EXAMPLES.get(tier, 1), 5))
+
+
+def few_combinations(items: list) -> list:
+    """Return the tests to run, of each at most so many combinations as the tier tries.
+
+    Which these are depends on the names only: each process of a run must collect the same.
+    """
+    most = _MOST_COMBINATIONS.get(tier, len(items))
+    groups: dict[str, list[int]] = {}
+    for position, item in enumerate(items):
+        groups.setdefault(item.nodeid.partition("[")[0], []).append(position)
+    chosen = [position for name, group in groups.items()
+              for position in random.Random(name).sample(group, min(most, len(group)))]
+    return [items[position] for position in sorted(chosen)]
 
 
 # --- hooks; conftest.py imports them -------------------------------------------------------------
@@ -70,9 +87,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.xdist_group(f"spark {item.path.stem}"))
         is_left_out = any(item.get_closest_marker(mark) for mark in LEFT_OUT[tier])
         (others if is_left_out else kept).append(item)
+    few = few_combinations(kept)
+    others += set(kept).difference(few)
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = kept
+        items[:] = few
 
 
 def _marks(item) -> set[str]:
@@ -92,7 +111,9 @@ def _marks(item) -> set[str]:
 
 def pytest_terminal_summary(terminalreporter):
     """Name what the tier left out, after the list of skipped tests (``-ra`` in pyproject.toml)."""
+    few = (f" and all but {_MOST_COMBINATIONS[tier]} combinations of a test's parameters"
+           if tier in _MOST_COMBINATIONS else "")
     if LEFT_OUT[tier]:
         terminalreporter.write_line(
-            f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}; "
+            f"tier {tier}: left out were tests marked {', '.join(LEFT_OUT[tier])}{few}; "
             "make test-all runs all")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -10,7 +9,6 @@ from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow import masking
@@ -18,6 +16,7 @@ from secure_bloom.arrow.masking import OnMissingKey, masked_schema
 from secure_bloom.arrow.pages import to_table
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.datasets.masking import count_masked
+from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.encryption_requirement import (
     FolderChecks,
@@ -34,7 +33,6 @@ from secure_bloom.pruning.expressions import file_pruning
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
-from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import Check, data_files, relative_path
@@ -123,7 +121,8 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     condition = None if filters is None else predicates.condition_of(filters)
-    partition_schema, partitions = _partitions(filesystem, folder, paths)
+    partition_schema, partitions = find_partitions(
+        filesystem, [relative_path(path, folder) for path in paths])
     checks = FolderChecks(requirement, partition_schema.names)
     query = FolderQuery(folder, filesystem, keys, columns, condition,
                         file_pruning(condition, partition_schema), partition_schema, checks,
@@ -171,33 +170,3 @@ def _threads(filesystem: pa_fs.FileSystem) -> int:
     Local files involve little waiting, and more threads only pass the GIL on more often.
     """
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
-
-
-def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
-                                                                    list[pc.Expression]]:
-    """Return the Hive partition columns of a folder, and their values for each file."""
-    nulls = _always_null(folder, paths)
-    options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
-                                          partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(
-        filesystem, [_without_segments(path, folder, nulls) for path in paths] if nulls else paths,
-        ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
-    for name in nulls:  # pyarrow cannot infer their type; as in Spark, it is string
-        schema = schema.append(pa.field(name, pa.string()))
-    partitioning = ds.HivePartitioning(schema)
-    return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]
-
-
-def _always_null(folder: str, paths: list[str]) -> list[str]:
-    """Return the partition columns that are null in all paths."""
-    values = [partition_values(relative_path(path, folder)) for path in paths]
-    names = dict.fromkeys(name for one in values for name in one)
-    return [name for name in names if all(one.get(name) is None for one in values)]
-
-
-def _without_segments(path: str, folder: str, names: list[str]) -> str:
-    """Return the path without the partition folders of these columns."""
-    *folders, name = relative_path(path, folder).split("/")
-    kept = (part for part in folders if partition_values(f"{part}/").keys().isdisjoint(names))
-    return posixpath.join(folder, *kept, name)

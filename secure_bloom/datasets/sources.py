@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
@@ -50,7 +51,7 @@ class Files(NamedTuple):
     filesystem: pa_fs.FileSystem
     paths: list[str]
     partition_schema: pa.Schema
-    partitions: list[pc.Expression | None]
+    partitions: Sequence[pc.Expression | None]
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
@@ -195,12 +196,6 @@ def _iceberg_files(scan: Any) -> list[str]:
 def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
                      folder: str | None) -> Files:
     """Add the partition columns; without a folder, those directly above each file."""
-    import pyarrow.dataset as ds
-    relative = ["/" + relative_path(path, folder or table_of(posixpath.dirname(path)))
-                for path in paths]
-    options = ds.FileSystemFactoryOptions(partition_base_dir="/",
-                                          partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, relative, ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
-    partitioning = ds.HivePartitioning(schema)
-    return Files(name, filesystem, paths, schema, [partitioning.parse(one) for one in relative])
+    schema, partitions = find_partitions(filesystem, [
+        relative_path(path, folder or table_of(posixpath.dirname(path))) for path in paths])
+    return Files(name, filesystem, paths, schema, partitions)

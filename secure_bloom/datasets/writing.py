@@ -266,9 +266,8 @@ def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
     schema = _without_range_index(pa.schema(
         [field for field in schema if field.name not in partition_by], schema.metadata))
     leaves = parquet_leaves(schema, **writer_options)
-    if encryption is not None:
-        encryption = as_configuration(encryption)
-        _check_partition_keys(encryption, partition_by)
+    if encryption is not None:  # that of pyarrow is converted below, with its own checks
+        _check_partition_keys(as_configuration(encryption), partition_by)
     given = as_policy(policy)
     if given is not None:
         rules = given.for_path(job.folder)

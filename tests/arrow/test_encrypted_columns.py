@@ -118,6 +118,7 @@ def test_a_field_below_a_group_that_pyarrow_cannot_be_told():
         assert caught.value.column == f"s.g.{name}"
 
 
+@pytest.mark.slow
 def test_random_names_with_dots():
     """Whatever a path means is encrypted, and what means several things is refused."""
     rng = random.Random(7)

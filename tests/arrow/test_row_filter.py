@@ -89,6 +89,7 @@ def _random_predicate(draw: random.Random, columns: dict) -> tuple:
     return column, op, (None, None) if "null" in op else draw.choice(asked)
 
 
+@pytest.mark.slow
 def test_random_filters_on_rows():
     draw = random.Random(SEED)
     rows = Rows(draw, 40)
@@ -122,6 +123,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_random_filters_on_files(variant):
     draw = random.Random(SEED)
@@ -145,6 +147,7 @@ def test_random_filters_on_files(variant):
             assert str(found.to_pylist()) == str(expected.to_pylist()), message  # NaN is not NaN
 
 
+@pytest.mark.slow
 def test_random_filters_on_folders(tmp_path):
     """One file lacks columns, and both have a column that their path has too."""
     draw = random.Random(SEED)

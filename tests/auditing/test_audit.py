@@ -145,6 +145,7 @@ def test_after_seal_guessing_fails(tmp_path, way):
     assert len(data) > file.footer.start
 
 
+@pytest.mark.slow
 def test_days_and_small_numbers_need_no_list_of_guesses(tmp_path):
     days = pa.array(range(0, 3000, 10), pa.int32()).view(pa.date32())
     table = pa.table({"born": days, "age": pa.array(range(300), pa.int64())})

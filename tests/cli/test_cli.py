@@ -203,6 +203,7 @@ def test_write_keeps_the_row_groups_of_a_parquet_file(tmp_path):
     assert pq.read_metadata(target).num_row_groups == 5
 
 
+@pytest.mark.slow
 def test_write_gathers_csv_rows_into_row_groups(tmp_path):
     source, target = tmp_path / "in.csv", tmp_path / "out.parquet"
     source.write_text("a\n" + "\n".join(map(str, range(100_000))))
@@ -362,6 +363,7 @@ def test_keys_are_removed_and_renamed(tmp_path, keyring):
     assert Keyring(keyring).names() == ["f"]
 
 
+@pytest.mark.slow
 def test_removing_a_key_is_asked_about_on_the_terminal(keyring):
     code, shown = on_terminal("keyring", "remove", keyring, "pii", answers=["n"])
     assert code == 130 and "is lost" in shown
@@ -571,6 +573,7 @@ def test_a_weak_passphrase_is_warned_about_on_standard_error(tmp_path):
     assert Keyring(ring, "SECRET pass phrase 2").names() == []
 
 
+@pytest.mark.slow
 def test_warmup_says_what_is_compiled_and_where():
     result = run("warmup")
     assert result.exit_code == 0, result.stderr

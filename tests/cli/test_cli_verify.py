@@ -125,6 +125,7 @@ def test_a_file_without_filters(folder):
     assert result.exit_code == 0 and "no Bloom filters" in result.stdout
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal(folder):
     ours, theirs = pty.openpty()
     done = subprocess.run([sys.executable, "-m", "secure_bloom", "verify",

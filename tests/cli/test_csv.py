@@ -325,6 +325,7 @@ def test_what_can_be_read_only_once_is_refused(tmp_path):
     assert os.listdir(tmp_path) == ["pipe"]
 
 
+@pytest.mark.slow
 def test_a_large_file_is_read_in_bounded_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_file, "_BLOCK", 64 * 1024)
     path = tmp_path / "in.csv"

@@ -147,6 +147,7 @@ def test_when_too_much_waits_the_fullest_folder_is_written(tmp_path, monkeypatch
     assert read_table(tmp_path).num_rows == 1215
 
 
+@pytest.mark.slow
 def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(task_files, "MAX_WAITING_BYTES", 20_000)
     monkeypatch.setattr(task_files, "MAX_OPEN_FILES", 3)

@@ -355,6 +355,15 @@ def test_an_encrypted_column_is_not_written_into_paths(tmp_path, encryption, par
     assert os.listdir(tmp_path) == []
 
 
+def test_names_that_confuse_pyarrow_are_refused_with_its_own_configuration(tmp_path):
+    table = PEOPLE.rename_columns(["ssn", "a:b", "n"])
+    asked = pe.EncryptionConfiguration("mf", column_keys={"mc": ["ssn"]})
+    with pytest.raises(UnsupportedError, match="may encrypt another column instead"):
+        write_dataset(table, tmp_path / "t", encryption=asked, keys=kms())
+    write_dataset(table, tmp_path / "t", encryption=ENCRYPTED, keys=kms())
+    assert numbers(tmp_path / "t", kms()) == list(range(100))
+
+
 def test_plaintext_is_not_appended_to_encrypted_files(tmp_path):
     for name, encryption in (("a", ENCRYPTED), ("b", EncryptionConfiguration(
             "mf", {"mc": ["ssn"]}, plaintext_footer=True))):

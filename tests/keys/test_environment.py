@@ -314,6 +314,7 @@ def test_a_command_asks_for_the_passphrase_only_when_a_key_is_needed(
     assert code == 0 and shown.count("Passphrase of") == 1
 
 
+@pytest.mark.slow
 def test_importing_the_library_reads_no_keys(keyring):
     code = "import secure_bloom, secure_bloom.keys, secure_bloom.spark"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,

@@ -120,6 +120,7 @@ def test_threads_share_one_call_and_do_not_wait_for_other_keys():
     assert sorted(kms.unwraps) == ["pay", "pii"]
 
 
+@pytest.mark.slow
 def test_threads_share_a_failure_and_the_next_one_tries_again():
     class Failing(CountingKms):
         is_down = True
@@ -256,6 +257,7 @@ def test_a_kms_may_return_other_bytes():
     assert type(client.unwrap_key(wrapped, "m")) is bytes
 
 
+@pytest.mark.slow
 def test_a_cache_goes_with_its_client():
     kms = CountingKms()
     cached(kms).unwrap_key(kms.wrap_key(DATA, "pii"), "pii")

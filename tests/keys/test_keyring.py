@@ -194,6 +194,7 @@ def run_three_at_once(code, path):
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_processes_that_add_at_the_same_time_lose_nothing(ring, path):
     code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
             "print('ready', flush=True); sys.stdin.read()\n"
@@ -360,6 +361,7 @@ def test_an_exported_key_can_be_added_elsewhere(ring, path):
         ring.export("b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [
     lambda ring: ring.remove("a"), lambda ring: ring.rename("a", "b"),
     lambda ring: ring.set_passphrase(PASSPHRASE)], ids=["remove", "rename", "passphrase"])
@@ -392,6 +394,7 @@ def test_a_file_that_cannot_be_written_is_not_left_half(ring, path, monkeypatch)
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.slow
 def test_changes_wait_for_each_other(ring, path):
     code = ("import sys; from secure_bloom.keys import Keyring; ring = Keyring(sys.argv[1])\n"
             "print('ready', flush=True); sys.stdin.read(); me = sys.argv[2]\n"
@@ -433,6 +436,7 @@ def test_a_passphrase_seals_keys_and_names(sealed, path):
     assert Keyring(path, PASSPHRASE).names() == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_the_passphrase_is_made_into_a_key_by_scrypt(path):
     """RFC 7914 and AES-256-GCM, with 128 MiB of memory."""
     Keyring.create(path, PASSPHRASE).add("a", KEY)

@@ -224,6 +224,7 @@ def test_a_wrong_pin_is_tried_once(new_token):
     assert new_token.client().wrap_key(KEY, "footer")
 
 
+@pytest.mark.slow
 def test_where_the_pin_comes_from(softhsm, tmp_path, monkeypatch):
     (tmp_path / "pin").write_text(PIN + "\n")
     for options in ({"pin_file": tmp_path / "pin"}, {"pin": lambda: PIN}, {"pin_env": "TEST_PIN"}):
@@ -242,6 +243,7 @@ def test_pins_that_are_refused(options):
     refused(TypeError, lambda: Pkcs11Kms(LIBRARY, "bloom", **options))
 
 
+@pytest.mark.slow
 def test_a_serial_number(token):
     serial = pkcs11.lib(LIBRARY).get_token(token_label=token.label).serial.decode()
     assert token.client(serial=serial, pin_env="TEST_PIN").wrap_key(KEY, "footer")
@@ -249,6 +251,7 @@ def test_a_serial_number(token):
         KEY, "footer"), "no such token")
 
 
+@pytest.mark.slow
 def test_unreachable_tokens(softhsm):
     refused(KmsUnavailableError, lambda: Pkcs11Kms(LIBRARY, "none", pin_env="TEST_PIN").wrap_key(
         KEY, "footer"), "no such token")
@@ -288,6 +291,7 @@ def test_other_code_that_logs_out(token):
     assert kms.unwrap_key(wrapped, "footer") == KEY
 
 
+@pytest.mark.slow
 def test_a_token_that_is_away_for_a_while(new_token, softhsm):
     kms = new_token.client()
     wrapped = kms.wrap_key(KEY, "footer")
@@ -378,6 +382,7 @@ def test_a_child_forked_while_a_thread_is_at_work(token):
         thread.join()
 
 
+@pytest.mark.slow
 def test_many_forked_workers_at_once(token):
     """SoftHSM does not see a token that another process is just logging in to."""
     kms = token.client()
@@ -399,6 +404,7 @@ def test_a_child_that_has_stopped_the_library(token):
     assert through_a_fork(child) == str(KEY)
 
 
+@pytest.mark.slow
 def test_threads(token):
     in_threads(token.client(), "footer", calls=2000)
 

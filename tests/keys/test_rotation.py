@@ -109,6 +109,7 @@ def test_a_rotated_file_opens_with_the_new_key_only(tmp_path, parquet_java, kind
     assert len(parquet_java.read(path, tools)[0]) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("internal", [True, False])
 def test_a_folder_needs_few_calls_and_can_be_rotated_again(tmp_path, internal):
     kms = InMemoryKms(KEYS)
@@ -468,6 +469,7 @@ def test_a_file_that_changes_while_its_copy_is_synced_stays(tmp_path, monkeypatc
     assert not list(data.glob(".*"))
 
 
+@pytest.mark.slow
 @internal_or_not
 def test_of_two_rotations_at_once_no_work_is_lost(tmp_path, monkeypatch, internal):
     path = written(tmp_path / "a.parquet", internal_key_material=internal)
@@ -562,6 +564,7 @@ rotate_master_keys(sys.argv[1], Keyring(sys.argv[2]), old="old", new="new",
 """
 
 
+@pytest.mark.slow
 def test_a_rotation_that_was_killed_is_resumed(tmp_path):
     """Killed after a file at random; every file is whole, and the next run ends it and tidies."""
     keyring, folder = Keyring.create(tmp_path / "keys.json"), tmp_path / "data"

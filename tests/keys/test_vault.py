@@ -73,6 +73,7 @@ def test_what_is_wrapped_is_unwrapped(transit, name, key):
     assert kms.wrap_key(key, name) != wrapped
 
 
+@pytest.mark.slow
 def test_files(transit, tmp_path):
     files_round_trip(client(transit), "footer", "column", tmp_path)
 
@@ -125,6 +126,7 @@ def test_the_name_is_bound(transit):
                 repr(name))
 
 
+@pytest.mark.slow
 def test_wrong_ciphertext(transit):
     kms = client(transit)
     wrapped = kms.wrap_key(KEY, "footer")
@@ -171,6 +173,7 @@ def failing(status: int, **headers):
     return answer(status, {"errors": ["SECRET of Vault"]}, **headers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [
     *(failing(status) for status in (412, 429, 500, 502, 503, 504)), failing(429, Retry_After="60"),
     hang_up, slow(6)])
@@ -183,6 +186,7 @@ def test_down_and_up_again(transit, fault):
     assert len(transit.requests) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [412, 429, 500, 502, 503, 504])
 def test_failing_for_good(transit, status):
     transit.always = failing(status)
@@ -192,6 +196,7 @@ def test_failing_for_good(transit, status):
     assert len(transit.requests) == 3
 
 
+@pytest.mark.slow
 def test_down_for_good(transit):
     with Transit() as other:
         pass
@@ -200,6 +205,7 @@ def test_down_for_good(transit):
                 "NewConnectionError", secrets=[TOKEN])
 
 
+@pytest.mark.slow
 def test_the_defaults_take_the_time_that_the_docs_state():
     with Transit() as other:
         pass
@@ -207,12 +213,14 @@ def test_the_defaults_take_the_time_that_the_docs_state():
         refused(KmsUnavailableError, lambda: VaultKms(other.url).wrap_key(KEY, "footer"))
 
 
+@pytest.mark.slow
 def test_hanging_up_for_good(transit):
     transit.always = hang_up
     refused(KmsUnavailableError, lambda: client(transit).wrap_key(KEY, "footer"), "ProtocolError")
     assert len(transit.requests) == 3
 
 
+@pytest.mark.slow
 def test_slow_for_good(transit):
     transit.always = slow(3)
     with paused(1.9):  # 3 attempts of 0.3 seconds, a pause of 1 to 1.5 seconds
@@ -331,6 +339,7 @@ def certificate(tmp_path_factory):
     return folder / "cert.pem", folder / "key.pem"
 
 
+@pytest.mark.slow
 def test_tls(certificate, monkeypatch, tmp_path):
     with Transit("footer", tls=certificate) as server:
         for call in (lambda: client(server).wrap_key(KEY, "footer"),
@@ -352,6 +361,7 @@ def test_without_urllib3(monkeypatch):
 
 # --- processes, threads, secrets -----------------------------------------------------------------
 
+@pytest.mark.slow
 def test_other_processes(transit, monkeypatch):
     kms = client(transit)
     wrapped = kms.wrap_key(KEY, "footer")
@@ -379,6 +389,7 @@ def test_a_token_given_as_text_is_not_pickled(transit):
             secrets=[TOKEN])
 
 
+@pytest.mark.slow
 def test_threads(transit):
     in_threads(client(transit), "footer", calls=160)
 

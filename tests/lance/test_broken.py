@@ -69,6 +69,7 @@ def test_truncated_files(good, tmp_path):
             BloomFilterIndex(path)
 
 
+@pytest.mark.slow
 def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
     """In a process of its own, which pylance would end, as it asks for 64 GiB."""
     data = bytearray(good.read_bytes())
@@ -82,6 +83,7 @@ def test_the_number_of_buffers_in_the_footer_is_not_believed(good):
     assert f"FormatError: file {good}: the file is too small" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [
     lambda page: page.replace(b"H\x03", b"H\x02"),  # num_items = 3 of a mini-block layout
     lambda page: page.replace(b"H\x03", b"X\x03"),  # is absent
@@ -311,6 +313,7 @@ def test_a_file_that_changes_while_it_is_used(good, tmp_path, monkeypatch):
 
 # --- building ------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_a_build_that_fails_leaves_what_was_there(good, tmp_path):
     before, names = good.read_bytes(), set(os.listdir(tmp_path))
 

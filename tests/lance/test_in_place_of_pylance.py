@@ -34,6 +34,7 @@ def replaced(tmp_path_factory):
     return lance.dataset(str(folder)), pa.table(columns), paths
 
 
+@pytest.mark.slow
 def test_random_queries_are_answered_right(replaced):
     dataset, table, _ = replaced
     rng = np.random.default_rng(12)

@@ -148,6 +148,7 @@ def test_absent_values_are_rarely_reported(place):
     assert 0.0005 < asked.expected_fpp() < 0.01
 
 
+@pytest.mark.slow
 def test_filters_that_do_not_fit_into_memory_are_read_again(place, monkeypatch):
     values = pa.array(np.arange(1000))
     kept = build(place, values, pa.int64())
@@ -247,6 +248,7 @@ def test_values_that_were_changed_in_their_fragment_are_not_missed(tmp_path):
 
 # --- against pylance's own answers ---------------------------------------------------------------
 
+@pytest.mark.slow
 def test_answers_hold_all_rows_that_pylance_finds(tmp_path):
     rng = np.random.default_rng(2)
     words = pa.array([f"w{i}" for i in rng.zipf(1.3, 5000) % 10_000])

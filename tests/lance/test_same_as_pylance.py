@@ -104,6 +104,7 @@ def test_other_types_have_no_column_type(arrow_type):
         column_type_of(arrow_type)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("items", "probability"), [
     (8192, 0.00057), (1, 0.5), (50, 0.999), (1000, 1e-9), (1000, 0.3), (7, 0.00001)])
 def test_every_size(items, probability, tmp_path):

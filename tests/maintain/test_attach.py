@@ -144,6 +144,7 @@ def test_strip_gives_the_file_without_filters(tmp_path, way):
     assert verify_file(path, KMS).ok
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["ssn", "name", "city", "number"]), max_size=4),
        st.lists(st.tuples(st.sampled_from(["attach", "replace", "strip", "seal"]),
                           st.sets(st.sampled_from(["ssn", "name", "city", "number"]), min_size=1)),
@@ -229,6 +230,7 @@ def test_columns_that_cannot_have_filters(tmp_path):
     assert issubclass(ColumnError, ValueError)
 
 
+@pytest.mark.slow
 def test_places_that_hold_something_else(tmp_path):
     """A filter whose place is that of pages is not removed, for the pages would be lost."""
     path = tmp_path / "a.parquet"

@@ -45,6 +45,7 @@ def as_pyarrow_reads(data: bytes):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["attach", "strip"])
 @given(changes=changes)
 @examples(300)
@@ -66,6 +67,7 @@ def test_footers_that_say_something_else(tmp_path_factory, operation, changes):
     audit(path, scan=True)
 
 
+@pytest.mark.slow
 @given(changes=changes)
 @examples(150)
 def test_encrypted_files(tmp_path_factory, changes):

@@ -309,6 +309,7 @@ def test_a_footer_cut_off_anywhere_is_refused(mode):
             Footer(content[:size], magic, keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["plaintext footer", "key, plaintext footer", "key"])
 def test_no_changed_byte_passes_as_verified(mode):
     """A change that hides the algorithm makes the file look unsigned, and it says so."""

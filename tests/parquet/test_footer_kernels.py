@@ -35,6 +35,7 @@ def outcome(data: bytes, layout, kernels=None):
     return encode(struct), [field[0] for field in struct.fields], end
 
 
+@pytest.mark.slow
 @given(TREES, LAYOUTS, st.binary(max_size=20))
 @examples(150)
 def test_structures_are_decoded_alike(tree, layout, behind):
@@ -56,6 +57,7 @@ def test_any_bytes_are_decoded_or_refused_alike(data, layout):
     assert outcome(data, layout, footer_kernels) == outcome(data, layout)
 
 
+@pytest.mark.slow
 @given(SOUP, LAYOUTS)
 @examples(500)
 def test_pieces_of_structures_are_decoded_or_refused_alike(data, layout):
@@ -80,6 +82,7 @@ def test_a_field_id_that_is_too_long(header, number, before):
     assert patched(b"\x3c" + data, 4, 32) is None
 
 
+@pytest.mark.slow
 @given(TREES.filter(bool), st.data())
 @examples(150)
 def test_changed_bytes_are_decoded_or_refused_alike(tree, data):

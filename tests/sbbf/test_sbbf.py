@@ -75,6 +75,7 @@ def test_block_known_answer():
     assert bytes(filter_of(key).bitset) == expected_bitset([key], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_blocks", [1, 2, 3, 200, 1024, MAX_BLOCKS])
 def test_inserted_hashes_are_found_at_every_size(num_blocks):
     hashes = random_hashes(500)
@@ -180,6 +181,7 @@ def test_fold_is_the_filter_of_the_smaller_size(hashes, num_blocks):
     assert filter_ == filter_of(hashes, num_blocks)  # not changed
 
 
+@pytest.mark.slow
 def test_fold_of_the_largest_filter():
     hashes = random_hashes(1000)
     assert filter_of(hashes, MAX_BLOCKS).fold(64) == filter_of(hashes, 64)

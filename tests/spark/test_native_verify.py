@@ -287,6 +287,7 @@ def test_no_files(tmp_path, kms):
         check(tmp_path / "nowhere", kms)
 
 
+@pytest.mark.slow
 def test_it_needs_no_pyspark():
     code = "import sys, secure_bloom.spark.native; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,

@@ -77,6 +77,7 @@ def test_schemes_of_pyarrow(uri, type_name):
     assert resolve(uri)[0].type_name == type_name
 
 
+@pytest.mark.slow
 def test_a_folder_by_its_s3a_name():
     server = S3Server()
     try:

@@ -136,6 +136,7 @@ def test_folders_above_a_local_one_are_looked_at_once(tmp_path, monkeypatch):
 
 # --- object stores -------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 def test_tables_in_an_object_store(tmp_path, kind):
     server = S3Server()

@@ -38,6 +38,7 @@ from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from tests.counting import CountingHandler
 from tests.storage.s3 import BUCKET, S3Server
+from tests.tiers import sweep_where
 
 KMS = InMemoryKms({"footer": b"f" * 16, "pii": b"p" * 16, "other": b"o" * 16})
 COLUMN_KEYS = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -202,6 +203,7 @@ METHODS = {
 }
 
 
+@sweep_where(lambda place, way, **_: place == "object" and way != "kms")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
@@ -233,6 +235,8 @@ def test_no_method_mixes_two_versions(place, way, method, monkeypatch):
         assert seen["ChangedMeanwhileError"]
 
 
+@pytest.mark.slow
+@sweep_where(lambda place, way, **_: place == "object" and way != "kms")
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("filters", [None, WANTED])
@@ -385,6 +389,7 @@ def numbered(folder, count: int, way="plain"):
             content([f"{number:02}{letter}" for letter in OLD], way))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_few_files_of_a_folder_are_open_at_a_time(tmp_path, way, monkeypatch):
     monkeypatch.setattr(reading, "_OPEN_FILES", 3)
@@ -467,6 +472,7 @@ def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
     assert found["ssn"].to_pylist() == ["00c", "01c"] and len(looks) == versions._TRIES + 1
 
 
+@pytest.mark.slow
 def test_a_file_is_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
     """The first ones are read early, and again where the schema of all is another one."""
     numbered(tmp_path, 3)
@@ -530,6 +536,7 @@ def test_a_file_that_is_gone_for_good_ends_the_read(tmp_path, monkeypatch):
         read_table(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_of_objects_is_read_while_one_of_them_changes(server, monkeypatch):
     place = Store(server, "plain")
     place.restore()
@@ -551,6 +558,7 @@ def test_a_folder_of_objects_is_read_while_one_of_them_changes(server, monkeypat
 
 # --- a race --------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["file", "folder"])
 @pytest.mark.parametrize("kind", ["renamed", "overwritten"])
 @pytest.mark.parametrize("way", ["plain", "kms"])
@@ -874,6 +882,7 @@ def test_a_plan_that_fails_because_the_file_changes_says_so(tmp_path):
     assert "replaced or changed" in result.failed[place.path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kms"])
 @pytest.mark.parametrize("operation", ["attach", "strip", "rotate"])
 def test_changes_of_an_older_version_are_never_published(place, operation, monkeypatch):

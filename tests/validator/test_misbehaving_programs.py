@@ -108,6 +108,7 @@ os._exit(7)""", 60, "exit code 7"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISBEHAVIOURS)
 def test_it_is_killed_and_counted_as_failed_and_the_run_goes_on(tmp_path, name):
     code, seconds, message = MISBEHAVIOURS[name]
@@ -128,6 +129,7 @@ def test_it_is_killed_and_counted_as_failed_and_the_run_goes_on(tmp_path, name):
     assert wait_until(lambda: not running(tmp_path)), running(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_read_a_long_question_runs_out_of_time():
     long = dataclasses.replace(CASE, input={**CASE.input, "aad_prefix": "00" * 2_000_000})
     with ExternalProgram(shlex.join([sys.executable, "-c", "import time; time.sleep(3600)"]),
@@ -136,6 +138,7 @@ def test_a_program_that_does_not_read_a_long_question_runs_out_of_time():
     assert result.message == "no answer within 1 seconds"
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_the_end_of_its_input_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(line_process, "_TIME_TO_END", 0.5)
     code = CHILD + f"sys.stdin.readline()\n{GOOD}\nforever()"
@@ -160,6 +163,7 @@ def test_an_answer_without_a_line_end_before_the_end_counts(tmp_path):
     assert result.result == "passed"
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_time_limit(tmp_path):
     cases = json.loads((VECTORS / "aad.json").read_text())
     (tmp_path / "aad.json").write_text(json.dumps({**cases, "cases": cases["cases"][:1]}))

@@ -20,6 +20,7 @@ from secure_bloom.validator import LAYERS, ExternalProgram, SecureBloom, load_ca
 from secure_bloom.validator.external import BadReply, Skipped
 from tests.peers.parquet_java import ParquetJava
 from tests.support import IMPLEMENTATIONS, use_implementation
+from tests.tiers import sweep_where
 from vectors.builder import checks
 from vectors.builder.__main__ import SMALL, render
 from vectors.builder.differences import reason
@@ -44,6 +45,7 @@ def failures(cases) -> list[str]:
 
 # --- the set -------------------------------------------------------------------------------------
 
+@sweep_where(lambda implementation, layer: layer == "files", "slow")
 @every_layer
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_all_answers_are_right(monkeypatch, implementation, layer):
@@ -242,6 +244,7 @@ def expectations(case) -> list[dict]:
 _ANYTHING = {"bytes": "00", "int": 1, "number": 0.5, "text": "a", "list-of-bool": [], "filters": []}
 
 
+@sweep_where(lambda case: case.layer == "files", "slow")
 @one_of_each
 def test_an_edited_expectation_fails(tmp_path, case):
     edited = expectations(case)
@@ -252,6 +255,7 @@ def test_an_edited_expectation_fails(tmp_path, case):
         assert len(failures(cases)) == 1, content
 
 
+@pytest.mark.slow
 @every_layer
 def test_an_edited_expectation_makes_the_command_fail(tmp_path, layer):
     case = next(case for case in CASES if case.layer == layer and expectations(case))
@@ -451,6 +455,7 @@ def test_a_program_that_dies_before_it_reads():
         assert "exit code 3" in result.message and "missing library" in result.message
 
 
+@pytest.mark.slow
 def test_a_line_too_many_does_not_answer_the_next_case():
     case = ONE_OF_EACH["aad", "build", "invalid_ordinal"]
     with program("def answer(fields): return 'debug\\ninvalid_ordinal'") as other:
@@ -483,6 +488,7 @@ def test_files_in_the_protocol(outcome):
         assert other.answer(case) == (outcome, case.output)
 
 
+@pytest.mark.slow
 def test_a_silent_program_fails():
     with program("def answer(fields): time.sleep(60)", timeout=0.5) as other, \
             pytest.raises(BadReply, match=r"0\.5 seconds"):

@@ -130,6 +130,7 @@ def test_progress_goes_from_0_to_1():
     assert fractions[-1] == 1.0
 
 
+@pytest.mark.slow
 def test_the_data_is_never_in_memory_as_a_whole(tmp_path):
     count, path = 400_000, tmp_path / "a.parquet"
     table = pa.table({"a": [f"{i:0100}" for i in range(count)]})
@@ -370,6 +371,7 @@ def test_a_column_of_a_type_that_has_no_hash():
 VECTORS = Path(__file__).parents[2] / "vectors"
 
 
+@pytest.mark.slow
 def test_faulty_test_vectors_are_found_and_good_ones_pass():
     cases = load_cases(VECTORS, ["files"])
     assert len(cases) > 500
