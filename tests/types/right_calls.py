@@ -126,6 +126,8 @@ def read(folder: Path, kms: KmsClient) -> None:
     secure_bloom.read_table(b"PAR1", keys=ArrowKms(), filters=[[("a", "<", 1)], [("b", "=", None)]])
     secure_bloom.read_table(io.BytesIO(), keys=ExplicitKeys(KEY, {"a": KEY}))
     secure_bloom.read_table(folder, folder / "keyring.json")
+    secure_bloom.read_table(folder, on_missing_key="null")
+    secure_bloom.dataset(folder, kms, on_missing_key="null").to_table()
     secure_bloom.verify_file("x.parquet", "awskms:?region=eu-west-1")
     with open("x.parquet", "rb") as file, ParquetFile(file, NO_KEYS) as parquet:
         assert_type(parquet.bloom_filters, list[BloomFilterInfo])

@@ -46,6 +46,7 @@ secure_bloom.read_table("x", filters="a == 1")  # error: arg-type
 secure_bloom.read_table("x", filters=("a", "==", 1))  # error: arg-type
 secure_bloom.read_table("x", filters=[("a", 1)])  # error: list-item
 secure_bloom.read_table("x", require_encryption=3)  # error: arg-type
+secure_bloom.read_table("x", on_missing_key="nulls")  # error: arg-type
 ParquetFile("x", KEY)  # error: arg-type
 ParquetFile("x").prun([("a", "==", 1)])  # error: attr-defined
 ParquetFile("x").read_bloom_filter("a", 0)  # error: arg-type, arg-type
