@@ -65,3 +65,14 @@ def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None
     """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
     masks = block_masks(hashes)
     np.all(words[block_index(hashes, words.shape[0])] & masks == masks, axis=1, out=out)
+
+
+_SALTS = SALT.tolist()
+
+
+def check_hash(words: np.ndarray, value: int) -> bool:
+    """Return whether all bits of one hash are set; for a single hash faster than an array."""
+    key = value & 0xFFFFFFFF
+    block = words[(value >> 32) * words.shape[0] >> 32].tolist()
+    return all(word >> ((key * salt & 0xFFFFFFFF) >> 27) & 1
+               for word, salt in zip(block, _SALTS, strict=True))

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.display import Summarized
+from secure_bloom.kernels.scalar import check_hash
 from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.hashing import insert_values, kernels_for
@@ -176,6 +177,10 @@ class SplitBlockBloomFilter(Summarized):
         out = np.empty(hashes.size, dtype=bool)
         kernels_for(hashes.size).check_hashes(self._words, hashes, out)
         return out
+
+    def check_hash(self, value: int) -> bool:
+        """Check whether one XXH64 hash may have been inserted."""
+        return check_hash(self._words, value)
 
     def merge(self, other: SplitBlockBloomFilter) -> None:
         """Add everything that ``other`` holds.

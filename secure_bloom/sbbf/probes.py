@@ -77,7 +77,7 @@ def check_values(filter_: SplitBlockBloomFilter, values: object) -> bool | np.nd
         column_type = filter_.column_type or _first_type(filter_, _DEFAULTS[type(values)])
         stored = stored_bytes(values, column_type)
         if stored is not None:
-            return bool(filter_.check_hashes(xxh64_intdigest(stored))[0])
+            return filter_.check_hash(xxh64_intdigest(stored))
     answers = [_check(filter_, array) for array in as_arrays(values)]
     if is_scalar(values):
         return bool(answers[0][0])

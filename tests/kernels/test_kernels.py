@@ -117,6 +117,7 @@ def test_random_hashes_give_the_same_filter_and_answers(num_blocks, inserted, as
         answers.append(out.tolist())
     assert filters[0] == filters[1]
     assert answers[0] == answers[1]
+    assert answers[0] == [plain.check_hash(words, value) for value in asked.tolist()]
     assert all(answers[0][asked.size - inserted.size:])
 
 
