@@ -118,6 +118,8 @@ class DatasetFile:
         try:
             source = Source(self.path, access.filesystem)
         except FileNotFoundError as error:
+            if self._schema is None:  # it was not there before
+                raise
             raise OutdatedError("the file was removed after the data set was opened; open the data "
                                 "set again", file=self.path) from error
         try:

@@ -54,9 +54,8 @@ class Scan:
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
         with pool_for(self._access.filesystem) as pool:
-            for opened, outcomes in in_order(pool, self._look, self._files, _OPEN_FILES):
-                sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
-                self._report.add_file(outcomes.values(), sizes)
+            for opened, outcomes in in_order(pool, self.look, self._files, _OPEN_FILES):
+                self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
                 else:
@@ -71,7 +70,7 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options)
 
-    def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
+    def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
         try:
@@ -87,12 +86,17 @@ class Scan:
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
+    def count(self, opened: OpenedFile, outcomes: dict[int, int]) -> None:
+        """Add a file to the report."""
+        sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
+        self._report.add_file(outcomes.values(), sizes)
+
     def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
               options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
+        def rows_of(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             found = pool.map(lambda opened: fragments_of(opened, shared), some)
             fragments = [fragment for of_file in found for fragment in of_file]
-            return _scanned(fragments, self._schema, columns, options)
+            return scanned(fragments, self._schema, columns, options)
 
         fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
         with ExitStack() as stack:
@@ -104,13 +108,13 @@ class Scan:
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
-                    for batch in scanned(files):
+                    for batch in rows_of(files):
                         rows += batch.num_rows
                         yield batch
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
-                        deque(scanned([opened]), maxlen=0)
+                        deque(rows_of([opened]), maxlen=0)
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 
@@ -147,8 +151,9 @@ def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str
     return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
 
 
-def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
-             options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
+            options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of fragments; the arguments are those of a pyarrow scanner."""
     import pyarrow.dataset as ds
     if not fragments:
         return

@@ -46,6 +46,13 @@ class Files(NamedTuple):
     partition_schema: pa.Schema
     partitions: list[pc.Expression | None]
 
+    def constants(self, partition: pc.Expression | None) -> dict[str, pa.Scalar]:
+        """Return the values of the columns that come from the path of a file."""
+        import pyarrow.dataset as ds
+        values = {} if partition is None else ds.get_partition_keys(partition)
+        return {name: pa.scalar(value, self.partition_schema.field(name).type)
+                for name, value in values.items()}
+
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
                all_files: bool = False) -> Files:
