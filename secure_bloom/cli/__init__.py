@@ -20,6 +20,7 @@ from secure_bloom import __version__
 from secure_bloom.cli import (
     audit,
     demo,
+    find,
     keyring,
     keys,
     lance,
@@ -40,7 +41,7 @@ def main() -> None:
     """Encrypted Bloom filters for encrypted Parquet files."""
 
 
-for _command in (read.inspect, read.probe, verify.verify, write.write, maintain.attach,
+for _command in (read.inspect, read.probe, find.find, verify.verify, write.write, maintain.attach,
                  maintain.strip, audit.audit, maintain.seal, policy.policy, keyring.keyring,
                  keys.keys, lance.lance, validate.validate, demo.demo, warmup.warmup):
     main.add_command(_command)

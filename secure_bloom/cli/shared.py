@@ -51,10 +51,10 @@ class Commands(click.Group):
             ctx.exit(exit_code(error))
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text so that names from files cannot control the terminal."""
     shown = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-    click.echo("".join(shown), err=err)
+    click.echo("".join(shown), err=err, nl=nl)
 
 
 def exit_code(error: Exception) -> int:

@@ -90,7 +90,7 @@ class DatasetFile:
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
         opened = self.open()
-        self.num_rows = opened.num_rows
+        self.num_rows, self.is_encrypted = opened.num_rows, opened.file.footer.is_encrypted
         opened.close()
 
     @property

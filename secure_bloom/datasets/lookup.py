@@ -48,6 +48,12 @@ class FailedFile(NamedTuple):
     file: str
     error: SecureBloomError | OSError
 
+    @property
+    def message(self) -> str:
+        """The error, with the path."""
+        text = str(self.error) or type(self.error).__name__
+        return text if self.file in text else f"file {self.file}: {text}"
+
 
 OnError: TypeAlias = Callable[[FailedFile], object]
 

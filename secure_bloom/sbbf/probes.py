@@ -280,13 +280,36 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
     if arrow_type is None:
         raise ValueError(f"values of a {column_type.physical_type} column cannot be looked up")
     try:
-        if pa.types.is_time(arrow_type):
-            return _parse_time(text, arrow_type)
-        if pa.types.is_fixed_size_binary(arrow_type) and len(text.encode()) != column_type.length:
-            return pa.scalar(uuid.UUID(text).bytes, arrow_type)
-        return pa.array([text]).cast(arrow_type)[0]
+        return _parse(text, arrow_type)
     except (ValueError, pa.ArrowException):
         raise ValueError(f"the value is not a valid {arrow_type}") from None
+
+
+def parse_values(texts: list[str], arrow_type: pa.DataType) -> pa.Array:
+    """Parse many values as :func:`parse_value` does, as values of a column of an Arrow type.
+
+    The message of the ValueError has the number of the value, from 1.
+    """
+    t = plain_type(arrow_type)
+    if not pa.types.is_time(t) and not pa.types.is_fixed_size_binary(t):
+        with suppress(ValueError, pa.ArrowException):
+            return pa.array(texts, pa.string()).cast(t)
+    found = []
+    for number, text in enumerate(texts, 1):
+        try:
+            found.append(_parse(text, t))
+        except (ValueError, pa.ArrowException):
+            where = f" number {number:,}" if len(texts) > 1 else ""
+            raise ValueError(f"the value{where} is not a valid {arrow_type}") from None
+    return pa.array(found, t)
+
+
+def _parse(text: str, t: pa.DataType) -> pa.Scalar:
+    if pa.types.is_time(t):
+        return _parse_time(text, t)
+    if pa.types.is_fixed_size_binary(t) and len(text.encode()) != t.byte_width:
+        return pa.scalar(uuid.UUID(text).bytes, t)
+    return pa.array([text]).cast(t)[0]
 
 
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:
