@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -81,7 +80,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     is_on_screen = output is None and sys.stdout.isatty()  # then a bar would be between the rows
     failed: list[FailedFile] = []
     try:
-        with nullcontext() if is_on_screen else progress("searching") as advance:
+        with progress("searching", hidden=is_on_screen) as advance:
             search = Search(list(paths) if len(paths) > 1 else paths[0], kms, all_files=all_files,
                             require_encryption=require_encryption, on_error=failed.append,
                             advance=advance)

@@ -239,8 +239,8 @@ def print_json(result: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[float], None]]:
+def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
-                           hidden=not sys.stderr.isatty()) as bar:
+                           hidden=hidden or not sys.stderr.isatty()) as bar:
         yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))
