@@ -76,16 +76,16 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     if output is not None and not overwrite:
         _check_absent(output)
     texts = _texts(given, file)
+    shown = [] if of_files or only_count else None if columns is None else names(columns)
     what = PLACES if of_files else ROWS
     is_on_screen = output is None and sys.stdout.isatty()  # then a bar would be between the rows
     failed: list[FailedFile] = []
     try:
         with progress("searching", hidden=is_on_screen) as advance:
-            search = Search(list(paths) if len(paths) > 1 else paths[0], kms, all_files=all_files,
-                            require_encryption=require_encryption, on_error=failed.append,
-                            advance=advance)
-            found = FoundRows(search, failed, column, texts,
-                              None if columns is None else names(columns))
+            search = Search(list(paths) if len(paths) > 1 else paths[0], column, shown, kms,
+                            all_files=all_files, require_encryption=require_encryption,
+                            on_error=failed.append, advance=advance)
+            found = FoundRows(search, failed, texts)
             if output is not None:
                 found.write_file(what, form, output, overwrite=overwrite)
             elif as_json:

@@ -31,12 +31,12 @@ class FoundRows:
     ``num_rows`` is the number of rows so far. The values are parsed as values of the column.
     """
 
-    def __init__(self, search: Search, failed: list[FailedFile], column: str, texts: list[str],
-                 columns: list[str] | None):
-        self._search, self._failed, self._column = search, failed, column
-        values = parse_values(texts, find_field(search.schema, column).type) if search.files else []
+    def __init__(self, search: Search, failed: list[FailedFile], texts: list[str]):
+        self._search, self._failed = search, failed
+        values = parse_values(texts, find_field(search.schema, search.column).type) \
+            if search.files else []
         self._num_values = len(set(texts))
-        self._rows = search.rows(column, values, columns)
+        self._rows = search.rows(values)
         self._batches = self._counted(self._rows.batches())
         self._places: list[dict[str, Any]] = []
         self.num_rows = 0
@@ -111,7 +111,7 @@ class FoundRows:
     def _report(self) -> dict[str, Any]:
         searched = self._rows.report
         return {
-            "column": self._column,
+            "column": self._search.column,
             "values": self._num_values,
             "rows": self.num_rows,
             "complete": not self._failed,

@@ -79,7 +79,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         As for :func:`secure_bloom.dataset`.
     columns : list of str, optional
-        Names of the columns to return. Default: all.
+        Names of the columns to return. Default: all. Only these columns and ``column`` must have
+        types in all files that fit together.
     filesystem, all_files, require_encryption
         As for :func:`secure_bloom.dataset`.
     on_error : callable, optional
@@ -111,9 +112,9 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     >>> secure_bloom.find("people/", "ssn", "078-05-1120", "keyring.json")    # doctest: +SKIP
     """
     def found() -> pa.Table:
-        search = Search(source, keys, filesystem=filesystem, all_files=all_files,
+        search = Search(source, column, columns, keys, filesystem=filesystem, all_files=all_files,
                         require_encryption=require_encryption, on_error=on_error, advance=advance)
-        rows = search.rows(column, values, columns)
+        rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
     return found() if on_error is not None else until_unchanged(found)
@@ -127,17 +128,21 @@ class Search:
     Attributes
     ----------
     schema : pyarrow.Schema
-        All columns of all files that could be opened.
+        The columns that are needed of all files that could be opened.
     num_files : int
         With those that could not be opened.
+    column, columns
+        As passed.
     files : list of DatasetFile
     access : FileAccess
     """
 
-    def __init__(self, source: DatasetSource, keys: Keys = None, *,
-                 filesystem: pa_fs.FileSystem | None = None, all_files: bool = False,
+    def __init__(self, source: DatasetSource, column: str, columns: list[str] | None = None,
+                 keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
+                 all_files: bool = False,
                  require_encryption: RequireEncryption = None, on_error: OnError | None = None,
                  advance: Advance | None = None):
+        self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
         requirement = encryption_requirement(require_encryption)
         found = find_files(source, filesystem, all_files=all_files)
@@ -151,13 +156,15 @@ class Search:
             except ColumnError:
                 if len(files) == self.num_files:  # else one of the others may have the column
                     raise
+        self._check_names(files, found.partition_schema)
         self.files, self.schema = self._of_one_schema(files, found.partition_schema)
 
-    def rows(self, column: str, values: object, columns: list[str] | None = None) -> FoundRows:
-        """Return the rows to find; the parameters and errors are those of :func:`find`."""
+    def rows(self, values: object) -> FoundRows:
+        """Return the rows to find; the errors are those of :func:`find`."""
         wanted: Any = [values] if is_scalar(values) else values
-        condition = [[Predicate(column, "in", ValueList(plain_values(wanted)))]]
-        return FoundRows(self, condition, self.schema.names if columns is None else columns)
+        condition = [[Predicate(self.column, "in", ValueList(plain_values(wanted)))]]
+        return FoundRows(self, condition,
+                         self.schema.names if self.columns is None else self.columns)
 
     def _inspected(self, found: Files) -> list[DatasetFile]:
         def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile | FailedFile:
@@ -179,22 +186,43 @@ class Search:
     def _of_one_schema(self, files: list[DatasetFile], partition_schema: pa.Schema) \
             -> tuple[list[DatasetFile], pa.Schema]:
         """Return the files that can be read as one table, and its schema."""
-        paths, schemas = [file.path for file in files], [file.schema for file in files]
+        paths, schemas = [file.path for file in files], self._needed_parts(files)
         try:
             return files, common_schema(paths, schemas, partition_schema)
-        except UnsupportedError as error:
+        except UnsupportedError:
             if self._on_error is None:
                 raise
-            first_error = error
         fitting, schema = files[:1], common_schema(paths[:1], schemas[:1], partition_schema)
-        for file in files[1:]:
+        for file, own in zip(files[1:], schemas[1:], strict=True):
             try:
-                schema = common_schema([first_error.file or "", file.path], [schema, file.schema],
-                                       partition_schema)
+                schema = common_schema([paths[0], file.path], [schema, own], partition_schema)
                 fitting.append(file)
             except UnsupportedError as error:
                 self.fail(FailedFile(file.path, error))
         return fitting, schema
+
+    def _check_names(self, files: list[DatasetFile], partition_schema: pa.Schema) -> None:
+        """Raise ColumnError unless a file has each of the columns."""
+        schemas = {id(file.schema): file.schema for file in files}.values()
+        known = list(dict.fromkeys(name for schema in [*schemas, partition_schema]
+                                   for name in schema.names))
+        for name in [self.column, *(self.columns or ())] if files else ():
+            is_known = name in known or (name == self.column and any(
+                name.startswith(f"{group}.") for group in known))
+            if not is_known:
+                raise ColumnError(f"there is no such column; existing columns: {listed(known)}",
+                                  column=name)
+
+    def _needed_parts(self, files: list[DatasetFile]) -> list[pa.Schema]:
+        """Return of each file the schema of the columns that are needed."""
+        if self.columns is None:
+            return [file.schema for file in files]
+        parts: dict[int, pa.Schema] = {}
+        for whole in {id(file.schema): file.schema for file in files}.values():
+            part = pa.schema([field for field in whole if field.name in (self.columns or ())
+                              or f"{self.column}.".startswith(f"{field.name}.")])
+            parts[id(whole)] = part
+        return [parts[id(file.schema)] for file in files]
 
     def attempt(self, path: str, work: Callable[[], Any]) -> Any:
         """Return the result of a function, or a FailedFile if it fails because of the file."""
@@ -304,7 +332,6 @@ def _with_source(schema: pa.Schema, names: list[str]) -> pa.Schema:
                               "found; choose other columns, or use secure_bloom.dataset",
                               column=name)
         if len(schema.get_all_field_indices(name)) != 1:
-            raise ColumnError("there is no such column, or there are several; existing columns: "
-                              f"{listed(schema.names)}", column=name)
+            raise ColumnError("several columns have this name", column=name)
         fields.append(schema.field(name))
     return pa.schema([*SOURCE_SCHEMA, *fields])

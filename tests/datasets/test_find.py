@@ -185,6 +185,17 @@ def test_a_path_that_does_not_exist_is_not_found(tmp_path):
         secure_bloom.dataset([tmp_path / "none.parquet"])
 
 
+def test_types_of_columns_that_are_not_needed_may_differ(tmp_path):
+    for name, n in {"a": [1], "b": ["x"]}.items():
+        write(pa.table({"ssn": ["s"], "n": n}), tmp_path / f"{name}.parquet", None, encryption=None)
+    with pytest.raises(UnsupportedError):
+        secure_bloom.find(tmp_path, "ssn", "s")
+    assert secure_bloom.find(tmp_path, "ssn", "s", columns=["ssn"]).num_rows == 2
+    for column, columns in ("ssn", ["m"]), ("m", ["n"]), ("m.x", []):
+        with pytest.raises(ColumnError, match="no such column; existing columns: ssn, n"):
+            secure_bloom.find(tmp_path, column, "s", columns=columns)
+
+
 def test_a_listed_file_that_is_missing_does_not_end_the_search(people, keys):
     failed, there = [], people / "day=1" / "a.parquet"
     found = secure_bloom.find([people / "none.parquet", there], "ssn", "1-000", keys,
