@@ -157,7 +157,7 @@ class _Members:
 
 
 def _members_of(values: list[Any], arrow_type: pa.DataType) -> _Members:
-    return _Members(positions_of(values, arrow_type))
+    return _Members(as_value_list(values).derived(positions_of, arrow_type))
 
 
 def _constant(array: pa.Array, value: bool) -> pa.BooleanArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from threading import Lock
+from threading import RLock
 from typing import Any, TypeVar
 
 _FEW = 8  # values that are looked up faster one by one
@@ -18,7 +18,7 @@ class ValueList(list[Any]):
     def __init__(self, values: Any = ()):
         super().__init__(values)
         self._derived: dict[tuple[Any, Any], Any] = {}
-        self._lock = Lock()
+        self._lock = RLock()  # one derivation may use another
 
     def derived(self, derive: Callable[[ValueList, Key], Result], key: Key) -> Result:
         """Return the result of a function for the values and a key; it is called once per key."""
