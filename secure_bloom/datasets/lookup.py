@@ -70,19 +70,25 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     Parameters
     ----------
     source : path, list of paths, DeltaTable, or pyiceberg table or scan
-        As for :func:`secure_bloom.dataset`.
+        A path is that of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
+        one; details as for :func:`secure_bloom.dataset`. The files are read as one table.
     column : str
         Name of a column, or dotted path of a field of structs.
     values : scalar, sequence, or Arrow array
         They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`; None
         is not found.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
-        As for :func:`secure_bloom.dataset`.
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``.
     columns : list of str, optional
         Names of the columns to return. Default: all. Only these columns and ``column`` must have
         types in all files that fit together.
-    filesystem, all_files, require_encryption
-        As for :func:`secure_bloom.dataset`.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``source``; default: local, or by URI.
+    all_files : bool
+        Search the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
+        plain files. These may hold rows that the table has deleted.
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+        What must be encrypted; as for :func:`read_table`. Files in which it is not are errors.
     on_error : callable, optional
         Is called with a :class:`FailedFile` for each file that cannot be read, and the search goes
         on: ``on_error=failed.append``. Rows that were found in the file before the error remain in
