@@ -110,6 +110,7 @@ def _format(output: str | None, form: str | None, of_files: bool, only_count: bo
             as_json: bool) -> str:
     """Return the format of the rows, after checking the options that contradict each other."""
     from secure_bloom.cli.row_formats import SUFFIXES
+    from secure_bloom.storage.files import resolve
     if only_count and (of_files or output is not None or form is not None):
         raise click.UsageError("--count contradicts --files, --output and --format")
     if output is None and as_json and form is not None:
@@ -117,7 +118,7 @@ def _format(output: str | None, form: str | None, of_files: bool, only_count: bo
     if output is None and form == "parquet":
         raise click.UsageError("--format parquet needs --output")
     if form is None:
-        suffix = ".txt" if output is None else os.path.splitext(output)[1].lower()
+        suffix = ".txt" if output is None else os.path.splitext(resolve(output)[1])[1].lower()
         if (form := SUFFIXES.get(suffix)) is None:
             raise click.UsageError("the suffix of the output file does not say its format: "
                                    "specify --format")

@@ -20,7 +20,7 @@ from secure_bloom.storage.visibility import data_files, files_below, relative_pa
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-ALL_FILES = "set all_files=True"
+ALL_FILES = "set all_files=True (--all-files)"
 _MAGIC = re.compile(r"[*?\[]")
 _DELTA_FEATURES = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "typeWidening"}
 

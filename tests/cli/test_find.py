@@ -22,6 +22,8 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration
 from secure_bloom.cli import found_rows, main, row_formats
 from secure_bloom.keys import Keyring
+from secure_bloom.storage.files import write_file
+from tests.storage.s3 import BUCKET, S3Server
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
@@ -328,6 +330,41 @@ def test_several_paths_and_patterns(folder):
     assert run(people / "day=1", people / "day=2", *arguments).stdout == "2\n"
     assert run(people / "day=*" / "*.parquet", *arguments).stdout == "2\n"
     assert run(people / "day=1" / "a.parquet", *arguments).stdout == "1\n"
+
+
+def test_the_folder_of_a_table_is_searched_only_on_request(folder):
+    (folder / "people" / "_delta_log").mkdir()
+    (folder / "people" / "_delta_log" / "00000000000000000000.json").touch()
+    result = ssn(folder, "--value", "1-00")
+    assert result.exit_code == 3 and "--all-files" in result.stderr
+    assert ssn(folder, "--value", "1-00", "--all-files", "--count").stdout == "1\n"
+
+
+@pytest.fixture
+def s3():
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+def test_object_stores_are_read_and_written(folder, s3):
+    name = uuid.uuid4().hex
+    store = s3.filesystem_of()
+    for day in (1, 2):
+        content = (folder / "people" / f"day={day}" / "a.parquet").read_bytes()
+        write_file(store, f"{BUCKET}/{name}/day={day}/a.parquet", content)
+    arguments = "--column", "ssn", "--value", "2-05"
+    result = run(s3.uri(name), *arguments, "--output", s3.uri(f"{name}-rows.json"))
+    assert result.exit_code == 0, result.output
+    with store.open_input_file(f"{BUCKET}/{name}-rows.json") as file:
+        [row] = map(json.loads, file.read().splitlines())
+    assert (row["file"], row["ssn"], row["day"]) == (
+        f"{BUCKET}/{name}/day=2/a.parquet", "2-05", 2)
+    result = run(s3.uri(name), *arguments, "--output", s3.uri(f"{name}-rows.json"))
+    assert result.exit_code == 2 and "--overwrite" in result.stderr
+    for command in (["inspect"], ["verify"], ["probe", *arguments]):
+        result = CliRunner().invoke(main, [*command, s3.uri(name)])
+        assert result.exit_code == 0 and "2 files" in result.stdout.splitlines()[-1], result.output
 
 
 def test_control_characters_do_not_reach_a_terminal(tmp_path, monkeypatch):
