@@ -49,7 +49,7 @@ class FoundRows:
     def print(self, what: str, form: str) -> None:
         """Print the rows, or their places."""
         self._write(what, form, _StandardOutput())
-        if form == "table" and not self.num_rows:
+        if form == "table" and not self.num_rows and not self._failed:
             echo("no rows found")
 
     def write_file(self, what: str, form: str, path: str, *, overwrite: bool) -> None:

@@ -145,9 +145,8 @@ class Search:
 
     def __init__(self, source: DatasetSource, column: str, columns: list[str] | None = None,
                  keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
-                 all_files: bool = False,
-                 require_encryption: RequireEncryption = None, on_error: OnError | None = None,
-                 advance: Advance | None = None):
+                 all_files: bool = False, require_encryption: RequireEncryption = None,
+                 on_error: OnError | None = None, advance: Advance | None = None):
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
         requirement = encryption_requirement(require_encryption)
