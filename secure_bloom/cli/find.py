@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -87,7 +89,8 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
                             on_error=failed.append, advance=advance)
             found = FoundRows(search, failed, texts)
             if output is not None:
-                found.write_file(what, form, output, overwrite=overwrite)
+                with _refusing_to_replace():
+                    found.write_file(what, form, output, overwrite=overwrite)
             elif as_json:
                 found.print_json(with_rows=not of_files and not only_count)
             elif only_count:
@@ -127,8 +130,14 @@ def _format(output: str | None, form: str | None, of_files: bool, only_count: bo
 
 def _check_absent(output: str) -> None:
     from secure_bloom.storage.files import check_absent, resolve
-    try:
+    with _refusing_to_replace():
         check_absent(*resolve(output))
+
+
+@contextmanager
+def _refusing_to_replace() -> Iterator[None]:
+    try:
+        yield
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another output file, or --overwrite to replace "
                                "it") from None

@@ -262,6 +262,19 @@ def test_an_existing_output_file_is_kept(folder):
     assert "1-00" in (folder / "rows.csv").read_text()
 
 
+def test_an_output_file_that_appears_meanwhile_is_kept(folder, monkeypatch):
+    real, path = found_rows.FoundRows._write, folder / "rows.csv"
+
+    def meanwhile(self, *arguments):
+        real(self, *arguments)
+        path.write_text("mine")
+
+    monkeypatch.setattr(found_rows.FoundRows, "_write", meanwhile)
+    result = ssn(folder, "--value", "1-00", "--output", path)
+    assert result.exit_code == 2 and "--overwrite" in result.stderr
+    assert path.read_text() == "mine"
+
+
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "txt"])
 def test_no_part_of_an_output_file_is_left_when_writing_fails(folder, monkeypatch, suffix):
     before = sorted(os.listdir(folder))

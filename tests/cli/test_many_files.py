@@ -100,6 +100,8 @@ def test_the_worst_exit_code_counts(people, command, monkeypatch):
     plain = people / "day=2" / "plain.parquet"
     secure_bloom.write_table(pa.table({"ssn": ["a"]}), plain)
     assert run(*command, people, "--require-encryption", "ssn").exit_code == 5
+    assert run(*command, plain, people / "day=1" / "cut.parquet", "--require-encryption",
+               "ssn").exit_code == 5
     plain.unlink()
     monkeypatch.delenv("SECURE_BLOOM_KEYRING")
     assert run(*command, people).exit_code == 4

@@ -1,5 +1,6 @@
 """``secure_bloom.find``: the rows of some values, in many files."""
 
+import math
 import os
 import random
 
@@ -266,6 +267,16 @@ def test_the_same_rows_are_found_with_few_and_with_many_values(people, keys):
     assert together.sort_by("ssn") == one_by_one.sort_by("ssn")
     more = secure_bloom.find(people, "ssn", [*wanted, *map(str, range(10_000))], keys)
     assert more == together
+
+
+@pytest.mark.parametrize(("column", "wanted"), [
+    (pa.array([math.nan, 1.5]), math.nan), (pa.array([-0.0, 1.5]), 0.0),
+    (pa.array([0.0, 1.5]), -0.0), (pa.array([5, 7]), 5.0)])
+def test_long_lists_find_values_that_filters_cannot_or_can_hardly_answer_for(tmp_path, column,
+                                                                             wanted):
+    write(pa.table({"x": column}), tmp_path / "a.parquet", None, encryption=None,
+          bloom_filters=True)
+    assert secure_bloom.find(tmp_path, "x", [*range(100, 150), wanted]).num_rows == 1
 
 
 def test_long_lists_are_skipped_by_statistics_and_by_filters(people, keys):
