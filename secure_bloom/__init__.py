@@ -29,6 +29,7 @@ _HOME = {
     "attach": "secure_bloom.maintain.attach",
     "audit": "secure_bloom.auditing.audit",
     "dataset": "secure_bloom.datasets.dataset",
+    "find": "secure_bloom.datasets.lookup",
     "open_kms": "secure_bloom.keys.uri",
     "read_table": "secure_bloom.datasets.reading",
     "seal": "secure_bloom.maintain.seal",
@@ -44,6 +45,7 @@ __all__ = sorted(_HOME)
 if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.auditing.audit import audit as audit
     from secure_bloom.datasets.dataset import dataset as dataset
+    from secure_bloom.datasets.lookup import find as find
     from secure_bloom.datasets.reading import read_table as read_table
     from secure_bloom.datasets.writing import write_dataset as write_dataset
     from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration

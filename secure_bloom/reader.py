@@ -60,8 +60,9 @@ from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
+from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.probes import as_arrays, is_scalar
+from secure_bloom.sbbf.probes import Probes, is_scalar
 from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
@@ -343,10 +344,22 @@ class ParquetFile(Summarized):
         """Check as :meth:`might_contain`; the filters of other row groups are not read."""
         leaf = self._column(column)
         if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
-            arrays, num_values = values, len(values)
-        else:
-            arrays = as_arrays(values)
-            num_values = sum(map(len, arrays))
+            return self._answers(leaf, row_groups, len(values), lambda filter_: [
+                filter_.check(value) for value in values])
+        probes = Probes(values, leaf.type)
+        return self._answers(leaf, row_groups, len(probes), probes.check)
+
+    def _look_up(self, column: str, values: list[Any], row_groups: Iterable[int]) -> np.ndarray:
+        """Check as :meth:`_might_contain`; a long ValueList counts as one value."""
+        if not any(isinstance(value, ValueList) for value in values):
+            return self._might_contain(column, values, row_groups)
+        leaf = self._column(column)
+        return self._answers(leaf, row_groups, len(values), lambda filter_: [
+            _may_hold(filter_, value) for value in values])
+
+    def _answers(self, leaf: LeafColumn, row_groups: Iterable[int], num_values: int,
+                 ask: Callable[[SplitBlockBloomFilter], Any]) -> np.ndarray:
+        """Ask the filter of each row group; True where there is none, or one of another kind."""
         answers = np.ones((self.num_row_groups, num_values), dtype=bool)
         disjoint = Disjoint(self._footer.start)
         for row_group in row_groups:
@@ -354,8 +367,8 @@ class ParquetFile(Summarized):
                 filter_ = self._read_filter(row_group, leaf, disjoint)
             except UnsupportedError:
                 continue
-            if filter_ is not None and arrays:
-                answers[row_group] = np.hstack([filter_.check(array) for array in arrays])
+            if filter_ is not None:
+                answers[row_group] = ask(filter_)
         return answers
 
     def prune(self, filters: Filters) -> list[int]:
@@ -397,7 +410,7 @@ class ParquetFile(Summarized):
         """Prune the row groups with a normalized filter, step by step."""
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         with error_location(file=self.name):
-            return prune_row_groups(self._footer, alternatives, groups, self._might_contain)
+            return prune_row_groups(self._footer, alternatives, groups, self._look_up)
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not read.
@@ -668,6 +681,13 @@ class ParquetFile(Summarized):
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
+
+
+def _may_hold(filter_: SplitBlockBloomFilter, value: Any) -> bool:
+    if isinstance(value, ValueList):
+        assert filter_.column_type is not None
+        return value.derived(Probes, filter_.column_type).check_any(filter_)
+    return bool(filter_.check(value))
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:

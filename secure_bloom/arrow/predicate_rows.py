@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from secure_bloom.errors import error_location
-from secure_bloom.pruning.operands import Operand, comparable, literals, operand
+from secure_bloom.pruning.operands import (
+    Operand,
+    comparable,
+    literals,
+    operand,
+    positions_of,
+)
 from secure_bloom.pruning.predicates import Predicate, find_field
+from secure_bloom.pruning.value_list import as_value_list
 
 
 class PredicateRows:
@@ -90,12 +98,12 @@ def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
         holds_for_null = op != "is not null"
         return holds_for_null, lambda values: _constant(values, not holds_for_null)
     if op in ("in", "not in"):
-        operands = [operand(one, arrow_type) for one in value if one is not None]
+        members = as_value_list(value).derived(_members_of, arrow_type)
         if op == "in":
-            return False, lambda values: _is_in(values, operands)
+            return False, members.are_in
         if None in value:
             return False, lambda values: _constant(values, False)
-        return not value, lambda values: pc.invert(_is_in(values, operands))
+        return not value, lambda values: pc.invert(members.are_in(values))
     if value is None:
         return False, lambda values: _constant(values, False)
     place = operand(value, arrow_type)
@@ -111,7 +119,7 @@ _OPPOSITES = {"!=": "==", ">": "<=", ">=": "<"}
 def _compare(values: pa.Array, op: str, place: Operand) -> pa.Array:
     floor, is_exact = place
     if op not in ("<", "<="):
-        return _is_in(values, [place])
+        return _Members({floor} if is_exact else ()).are_in(values)
     if floor is None:
         return _constant(values, False)
     if floor != floor:
@@ -120,14 +128,36 @@ def _compare(values: pa.Array, op: str, place: Operand) -> pa.Array:
     return pc.less(values, literal) if op == "<" and is_exact else pc.less_equal(values, literal)
 
 
-def _is_in(values: pa.Array, operands: list[Operand]) -> pa.Array:
-    floors = {floor for floor, is_exact in operands if is_exact}
-    others = [floor for floor in floors if floor == floor]
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
-        others = [floor + 0.0 for floor in others if isinstance(floor, int | float)]
-    found = pc.is_in(values, literals(others, values.type))
-    return found if len(others) == len(floors) else pc.or_(found, pc.is_nan(values))
+class _Members:
+    """Values that rows are compared with for equality; ``floors`` are their positions."""
+
+    def __init__(self, floors: Collection[Any]):
+        self._numbers = [floor for floor in floors if floor == floor]
+        self._has_nan = len(self._numbers) < len(floors)
+        self._set: frozenset[Any] | None = None
+        self._literals: pa.Array | None = None
+
+    def are_in(self, values: pa.Array) -> pa.Array:
+        """Return for each value whether it is one of them; they all have one type."""
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
+        if self._literals is None:
+            self._literals = literals(self._numbers, values.type)
+            if pa.types.is_floating(values.type):
+                self._literals = pc.add(self._literals, 0.0)
+        found = self._found(values, self._literals)
+        return pc.or_(found, pc.is_nan(values)) if self._has_nan else found
+
+    def _found(self, values: pa.Array, members: pa.Array) -> pa.Array:
+        if len(members) <= len(values):
+            return pc.is_in(values, members)
+        if self._set is None:  # is_in would build such a set in each call
+            self._set = frozenset(members.to_pylist())
+        return pa.array([value in self._set for value in values.to_pylist()], pa.bool_())
+
+
+def _members_of(values: list[Any], arrow_type: pa.DataType) -> _Members:
+    return _Members(as_value_list(values).derived(positions_of, arrow_type))
 
 
 def _constant(array: pa.Array, value: bool) -> pa.BooleanArray:

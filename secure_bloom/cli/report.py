@@ -170,6 +170,12 @@ def probe_file(file: ParquetFile, column: str, value: pa.Scalar) -> dict[str, An
     }
 
 
+def probe_without_column(file: ParquetFile, column: str) -> dict[str, Any]:
+    """The same for a file without this column, among files that have it."""
+    return {"file": file.name, "column": column, "has_column": False, "may_contain": False,
+            "row_groups": []}
+
+
 def render_probe(result: dict[str, Any]) -> str:
     """The result of :func:`probe_file` as text."""
     groups = result["row_groups"]

@@ -51,10 +51,10 @@ class Commands(click.Group):
             ctx.exit(exit_code(error))
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text so that names from files cannot control the terminal."""
     shown = (c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-    click.echo("".join(shown), err=err)
+    click.echo("".join(shown), err=err, nl=nl)
 
 
 def exit_code(error: Exception) -> int:
@@ -239,8 +239,8 @@ def print_json(result: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[float], None]]:
+def progress(label: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, if that is a terminal; yields ``advance(fraction)``."""
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr,
-                           hidden=not sys.stderr.isatty()) as bar:
+                           hidden=hidden or not sys.stderr.isatty()) as bar:
         yield lambda fraction: bar.update(max(0, round(fraction * _STEPS) - bar.pos))

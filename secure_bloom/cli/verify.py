@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @kms_options
 @reading_options
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Dotted path of a leaf column to check; may be repeated. Default: all.")
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
+def verify(ctx: click.Context, paths: tuple[str, ...], kms: KmsClient | None,
            require_encryption: RequireEncryption, columns: tuple[str, ...], as_json: bool) -> None:
     """Check Bloom filters against the data of their Parquet files.
+
+    PATH is a file, a folder, a glob pattern, or a URI of one.
 
     Checks that each filter can be read, is stored at a valid location, and is encrypted if its
     column is; that it contains every value of its column; and that it has no more false positives
@@ -44,15 +47,24 @@ def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
     """
     from secure_bloom import verify_file
     from secure_bloom.cli import report
+    from secure_bloom.cli.many_files import JsonFiles, files_of, progress_of_many
+    from secure_bloom.cli.totals import VerificationTotals
     from secure_bloom.errors import ColumnError
     from secure_bloom.maintain.mistakes import Mistakes
     from secure_bloom.verify.findings import VerifyResult
-    results: list[VerifyResult] = []
-    mistakes, without = Mistakes(), {}
-    for file in files:
-        with progress(f"verifying {Path(file).name}") as advance:
+    found = files_of(paths)
+    mistakes, without, unread = Mistakes(), {}, 0
+    printer, totals, missing_keys = JsonFiles(), VerificationTotals(), False
+    bar = progress(f"verifying {Path(paths[0]).name}") if found.is_single \
+        else progress_of_many("verifying")
+    with bar as advance:
+        for number, (file, filesystem) in enumerate(found.files):
+            def advance_in_file(fraction: float, number: int = number) -> None:
+                advance((number + fraction) / len(found.files))
+
             try:
-                result = verify_file(file, kms, columns=columns or None, advance=advance,
+                result = verify_file(file, kms, columns=columns or None, filesystem=filesystem,
+                                     advance=advance_in_file,
                                      require_encryption=require_encryption)
             except ColumnError as error:  # the other files may have this column
                 mistakes.add(file, error)
@@ -61,20 +73,26 @@ def verify(ctx: click.Context, files: tuple[str, ...], kms: KmsClient | None,
                 result = VerifyResult(file, not_checked=str(error))
             except OSError as error:  # the other files are still verified
                 result = VerifyResult(file, not_checked=str(error))
-            results.append(result)
-        if not as_json and file not in without:
-            echo(report.render_verification(result))
-    unread = sum((not result.filters and not result.ok) or result.not_checked is not None
-                 for result in results) - len(without)
-    if len(without) + unread == len(files) and (mistake := mistakes.error(unread)):
-        mistake.file = files[0] if len(files) == 1 else None
+            is_unread = file not in without and (
+                (not result.filters and not result.ok) or result.not_checked is not None)
+            unread += is_unread
+            totals.add(result)
+            missing_keys |= result.missing_keys
+            if as_json and not found.is_single:
+                printer.add(result.to_dict(), hold=is_unread or file in without)
+            elif not as_json and file not in without:
+                echo(report.render_verification(result))
+    if len(without) + unread == totals.files and (mistake := mistakes.error(unread)):
+        mistake.file = paths[0] if found.is_single else None
         raise mistake
-    ok = all(result.ok for result in results)
-    if as_json:
-        print_json({"ok": ok,
-                    "files": [result.to_dict() for result in results]})
+    ok = totals.errors == 0
+    if as_json and found.is_single:
+        print_json({"ok": ok, "files": [result.to_dict()]})
+    elif as_json:
+        printer.finish({"ok": ok, "totals": asdict(totals)})
     else:
         for line in report.by_message(without.items()):
             echo(line)
-    ctx.exit(check_exit_code(ok, any(result.missing_keys for result in results),
-                             not any(result.not_checked for result in results)))
+        if not found.is_single:
+            echo(str(totals))
+    ctx.exit(check_exit_code(ok, missing_keys, not totals.not_checked))

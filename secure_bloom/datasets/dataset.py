@@ -252,10 +252,7 @@ def _streamed(dataset: ds.Dataset, *compared: str | list[str]) -> ds.Dataset:
 def _inspected(found: Files, access: FileAccess) -> list[DatasetFile]:
     def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile:
         path, partition = place
-        values = {} if partition is None else ds.get_partition_keys(partition)
-        types = {name: found.partition_schema.field(name).type for name in values}
-        return DatasetFile(access, path, partition,
-                           {name: pa.scalar(value, types[name]) for name, value in values.items()})
+        return DatasetFile(access, path, partition, found.constants(partition))
 
     with pool_for(access.filesystem) as pool:
         places = zip(found.paths, found.partitions, strict=True)

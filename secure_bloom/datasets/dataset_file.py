@@ -79,6 +79,7 @@ class DatasetFile:
         opened = self.open()
         if access.on_missing_key == "null":
             self.maskable = opened.file.maskable_columns
+        self.is_encrypted = opened.file.footer.is_encrypted
         opened.close()
 
     @property
@@ -132,6 +133,8 @@ class DatasetFile:
         try:
             source = Source(self.path, access.filesystem)
         except FileNotFoundError as error:
+            if self._schema is None:  # it was not there before
+                raise
             raise OutdatedError("the file was removed after the data set was opened; open the data "
                                 "set again", file=self.path) from error
         try:

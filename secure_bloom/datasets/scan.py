@@ -59,9 +59,8 @@ class Scan:
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
         with pool_for(self._access.filesystem) as pool:
-            for opened, outcomes in in_order(pool, self._look, self._files, _OPEN_FILES):
-                sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
-                self._report.add_file(outcomes.values(), sizes)
+            for opened, outcomes in in_order(pool, self.look, self._files, _OPEN_FILES):
+                self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
                 else:
@@ -77,7 +76,7 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options)
 
-    def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
+    def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
         try:
@@ -95,14 +94,18 @@ class Scan:
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
+    def count(self, opened: OpenedFile, outcomes: dict[int, int]) -> None:
+        """Add a file to the report."""
+        sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
+        self._report.add_file(outcomes.values(), sizes)
+
     def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
               options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
+        def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
                 found = pool.map(lambda opened: fragments_of(opened, shared), group)
                 fragments = [fragment for of_file in found for fragment in of_file]
-                for batch in self._masked_rows(fragments, masked, columns, options):
-                    yield marked(batch, self._masking.num_files)
+                yield from self.rows_of(fragments, masked, columns, options)
 
         fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
         with ExitStack() as stack:
@@ -114,14 +117,14 @@ class Scan:
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
-                    for batch in scanned(files):
+                    for batch in rows_together(files):
                         rows += batch.num_rows
                         yield batch
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
                         try:
-                            deque(scanned([opened]), maxlen=0)
+                            deque(rows_together([opened]), maxlen=0)
                         except FormatError:
                             _check_pages(opened, shared, columns)
                             raise UnsupportedError("its values do not fit the types in the schema "
@@ -129,16 +132,15 @@ class Scan:
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 
-    def _masked_rows(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
-                     columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        if not masked:
-            yield from _scanned(fragments, self._schema, columns, options)
-            return
+    def rows_of(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
+                columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of fragments, in which some columns are masked."""
         names = self._schema.names if columns is None else columns
-        to_read = [name for name in names if name not in masked]
-        fields = [self._schema.field(name) for name in names]
+        to_read = [name for name in names if name not in masked] if masked else columns
         for batch in _scanned(fragments, self._schema, to_read, options):
-            yield with_masked(batch, fields, masked)
+            if masked:
+                batch = with_masked(batch, map(self._schema.field, names), masked)
+            yield marked(batch, self._masking.num_files)
 
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:

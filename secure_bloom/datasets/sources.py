@@ -27,7 +27,7 @@ from secure_bloom.storage.visibility import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-ALL_FILES = "set all_files=True"
+ALL_FILES = "set all_files=True (--all-files)"
 _MAGIC = re.compile(r"[*?\[]")
 _DELTA_FEATURES = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "typeWidening"}
 
@@ -52,6 +52,13 @@ class Files(NamedTuple):
     paths: list[str]
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
+
+    def constants(self, partition: pc.Expression | None) -> dict[str, pa.Scalar]:
+        """Return the values of the columns that come from the path of a file."""
+        import pyarrow.dataset as ds
+        values = {} if partition is None else ds.get_partition_keys(partition)
+        return {name: pa.scalar(value, self.partition_schema.field(name).type)
+                for name, value in values.items()}
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
@@ -117,10 +124,8 @@ def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
         return _in_folder(filesystem, path, all_files)
-    if kind != pa_fs.FileType.NotFound:
-        return [path]
-    if not _MAGIC.search(path):
-        raise FileNotFoundError(f"there is no file or folder {path}")
+    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+        return [path]  # a missing file is an error when it is opened
     base, pattern = _split_pattern(path)
     tables = {table_of(posixpath.dirname(posixpath.join(base, name)))
               for name in files_below(filesystem, base, allow_not_found=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse, walk
 from secure_bloom.pruning.predicates import Condition, Predicate, fields_at
+from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
@@ -202,7 +203,7 @@ class _Reading:
                 return None
             if (values := _exact_values(items.drop_null(), t)) is None:
                 return None
-            alternatives.append([Predicate(field.dotted, "in", values)])
+            alternatives.append([Predicate(field.dotted, "in", ValueList(values))])
         if on_null == _MATCH_NULLS and items.null_count:
             alternatives.append([Predicate(field.dotted, "is null", None)])
         return alternatives
@@ -250,7 +251,8 @@ def _any(parts: Iterable[Alternatives]) -> Alternatives:
             else:
                 others.append(alternative)
     found = others + [[Predicate(column, "==", values[0]) if len(values) == 1 else
-                       Predicate(column, "in", values)] for column, values in equal.items()]
+                       Predicate(column, "in", ValueList(values))]
+                      for column, values in equal.items()]
     return found if len(found) <= _MOST_ALTERNATIVES else None
 
 

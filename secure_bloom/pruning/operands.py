@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -65,6 +66,22 @@ def operand(value: Any, arrow_type: pa.DataType) -> Operand:
     elif pa.types.is_decimal(t):
         content *= 10**t.scale
     return _integer_operand(content, *_range_of(t))
+
+
+def positions_of(values: list[Any], arrow_type: pa.DataType) -> frozenset[Any]:
+    """Return the values of a type that equal one of some values, as :attr:`Operand.floor`.
+
+    None is skipped. Raises PredicateError as :func:`operand` does.
+    """
+    t, types = plain_type(arrow_type), set(map(type, values)) - {type(None)}
+    if types == {int} and pa.types.is_integer(t):
+        low, high = _range_of(t)
+        return frozenset(value for value in values if value is not None and low <= value <= high)
+    if types == {str} and _kind_of(t) == "bytes" and not _is_uuid(arrow_type):
+        with suppress(UnicodeEncodeError):  # which operand explains
+            return frozenset(value.encode() for value in values if value is not None)
+    places = (operand(value, arrow_type) for value in values if value is not None)
+    return frozenset(floor for floor, is_exact in places if is_exact)
 
 
 def _float_operand(number: int | float | Fraction) -> Operand:

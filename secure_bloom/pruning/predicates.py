@@ -40,9 +40,10 @@ import pyarrow as pa
 
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, error_location
-from secure_bloom.pruning.operands import operand
+from secure_bloom.pruning.operands import operand, positions_of
+from secure_bloom.pruning.value_list import ValueList, as_value_list, without_nulls
 from secure_bloom.sbbf.arrow_types import plain_type
-from secure_bloom.sbbf.scalars import plain_value
+from secure_bloom.sbbf.scalars import plain_value, plain_values
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -76,8 +77,8 @@ class Predicate(NamedTuple):
     def candidates(self) -> list[Any] | None:
         """Return values of which one must be present for the predicate to hold; None if unknown."""
         if self.op in ("=", "==", "in") or (self.op == "<=>" and self.value is not None):
-            values = self.value if self.op == "in" else [self.value]
-            return [value for value in values if value is not None]
+            return as_value_list(self.value).derived(without_nulls, None) if self.op == "in" \
+                else [self.value] * (self.value is not None)
         return None
 
 
@@ -124,7 +125,7 @@ def _predicate(part: Any) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} requires a list, tuple or set of values")
-        return Predicate(column, op, [plain_value(element) for element in value])
+        return Predicate(column, op, ValueList(plain_values(value)))
     return Predicate(column, op, plain_value(value))
 
 
@@ -174,6 +175,7 @@ def check(alternatives: list[list[Predicate]], type_of: Callable[[str], pa.DataT
         is_list = predicate.op in ("in", "not in")
         arrow_type = type_of(predicate.column)
         with error_location(column=predicate.column):
-            for value in predicate.value if is_list else [predicate.value]:
-                if value is not None:
-                    operand(value, arrow_type)
+            if is_list:
+                as_value_list(predicate.value).derived(positions_of, arrow_type)
+            elif predicate.value is not None:
+                operand(predicate.value, arrow_type)

@@ -10,6 +10,7 @@ import numpy as np
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.pruning import statistics
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.pruning.value_list import ValueList
 
 
 class PruningResult(NamedTuple):
@@ -26,7 +27,8 @@ def prune_row_groups(footer: Footer, alternatives: list[list[Predicate]], row_gr
 
     ``might_contain(column, values, row_groups)`` returns a bool array [all row groups, values],
     from the Bloom filters of the given row groups. It is called once per column, so that each
-    filter is read once.
+    filter is read once. A long ValueList counts as one value: whether any of its values may be
+    there.
     """
     named = {predicate.column for alternative in alternatives for predicate in alternative}
     leaves = {leaf.path: leaf for leaf in footer.columns if leaf.path in named}
@@ -51,12 +53,12 @@ def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
     """Return the row groups in which a filter may hold.
 
     ``might_contain(column, values)`` returns a bool array [row groups, values]; it is called once
-    per column, so that each Bloom filter is read once.
+    per column, so that each Bloom filter is read once. A long ValueList counts as one value.
     """
     candidates: dict[str, list[Any]] = {}
     for predicate in (p for alternative in alternatives for p in alternative):
         if predicate.candidates:
-            candidates.setdefault(predicate.column, []).extend(predicate.candidates)
+            candidates.setdefault(predicate.column, []).extend(_looked_up(predicate.candidates))
     answers = {column: might_contain(column, values) for column, values in candidates.items()}
     asked = dict.fromkeys(candidates, 0)
     keep = np.zeros(num_row_groups, dtype=bool)
@@ -64,7 +66,7 @@ def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
         holds = np.ones(num_row_groups, dtype=bool)
         for predicate in alternative:
             if predicate.candidates is not None:
-                column, count = predicate.column, len(predicate.candidates)
+                column, count = predicate.column, len(_looked_up(predicate.candidates))
                 begin = asked.get(column, 0)
                 if count:
                     asked[column] = begin + count
@@ -73,3 +75,8 @@ def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
                     holds[:] = False  # "in" nothing
         keep |= holds
     return [int(row_group) for row_group in np.flatnonzero(keep)]
+
+
+def _looked_up(values: list[Any]) -> list[Any]:
+    """Return what to look up for some values: each of them, or a long list as a whole."""
+    return [values] if isinstance(values, ValueList) and values.is_long else values

@@ -8,7 +8,10 @@ a floating-point column therefore rules nothing out.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable
+from decimal import Decimal
+from itertools import chain
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -17,6 +20,7 @@ import pyarrow as pa
 from secure_bloom.parquet.column_chunk import RawStatistics
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.probes import as_arrays, stored_bytes
@@ -37,7 +41,7 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
     if only_nulls or (value is None and op != "is not null"):
         return False
     if predicate.candidates is not None:
-        return any(_may_equal(probe, statistics, column.type) for probe in predicate.candidates)
+        return _may_equal_any(predicate.candidates, statistics, column.type)
     if op in _BELOW:
         return _may_compare(_BELOW[op], bound(statistics.minimum, column.type), value, column.type)
     if op in _ABOVE and not _is_float(column.type):
@@ -47,6 +51,26 @@ def may_hold(predicate: Predicate, statistics: RawStatistics, column: LeafColumn
 
 _BELOW = {"<": lt, "<=": le}
 _ABOVE = {">": gt, ">=": ge}
+
+
+def _may_equal_any(values: list[Any], statistics: RawStatistics, column_type: ColumnType) -> bool:
+    if not isinstance(values, ValueList) or not values.is_long:
+        return any(_may_equal(value, statistics, column_type) for value in values)
+    places = values.derived(_sorted_places, column_type)
+    if places is None:
+        return True
+    low, high = bound(statistics.minimum, column_type), bound(statistics.maximum, column_type)
+    first = 0 if low is None else bisect_left(places, low)
+    return first < len(places) and (high is None or le(places[first], high))
+
+
+def _sorted_places(values: list[Any], column_type: ColumnType) -> list[Any] | None:
+    """Return values in the order of a column; None if one of them has no certain place in it."""
+    arrays = as_arrays(values)
+    found = [_ordered_array(array, column_type) for array in arrays]
+    if None in found:
+        return None
+    return sorted(chain.from_iterable(filter(None, found)))
 
 
 def _may_equal(value: object, statistics: RawStatistics, column_type: ColumnType) -> bool:
@@ -68,28 +92,40 @@ def _is_float(column_type: ColumnType) -> bool:
 
 def ordered(value: Any, column_type: ColumnType) -> Ordered | None:
     """Convert a probe value to an ordered form; None if the column has no certain counterpart."""
-    t = column_type.arrow_type
     if column_type.physical_type == "BOOLEAN":
         return value if isinstance(value, bool) else None
-    if t is None or column_type.physical_type == "INT96" or pa.types.is_float16(t):
-        return None
-    if stored_bytes(value, column_type) is not None:
+    if _has_order(column_type) and stored_bytes(value, column_type) is not None:
         return value.encode() if isinstance(value, str) else value
-    array = as_arrays([value])[0]
-    if pa.types.is_null(array.type):
+    found = _ordered_array(as_arrays([value])[0], column_type)
+    return None if found is None else found[0]
+
+
+def _has_order(column_type: ColumnType) -> bool:
+    t = column_type.arrow_type
+    return t is not None and column_type.physical_type != "INT96" and not pa.types.is_float16(t)
+
+
+def _ordered_array(array: pa.Array, column_type: ColumnType) -> list[Ordered] | None:
+    """Convert an array as :func:`ordered` does; None if one value has no certain counterpart."""
+    t = column_type.arrow_type
+    if pa.types.is_null(array.type) or t is None or not _has_order(column_type):
         return None
     array = convert_exactly(array, column_type)
     if array.null_count:
         return None
     if pa.types.is_temporal(t):
         array = array.view(pa.int32() if t.bit_width == 32 else pa.int64())
-    found = array[0].as_py()
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = array.cast(pa.large_binary())
+    found = array.to_pylist()
     if pa.types.is_decimal(t):
-        sign, digits, _ = found.as_tuple()  # the exponent is the scale of the column
-        return (-1 if sign else 1) * int("".join(map(str, digits)))
-    if isinstance(found, str):
-        return found.encode()
-    return None if found != found else found
+        return list(map(_unscaled, found))
+    return None if any(value != value for value in found) else found
+
+
+def _unscaled(value: Decimal) -> int:
+    sign, digits, _ = value.as_tuple()  # the exponent is the scale of the column
+    return (-1 if sign else 1) * int("".join(map(str, digits)))
 
 
 def bound(raw: bytes | None, column_type: ColumnType) -> Ordered | None:

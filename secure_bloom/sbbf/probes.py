@@ -33,6 +33,7 @@ from secure_bloom.sbbf.scalars import plain_value
 if TYPE_CHECKING:
     from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
+_FIRST_PART = 1024  # hashes
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
@@ -109,15 +110,74 @@ def _check(filter_: SplitBlockBloomFilter, array: pa.Array) -> np.ndarray:
     column_type = filter_.column_type
     if column_type is None and not pa.types.is_null(array.type):
         column_type = _first_type(filter_, array.type)
-    answers = np.ones(len(array), dtype=bool)
-    if column_type is None or not column_type.can_have_filter:
+    return _Hashed(array, column_type).check(filter_)
+
+
+class Probes:
+    """Values to look up in many filters of one column type; they are hashed once.
+
+    Parameters
+    ----------
+    values : scalar, sequence, or Arrow array
+    column_type : ColumnType
+    """
+
+    def __init__(self, values: object, column_type: ColumnType):
+        self._arrays = [_Hashed(array, column_type) for array in as_arrays(values)]
+
+    def __len__(self) -> int:
+        return sum(array.size for array in self._arrays)
+
+    def check(self, filter_: SplitBlockBloomFilter) -> np.ndarray:
+        """Return for each value whether a filter may hold it; bool."""
+        answers = [array.check(filter_) for array in self._arrays]
+        return np.concatenate([np.empty(0, bool), *answers])
+
+    def check_any(self, filter_: SplitBlockBloomFilter) -> bool:
+        """Return whether a filter may hold one of the values."""
+        return any(array.check_any(filter_) for array in self._arrays)
+
+
+class _Hashed:
+    """The hashes of an array, for filters of a column type."""
+
+    def __init__(self, array: pa.Array, column_type: ColumnType | None):
+        self.size = len(array)
+        self._known: np.ndarray | None  # which values a filter can answer for; None: all
+        if column_type is None or not column_type.can_have_filter:
+            self._known = np.zeros(len(array), dtype=bool)
+            self._hashes = self._zero_hashes = np.empty(0, dtype=np.uint64)
+            return
+        converted = convert_exactly(array, column_type)
+        self._known = known_values(converted)
+        if self._known is not None:
+            converted = converted.filter(pa.array(self._known))
+        self._hashes = hash_values(converted, column_type)
+        self._zeros, self._zero_hashes = zero_hashes(converted, column_type)
+
+    def check(self, filter_: SplitBlockBloomFilter) -> np.ndarray:
+        known = filter_.check_hashes(self._hashes)
+        if self._zero_hashes.size:
+            known[self._zeros] = filter_.check_hashes(self._zero_hashes).any()
+        if self._known is None:
+            return known
+        answers = np.ones(self.size, dtype=bool)
+        answers[self._known] = known
         return answers
-    converted = convert_exactly(array, column_type)
-    known = known_values(converted)
-    if known is None:
-        return _check_any(filter_, converted, column_type)
-    answers[known] = _check_any(filter_, converted.filter(pa.array(known)), column_type)
-    return answers
+
+    def check_any(self, filter_: SplitBlockBloomFilter) -> bool:
+        if self._known is not None and not self._known.all():
+            return True
+        return any(filter_.check_hashes(part).any()
+                   for part in (self._zero_hashes, *_parts(self._hashes)))
+
+
+def _parts(hashes: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield a few hashes, then more of them: the first may be enough."""
+    start, size = 0, _FIRST_PART
+    while start < hashes.size:
+        yield hashes[start:start + size]
+        start, size = start + size, 4 * size
 
 
 def known_values(array: pa.Array) -> np.ndarray | None:
@@ -127,15 +187,6 @@ def known_values(array: pa.Array) -> np.ndarray | None:
     if array.null_count == 0:
         return None
     return array.is_valid().to_numpy(zero_copy_only=False)
-
-
-def _check_any(filter_: SplitBlockBloomFilter, array: pa.Array, column_type: ColumnType) \
-        -> np.ndarray:
-    answers = filter_.check_hashes(hash_values(array, column_type))
-    zeros, hashes = zero_hashes(array, column_type)
-    if hashes.size:
-        answers[zeros] = filter_.check_hashes(hashes).any()
-    return answers
 
 
 def zero_hashes(array: pa.Array, column_type: ColumnType) -> tuple[np.ndarray, np.ndarray]:
@@ -229,13 +280,36 @@ def parse_value(text: str, column_type: ColumnType) -> pa.Scalar:
     if arrow_type is None:
         raise ValueError(f"values of a {column_type.physical_type} column cannot be looked up")
     try:
-        if pa.types.is_time(arrow_type):
-            return _parse_time(text, arrow_type)
-        if pa.types.is_fixed_size_binary(arrow_type) and len(text.encode()) != column_type.length:
-            return pa.scalar(uuid.UUID(text).bytes, arrow_type)
-        return pa.array([text]).cast(arrow_type)[0]
+        return _parse(text, arrow_type)
     except (ValueError, pa.ArrowException):
         raise ValueError(f"the value is not a valid {arrow_type}") from None
+
+
+def parse_values(texts: list[str], arrow_type: pa.DataType) -> pa.Array:
+    """Parse many values as :func:`parse_value` does, as values of a column of an Arrow type.
+
+    The message of the ValueError has the number of the value, from 1.
+    """
+    t = plain_type(arrow_type)
+    if not pa.types.is_time(t) and not pa.types.is_fixed_size_binary(t):
+        with suppress(ValueError, pa.ArrowException):
+            return pa.array(texts, pa.string()).cast(t)
+    found = []
+    for number, text in enumerate(texts, 1):
+        try:
+            found.append(_parse(text, t))
+        except (ValueError, pa.ArrowException):
+            where = f" number {number:,}" if len(texts) > 1 else ""
+            raise ValueError(f"the value{where} is not a valid {arrow_type}") from None
+    return pa.array(found, t)
+
+
+def _parse(text: str, t: pa.DataType) -> pa.Scalar:
+    if pa.types.is_time(t):
+        return _parse_time(text, t)
+    if pa.types.is_fixed_size_binary(t) and len(text.encode()) != t.byte_width:
+        return pa.scalar(uuid.UUID(text).bytes, t)
+    return pa.array([text]).cast(t)[0]
 
 
 def _parse_time(text: str, arrow_type: pa.DataType) -> pa.Scalar:

@@ -6,7 +6,7 @@ pyarrow 26 crashes on some lists that mix them (``[numpy.datetime64(1, "s"), num
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -37,6 +37,23 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, datetime.timedelta) and getattr(pandas, "nanoseconds", False):
         return pa.scalar(pandas.value, pa.duration("ns"))
     return value
+
+
+def plain_values(values: Iterable[Any]) -> list[Any]:
+    """Convert many values as :func:`plain_value` does."""
+    if isinstance(values, pa.Array | pa.ChunkedArray) and _is_simple(values.type):
+        return values.to_pylist()
+    values = list(values)
+    return values if _SIMPLE.issuperset(map(type, values)) else list(map(plain_value, values))
+
+
+_SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
+
+
+def _is_simple(t: pa.DataType) -> bool:
+    """Whether the Python form of Arrow values of a type is their plain form."""
+    return pa.types.is_integer(t) or pa.types.is_string(t) or pa.types.is_large_string(t) \
+        or pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_float64(t)
 
 
 def _is_of_pandas(value: object) -> bool:

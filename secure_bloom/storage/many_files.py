@@ -21,7 +21,8 @@ from secure_bloom.errors import (
 )
 
 _WAITING = 4  # queued tasks per thread
-_NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)  # the next file would fail likewise
+#: errors that say nothing about a file: the next file would fail likewise
+NO_FAULT_OF_A_FILE = (*KMS_FAULTS, MissingExtraError)
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -104,7 +105,7 @@ class ManyFiles(Generic[Outcome]):
                 self._changed[path] = change
         except BaseException as error:
             if not isinstance(error, SecureBloomError | OSError) \
-                    or isinstance(error, _NO_FAULT_OF_A_FILE):
+                    or isinstance(error, NO_FAULT_OF_A_FILE):
                 self._is_stopped = True
                 raise
             if isinstance(error, SecureBloomError):

@@ -97,7 +97,9 @@ def test_a_file_that_only_explicit_keys_open(folder):
 def test_json(folder, changed):
     result = json.loads(run(changed, folder / "full.parquet", "--json", "--keyring",
                             folder / "keys.json").stdout)
-    assert result.keys() == {"ok", "files"} and result["ok"] is False
+    assert result.keys() == {"ok", "files", "totals"} and result["ok"] is False
+    assert result["totals"] == {"files": 2, "ok": 1, "not_checked": 0, "filters": 5, "errors": 1,
+                                "warnings": 1}
     first, second = result["files"]
     assert first.keys() == {"file", "ok", "not_checked", "missing_keys", "findings", "filters"}
     assert (first["file"], first["ok"], second["ok"]) == (str(changed), False, True)

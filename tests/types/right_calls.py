@@ -121,6 +121,7 @@ def everything(frame: pl.DataFrame, relation: duckdb.DuckDBPyRelation, arro: arr
 
 def read(folder: Path, kms: KmsClient) -> None:
     secure_bloom.read_table("x.parquet")
+    secure_bloom.find([folder, "x"], "a", ["x"], kms, columns=["b"], on_error=print)
     secure_bloom.read_table(folder, keys=kms, columns=["a"], require_encryption=True,
                             filters=[("a", "==", 1), ("b", "in", ["x", "y"])])
     secure_bloom.read_table(b"PAR1", keys=ArrowKms(), filters=[[("a", "<", 1)], [("b", "=", None)]])

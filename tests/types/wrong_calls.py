@@ -40,6 +40,7 @@ ParquetWriter("x", table.schema, compresion="zstd")  # error: call-arg
 ParquetWriter("x", table.schema).write(3)  # error: arg-type
 secure_bloom.read_table("x", keyz=None)  # error: call-arg
 secure_bloom.read_table(3)  # error: arg-type
+secure_bloom.find("x", 5, ["a"])  # error: arg-type
 secure_bloom.read_table("x", keys=3)  # error: arg-type
 secure_bloom.read_table("x", columns="a")  # error: arg-type
 secure_bloom.read_table("x", filters="a == 1")  # error: arg-type

@@ -1,0 +1,374 @@
+"""Find the rows of a few values, or of a million, in many files, some of which may be damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.masking import OnMissingKey, masked_schema, warn
+from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.arrow.views import filtered
+from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
+from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
+from secure_bloom.datasets.report import ScanReport, describe
+from secure_bloom.datasets.scan import Scan, in_order, pool_for
+from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.sources import DatasetSource, Files, find_files
+from secure_bloom.display import count, listed
+from secure_bloom.encryption_requirement import (
+    FolderChecks,
+    RequireEncryption,
+    encryption_requirement,
+)
+from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
+from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.pruning.value_list import ValueList
+from secure_bloom.sbbf.probes import is_scalar
+from secure_bloom.sbbf.scalars import plain_values
+from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
+from secure_bloom.storage.versions import until_unchanged
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from secure_bloom.datasets.dataset_file import OpenedFile
+
+_AHEAD = 64  # files that are inspected before they are searched
+
+
+class FailedFile(NamedTuple):
+    """A file that could not be searched completely."""
+
+    file: str
+    error: SecureBloomError | OSError
+
+    @property
+    def message(self) -> str:
+        """The error, with the path."""
+        text = str(self.error) or type(self.error).__name__
+        return text if self.file in text else f"file {self.file}: {text}"
+
+
+OnError: TypeAlias = Callable[[FailedFile], object]
+
+
+def find(source: DatasetSource, column: str, values: object, keys: Keys = None, *,
+         columns: list[str] | None = None, filesystem: pa_fs.FileSystem | None = None,
+         all_files: bool = False, require_encryption: RequireEncryption = None,
+         on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
+         advance: Advance | None = None) -> pa.Table:
+    """Find the rows in which a column equals one of some values.
+
+    Row groups are skipped by partition, statistics and Bloom filters. Only matching rows are kept
+    in memory.
+
+    Parameters
+    ----------
+    source : path, list of paths, DeltaTable, or pyiceberg table or scan
+        A path is that of a file, a folder, a glob pattern (``**`` crosses folders), or a URI of
+        one; details as for :func:`secure_bloom.dataset`. The files are read as one table.
+    column : str
+        Name of a column, or dotted path of a field of structs.
+    values : scalar, sequence, or Arrow array
+        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`; None
+        is not found.
+    keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``.
+    columns : list of str, optional
+        Names of the columns to return. Default: all. Only these columns and ``column`` must have
+        types in all files that fit together.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``source``; default: local, or by URI.
+    all_files : bool
+        Search the folder of a Delta Lake, Iceberg or Hudi table, or of a Spark streaming query, as
+        plain files. These may hold rows that the table has deleted.
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+        What must be encrypted; as for :func:`read_table`. Files in which it is not are errors.
+    on_missing_key : {"error", "null"}
+        What happens to columns whose key is missing, or denied by the KMS; as for
+        :func:`secure_bloom.dataset`. The key of ``column`` is always needed.
+    on_error : callable, optional
+        Is called with a :class:`FailedFile` for each file that cannot be read, and the search goes
+        on: ``on_error=failed.append``. Rows that were found in the file before the error remain in
+        the result, and it may have more of them. Default: the first error is raised.
+    advance : callable, optional
+        Called with the completed fraction, 0 to 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        The columns ``file`` (path, string) and ``row_group`` (from 0, int32), then the columns of
+        the rows.
+
+    Raises
+    ------
+    ColumnError
+        If no file has such a column.
+    PredicateError
+        If a value cannot be compared with the column.
+    KmsUnavailableError, KeyringError
+        If the KMS does not respond, or the keyring cannot be read; also with ``on_error``.
+    FormatError, AuthenticationError, KeyRetrievalError, UnsupportedError, OSError
+        If a file cannot be read, without ``on_error``.
+
+    Examples
+    --------
+    >>> secure_bloom.find("people/", "ssn", "078-05-1120", "keyring.json")    # doctest: +SKIP
+    """
+    def found() -> pa.Table:
+        search = Search(source, column, columns, keys, filesystem=filesystem, all_files=all_files,
+                        require_encryption=require_encryption, on_missing_key=on_missing_key,
+                        on_error=on_error, advance=advance)
+        rows = search.rows(values)
+        return pa.Table.from_batches(rows.batches(), rows.schema)
+
+    return found() if on_error is not None else until_unchanged(found)
+
+
+class Search:
+    """The files to search. Their footers are read when it is created.
+
+    The parameters are those of :func:`find`.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns that are needed of all files that could be opened.
+    num_files : int
+        With those that could not be opened.
+    column, columns
+        As passed.
+    files : list of DatasetFile
+    access : FileAccess
+    """
+
+    def __init__(self, source: DatasetSource, column: str, columns: list[str] | None = None,
+                 keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
+                 all_files: bool = False, require_encryption: RequireEncryption = None,
+                 on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
+                 advance: Advance | None = None):
+        self.column, self.columns = column, columns
+        self._on_error, self._advance = on_error, advance or (lambda fraction: None)
+        requirement = encryption_requirement(require_encryption)
+        found = find_files(source, filesystem, all_files=all_files)
+        checks = FolderChecks(requirement, found.partition_schema.names)
+        self.access = FileAccess.new(found.filesystem, shared_keys(keys), checks,
+                                     with_source=True, on_missing_key=on_missing_key)
+        self.num_files = len(found.paths)
+        with error_location(file=found.name):
+            files = self._inspected(found)
+            try:
+                checks.finish()
+            except ColumnError:
+                if len(files) == self.num_files:  # else one of the others may have the column
+                    raise
+        self._check_names(files, found.partition_schema)
+        self.files, self.schema = self._of_one_schema(files, found.partition_schema)
+
+    def rows(self, values: object) -> FoundRows:
+        """Return the rows to find; the errors are those of :func:`find`."""
+        wanted: Any = [values] if is_scalar(values) else values
+        condition = [[Predicate(self.column, "in", ValueList(plain_values(wanted)))]]
+        return FoundRows(self, condition,
+                         self.schema.names if self.columns is None else self.columns)
+
+    def _inspected(self, found: Files) -> list[DatasetFile]:
+        def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile | FailedFile:
+            path, partition = place
+            return self.attempt(path, lambda: DatasetFile(self.access, path, partition,
+                                                          found.constants(partition)))
+
+        files = []
+        with pool_for(self.access.filesystem) as pool:
+            places = zip(found.paths, found.partitions, strict=True)
+            for number, file in enumerate(in_order(pool, inspect, places, _AHEAD), 1):
+                if isinstance(file, FailedFile):
+                    self.fail(file)
+                else:
+                    files.append(file)
+                self.tell(number / 2)
+        return files
+
+    def _of_one_schema(self, files: list[DatasetFile], partition_schema: pa.Schema) \
+            -> tuple[list[DatasetFile], pa.Schema]:
+        """Return the files that can be read as one table, and its schema."""
+        paths, schemas = [file.path for file in files], self._needed_parts(files)
+        try:
+            return files, common_schema(paths, schemas, partition_schema)
+        except UnsupportedError:
+            if self._on_error is None:
+                raise
+        fitting, schema = files[:1], common_schema(paths[:1], schemas[:1], partition_schema)
+        for file, own in zip(files[1:], schemas[1:], strict=True):
+            try:
+                schema = common_schema([paths[0], file.path], [schema, own], partition_schema)
+                fitting.append(file)
+            except UnsupportedError as error:
+                self.fail(FailedFile(file.path, error))
+        return fitting, schema
+
+    def _check_names(self, files: list[DatasetFile], partition_schema: pa.Schema) -> None:
+        """Raise ColumnError unless a file has each of the columns."""
+        schemas = {id(file.schema): file.schema for file in files}.values()
+        known = list(dict.fromkeys(name for schema in [*schemas, partition_schema]
+                                   for name in schema.names))
+        for name in [self.column, *(self.columns or ())] if files else ():
+            is_known = name in known or (name == self.column and any(
+                name.startswith(f"{group}.") for group in known))
+            if not is_known:
+                raise ColumnError(f"there is no such column; existing columns: {listed(known)}",
+                                  column=name)
+
+    def _needed_parts(self, files: list[DatasetFile]) -> list[pa.Schema]:
+        """Return of each file the schema of the columns that are needed."""
+        if self.columns is None:
+            return [file.schema for file in files]
+        parts: dict[int, pa.Schema] = {}
+        for whole in {id(file.schema): file.schema for file in files}.values():
+            part = pa.schema([field for field in whole if field.name in (self.columns or ())
+                              or f"{self.column}.".startswith(f"{field.name}.")])
+            parts[id(whole)] = part
+        return [parts[id(file.schema)] for file in files]
+
+    def attempt(self, path: str, work: Callable[[], Any]) -> Any:
+        """Return the result of a function, or a FailedFile if it fails because of the file."""
+        try:
+            with error_location(file=path):
+                return work()
+        except NO_FAULT_OF_A_FILE:
+            raise
+        except (SecureBloomError, OSError) as error:
+            return FailedFile(path, error)
+
+    def fail(self, failed: FailedFile) -> None:
+        """Report a file that cannot be read: to the caller, or as an error."""
+        if self._on_error is None:
+            raise failed.error
+        self._on_error(failed)
+
+    def tell(self, num_done: float) -> None:
+        """Report progress: opening a file is one half of its work."""
+        self._advance(num_done / max(1, self.num_files))
+
+
+class FoundRows:
+    """Rows to find, one batch at a time.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the rows that are returned.
+    report : ScanReport
+        What has been read and skipped so far. Files that could not be opened are not counted.
+    """
+
+    def __init__(self, search: Search, condition: list[list[Predicate]], columns: list[str]):
+        self._search, self.report = search, ScanReport(describe(condition))
+        self._filters: list[RowFilter] = []
+        self._shared = SharedDecryption()
+        self.schema, self._masking = SOURCE_SCHEMA, NOT_MASKED
+        if not search.files:  # nothing is known about columns
+            return
+        row_filter = RowFilter(condition, search.schema)
+        self._filters = [row_filter]
+        self._schema = _with_source(search.schema, [*columns, *row_filter.columns])
+        self._masking = self._masked(columns)
+        self.schema = masked_schema(pa.schema([*SOURCE_SCHEMA, *map(self._schema.field, columns)]),
+                                    self._masking.num_files)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, in the order of files and row groups; a batch is of one row group.
+
+        Before a batch is yielded, it is checked to be of the version that was opened.
+        """
+        search, access = self._search, self._search.access
+        if not search.files:
+            return
+        scan = Scan(search.files, access, self._schema, self._filters, self.report, self._masking)
+        done = search.num_files - len(search.files) / 2
+        with pool_for(access.filesystem) as pool:
+            look = partial(self._look, scan)
+            for looked in in_order(pool, look, search.files, _AHEAD):
+                if isinstance(looked, FailedFile):
+                    search.fail(looked)
+                else:
+                    opened, outcomes = looked
+                    scan.count(opened, outcomes)
+                    try:
+                        yield from self._of_file(scan, opened, done)
+                    finally:
+                        opened.close()
+                done += 0.5
+                search.tell(done)
+
+    def _masked(self, columns: list[str]) -> MaskedColumns:
+        """Find the masked columns; those of files that cannot be opened are found out later."""
+        search = self._search
+        if search.access.on_missing_key != "null":
+            return NOT_MASKED
+        compared = {name for one in self._filters for name in one.columns}
+
+        def each(work: Callable[[DatasetFile], Any], files: list[DatasetFile]) -> Iterator[Any]:
+            def attempt(file: DatasetFile) -> Any:
+                return search.attempt(file.path, lambda: work(file))
+
+            for found in pool.map(attempt, files):
+                yield () if isinstance(found, FailedFile) else found
+
+        with pool_for(search.access.filesystem) as pool:
+            found = find_masked(search.files, self._filters,
+                                [name for name in columns if name not in compared], [], each)
+        warn(found.num_files, count(search.num_files, "file"))
+        return found
+
+    def _look(self, scan: Scan, file: DatasetFile) -> Any:
+        return self._search.attempt(file.path, lambda: until_unchanged(lambda: scan.look(file)))
+
+    def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
+        path = opened.dataset_file.path
+        sources = self._search.attempt(path, lambda: opened.sources(self._shared))
+        if isinstance(sources, FailedFile):
+            self._search.fail(sources)
+            return
+        for number, source in enumerate(sources, 1):
+            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, source))
+            if isinstance(found, FailedFile):
+                self._search.fail(found)
+                return
+            yield from found
+            self._search.tell(done + number / len(sources) / 2)
+
+    def _of_row_group(self, scan: Scan, opened: OpenedFile,
+                      source: Any) -> list[pa.RecordBatch]:
+        [row_filter] = self._filters
+        found = []
+        with opened.source.one_version(), \
+                pyarrow_errors(opened.dataset_file.path, self._search.access.keys):
+            for batch in scan.rows_of([source], opened.masked, None, {}):
+                rows = filtered(batch, row_filter.holds(batch))
+                if rows.num_rows:
+                    found.append(rows.select(self.schema.names))
+        opened.check()
+        return found
+
+
+def _with_source(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    """Return a schema of some columns, behind those of the source."""
+    fields = []
+    for name in dict.fromkeys(names):
+        if name in SOURCE_SCHEMA.names:
+            raise ColumnError("find returns a column of this name, which says where a row was "
+                              "found; choose other columns, or use secure_bloom.dataset",
+                              column=name)
+        if len(schema.get_all_field_indices(name)) != 1:
+            raise ColumnError("several columns have this name", column=name)
+        fields.append(schema.field(name))
+    return pa.schema([*SOURCE_SCHEMA, *fields])
