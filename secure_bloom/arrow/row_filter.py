@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from secure_bloom.arrow.expression_rows import ExpressionRows
 from secure_bloom.arrow.predicate_rows import PredicateRows
-from secure_bloom.pruning.expressions import Alternatives, alternatives_of, usable_for
+from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter, alternatives_of
 from secure_bloom.pruning.predicates import Condition
 
 
-class RowFilter:
+class RowFilter(RowGroupFilter):
     """A filter for rows of a schema.
 
     Parameters
@@ -41,14 +41,14 @@ class RowFilter:
     """
 
     def __init__(self, condition: Condition, schema: pa.Schema):
-        self._schema = schema
         self._rows: PredicateRows | ExpressionRows
-        self.alternatives: Alternatives
+        alternatives: Alternatives
         if isinstance(condition, list):
-            self._rows, self.alternatives = PredicateRows(condition, schema), condition
+            self._rows, alternatives = PredicateRows(condition, schema), condition
         else:
             self._rows = ExpressionRows(condition, schema)
-            self.alternatives = alternatives_of(condition, schema)
+            alternatives = alternatives_of(condition, schema)
+        super().__init__(alternatives, schema)
         self.columns = self._rows.columns
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -63,7 +63,3 @@ class RowFilter:
             beyond 2^53 with floating-point numbers, for example.
         """
         return self._rows.holds(batch)
-
-    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
-        """Return ``alternatives`` for a file whose columns may have other types, or be missing."""
-        return usable_for(self.alternatives, self._schema, file_schema)

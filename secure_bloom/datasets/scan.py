@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -15,11 +15,10 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
-from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
-from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
 
 if TYPE_CHECKING:
@@ -29,6 +28,10 @@ _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+Rows = TypeVar("Rows", bound=Sized)
+
+#: yields the rows of some open files, in their order; may use the pool
+ReadRows: TypeAlias = Callable[[list[OpenedFile], ThreadPoolExecutor], Iterator[Rows]]
 
 
 class Scan:
@@ -40,14 +43,14 @@ class Scan:
     access : FileAccess
     schema : pyarrow.Schema
         Of the data set.
-    filters : list of RowFilter
+    filters : list of RowGroupFilter
         All of them must hold for a row.
     report : ScanReport
         Is completed during the pass.
     """
 
     def __init__(self, files: list[DatasetFile], access: FileAccess, schema: pa.Schema,
-                 filters: list[RowFilter], report: ScanReport):
+                 filters: list[RowGroupFilter], report: ScanReport):
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report = filters, report
 
@@ -67,9 +70,25 @@ class Scan:
 
         The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`.
         """
-        files, shared = self.open_files(), SharedDecryption()
+        return self.rows(self.arrow_rows(columns, **options))
+
+    def arrow_rows(self, columns: Any, **options: Any) -> ReadRows[pa.RecordBatch]:
+        """Return what reads files with pyarrow; see :meth:`batches`."""
+        shared = SharedDecryption()
+        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
+
+        def read(files: list[OpenedFile], pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
+            found = pool.map(lambda opened: fragments_of(opened, shared), files)
+            fragments = [fragment for of_file in found for fragment in of_file]
+            return _scanned(fragments, self._schema, columns, options)
+
+        return read
+
+    def rows(self, read: ReadRows[Rows]) -> Iterator[Rows]:
+        """Yield the rows of the row groups that may match, as ``read`` returns them."""
+        files = self.open_files()
         while together := list(islice(files, _OPEN_FILES)):
-            yield from self._rows(together, shared, columns, options)
+            yield from self._rows(together, read)
 
     def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
@@ -87,14 +106,7 @@ class Scan:
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
-    def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
-              options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
-            found = pool.map(lambda opened: fragments_of(opened, shared), some)
-            fragments = [fragment for of_file in found for fragment in of_file]
-            return _scanned(fragments, self._schema, columns, options)
-
-        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
+    def _rows(self, files: list[OpenedFile], read: ReadRows[Rows]) -> Iterator[Rows]:
         with ExitStack() as stack:
             for opened in files:
                 stack.callback(opened.close)
@@ -104,13 +116,13 @@ class Scan:
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
-                    for batch in scanned(files):
-                        rows += batch.num_rows
-                        yield batch
+                    for some in read(files, pool):
+                        rows += len(some)
+                        yield some
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
-                        deque(scanned([opened]), maxlen=0)
+                        deque(read([opened], pool), maxlen=0)
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 

@@ -6,7 +6,7 @@ Not pyarrow's own scanner: it simplifies filters using statistics, and so loses 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -15,10 +15,10 @@ from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import Scan
+from secure_bloom.datasets.scan import ReadRows, Rows, Scan
 from secure_bloom.display import Summarized, count, listed
 from secure_bloom.errors import ColumnError
-from secure_bloom.pruning.expressions import columns_of
+from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.storage.versions import until_unchanged
 
@@ -55,7 +55,8 @@ class Scanner(Summarized):
     """
 
     def __init__(self, view: View, files: list[DatasetFile], columns: Columns,
-                 filter: Filters | None, options: Mapping[str, Any]):
+                 filter: Filters | None, options: Mapping[str, Any],
+                 row_group_filter: RowGroupFilter | None = None):
         self.dataset_schema = view.schema
         self._view, self._files, self._options = view, files, options
         self._columns = columns if columns is None or isinstance(columns, Mapping) \
@@ -63,6 +64,9 @@ class Scanner(Summarized):
         self.projected_schema = _projected(view.schema, self._columns)
         filters = [*view.where, *([] if filter is None else [filter])]
         self._filters = [RowFilter(condition_of(one), view.schema) for one in filters]
+        self._row_group_filters: list[RowGroupFilter] = [*self._filters]
+        if row_group_filter is not None:
+            self._row_group_filters.append(row_group_filter)
         self._new_report()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -79,6 +83,16 @@ class Scanner(Summarized):
         if not self._filters:
             return batches
         return self._filtered(batches)
+
+    def rows_by(self, reader: Callable[[ReadRows[pa.RecordBatch]], ReadRows[Rows]]) \
+            -> Iterator[Rows]:
+        """Yield the rows as another reader returns them, which is made from that of pyarrow.
+
+        Only for names as columns, and data sets that filter no rows.
+        """
+        assert not self._filters and not isinstance(self._columns, Mapping)
+        scan = self._pass()
+        return scan.rows(reader(scan.arrow_rows(self._columns, **self._options)))
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table. If a file changes meanwhile, they are read again."""
@@ -126,12 +140,13 @@ class Scanner(Summarized):
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _new_report(self) -> None:
-        conditions = [describe(one.alternatives) for one in self._filters]
+        conditions = [describe(one.alternatives) for one in self._row_group_filters]
         self.report = ScanReport(" and ".join(conditions) or describe(None))
 
     def _pass(self) -> Scan:
         self._new_report()
-        return Scan(self._files, self._view.access, self._view.schema, self._filters, self.report)
+        return Scan(self._files, self._view.access, self._view.schema, self._row_group_filters,
+                    self.report)
 
     def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

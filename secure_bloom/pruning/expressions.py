@@ -29,7 +29,8 @@ _LONGEST_PRODUCT = 1000  # predicates and values, beyond twice the number in the
 _DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
 
 
-def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternatives:
+def alternatives_of(expression: pc.Expression, schema: pa.Schema,
+                    is_ignored: Callable[[Node], bool] = lambda _: False) -> Alternatives:
     """Return a filter that holds for every row that an Expression selects.
 
     Parameters
@@ -37,6 +38,8 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternative
     expression : pyarrow.compute.Expression
     schema : pyarrow.Schema
         The columns, with the types in which Arrow will compare them.
+    is_ignored : callable, optional
+        Whether a part of the Expression is treated as not understood.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternative
     """
     tree = parse(expression)
     try:
-        return None if tree is None else _Reading(schema).where(tree, True, _DEEPEST)
+        return None if tree is None else _Reading(schema, is_ignored).where(tree, True, _DEEPEST)
     except Exception:  # pruning is optional, and other versions of Arrow may have other options
         return None
 
@@ -98,6 +101,23 @@ def usable_for(alternatives: Alternatives, schema: pa.Schema, file_schema: pa.Sc
     return _known([[p for p in alternative if usable[p.column]] for alternative in alternatives])
 
 
+class RowGroupFilter:
+    """A filter that only skips row groups.
+
+    Attributes
+    ----------
+    alternatives : list of list of Predicate, or None
+        None: no row group can be skipped. []: no row matches.
+    """
+
+    def __init__(self, alternatives: Alternatives, schema: pa.Schema):
+        self.alternatives, self._schema = alternatives, schema
+
+    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
+        """Return ``alternatives`` for a file whose columns may have other types, or be missing."""
+        return usable_for(self.alternatives, self._schema, file_schema)
+
+
 def _known(alternatives: list[list[Predicate]]) -> Alternatives:
     return alternatives if all(alternatives) else None
 
@@ -115,12 +135,12 @@ _MATCH_NULLS, *_ = _NULL_BEHAVIORS = range(4)  # in Arrow; only the first can ma
 class _Reading:
     """Finds where an Expression on columns of a schema is true, or where it is false."""
 
-    def __init__(self, schema: pa.Schema):
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, is_ignored: Callable[[Node], bool]):
+        self._schema, self._is_ignored = schema, is_ignored
 
     def where(self, node: Node, truth: bool, depth: int) -> Alternatives:
         """Return a filter for the rows where a node has a truth value; null is neither."""
-        if depth == 0:
+        if depth == 0 or self._is_ignored(node):
             return None
         if isinstance(node, Literal):
             value = node.value
