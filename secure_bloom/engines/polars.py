@@ -88,7 +88,7 @@ def frame_schema(source: Dataset) -> pl.Schema:
     Raises UnsupportedError if Polars has no type for a column.
     """
     import polars as pl
-    types = {}
+    types: dict[str, pl.DataType] = {}
     for field in source.schema:
         try:
             types.update(_frame(pa.schema([field]).empty_table()).schema)

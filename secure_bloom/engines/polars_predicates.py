@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import polars as pl
@@ -31,10 +32,8 @@ def as_expression(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None
     where the semantics differ. So this lets it scan such a data set, which has no rows.
     """
     recorder = _Recorder(schema.empty_table())
-    try:
+    with contextlib.suppress(Exception):  # _Recorded, or the translation failed
         pl.scan_pyarrow_dataset(recorder).filter(predicate).collect()
-    except Exception:  # also _Recorded; and any failure means that nothing can be skipped
-        pass
     return recorder.filter_of_scan
 
 
