@@ -15,7 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
-from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
@@ -30,8 +30,10 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Rows = TypeVar("Rows", bound=Sized)
 
-#: yields the rows of some open files, in their order; may use the pool
-ReadRows: TypeAlias = Callable[[list[OpenedFile], ThreadPoolExecutor], Iterator[Rows]]
+#: yields the rows of some open files, in their order
+ReadRows: TypeAlias = Callable[[list[OpenedFile]], Iterator[Rows]]
+#: makes a reader of another kind of rows from the one that uses pyarrow; both may use the pool
+NewReader: TypeAlias = Callable[[ReadRows[pa.RecordBatch], ThreadPoolExecutor], ReadRows[Rows]]
 
 
 class Scan:
@@ -70,25 +72,14 @@ class Scan:
 
         The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`.
         """
-        return self.rows(self.arrow_rows(columns, **options))
+        return self.rows_by(lambda read_arrow, _: read_arrow, columns, options)
 
-    def arrow_rows(self, columns: Any, **options: Any) -> ReadRows[pa.RecordBatch]:
-        """Return what reads files with pyarrow; see :meth:`batches`."""
-        shared = SharedDecryption()
-        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
-
-        def read(files: list[OpenedFile], pool: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
-            found = pool.map(lambda opened: fragments_of(opened, shared), files)
-            fragments = [fragment for of_file in found for fragment in of_file]
-            return _scanned(fragments, self._schema, columns, options)
-
-        return read
-
-    def rows(self, read: ReadRows[Rows]) -> Iterator[Rows]:
-        """Yield the rows of the row groups that may match, as ``read`` returns them."""
-        files = self.open_files()
+    def rows_by(self, new_reader: NewReader[Rows], columns: Any,
+                options: dict[str, Any]) -> Iterator[Rows]:
+        """Yield the same rows in another form."""
+        files, shared = self.open_files(), SharedDecryption()
         while together := list(islice(files, _OPEN_FILES)):
-            yield from self._rows(together, read)
+            yield from self._rows(together, shared, columns, options, new_reader)
 
     def _look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
@@ -106,7 +97,14 @@ class Scan:
         opened.row_groups = None if len(kept) == opened.file.num_row_groups else kept
         return opened, outcomes
 
-    def _rows(self, files: list[OpenedFile], read: ReadRows[Rows]) -> Iterator[Rows]:
+    def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
+              options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
+        def scanned(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
+            found = pool.map(lambda opened: fragments_of(opened, shared), some)
+            fragments = [fragment for of_file in found for fragment in of_file]
+            return _scanned(fragments, self._schema, columns, options)
+
+        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
         with ExitStack() as stack:
             for opened in files:
                 stack.callback(opened.close)
@@ -116,13 +114,13 @@ class Scan:
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
-                    for some in read(files, pool):
+                    for some in new_reader(scanned, pool)(files):
                         rows += len(some)
                         yield some
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
-                        deque(read([opened], pool), maxlen=0)
+                        deque(scanned([opened]), maxlen=0)
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 
@@ -142,8 +140,12 @@ def _check(opened: OpenedFile, condition: Alternatives, outcomes: dict[int, int]
         return
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
     left = remaining(condition, _constants(opened, condition))
-    if not left:
-        outcomes.update(dict.fromkeys(groups, PARTITIONS))
+    outcomes.update(dict.fromkeys(groups, PARTITIONS))
+    if opened.dataset_file.with_source:
+        groups = [group for group in groups
+                  if remaining(left, {ROW_GROUP: pa.scalar(group, pa.int32())})]
+        left = [[p for p in alternative if p.column != ROW_GROUP] for alternative in left]
+    if not left or not groups:
         return
     with opened.source.one_version():
         result = opened.file.prune_row_groups(left, groups)
@@ -156,6 +158,8 @@ def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str
     """Return the columns that have a single value in a file; null if it lacks the column."""
     own = {leaf.path for leaf in opened.file.columns}
     absent = {p.column for alternative in condition for p in alternative} - own
+    if opened.dataset_file.with_source:
+        absent.discard(ROW_GROUP)  # it differs between row groups
     return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
 
 

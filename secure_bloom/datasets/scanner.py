@@ -6,7 +6,7 @@ Not pyarrow's own scanner: it simplifies filters using statistics, and so loses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import ReadRows, Rows, Scan
+from secure_bloom.datasets.scan import NewReader, Rows, Scan
 from secure_bloom.display import Summarized, count, listed
 from secure_bloom.errors import ColumnError
 from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
@@ -84,15 +84,10 @@ class Scanner(Summarized):
             return batches
         return self._filtered(batches)
 
-    def rows_by(self, reader: Callable[[ReadRows[pa.RecordBatch]], ReadRows[Rows]]) \
-            -> Iterator[Rows]:
-        """Yield the rows as another reader returns them, which is made from that of pyarrow.
-
-        Only for names as columns, and data sets that filter no rows.
-        """
-        assert not self._filters and not isinstance(self._columns, Mapping)
-        scan = self._pass()
-        return scan.rows(reader(scan.arrow_rows(self._columns, **self._options)))
+    def rows_by(self, new_reader: NewReader[Rows]) -> Iterator[Rows]:
+        """Yield the rows in another form; only without filters of rows. See :class:`Scan`."""
+        assert not self._filters
+        return self._pass().rows_by(new_reader, self._columns, dict(self._options))
 
     def to_table(self) -> pa.Table:
         """Return the rows as a table. If a file changes meanwhile, they are read again."""

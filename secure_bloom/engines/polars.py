@@ -91,8 +91,10 @@ def frame_schema(source: Dataset) -> pl.Schema:
     types: dict[str, pl.DataType] = {}
     for field in source.schema:
         try:
-            types.update(_frame(pa.schema([field]).empty_table()).schema)
-        except Exception as error:  # Polars raises, or panics, in several ways
+            own = _frame(pa.schema([field]).empty_table()).schema
+            types.update(pl.LazyFrame(schema=own).collect_schema())
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) \
+                as error:
             raise UnsupportedError(f"Polars cannot hold type {field.type}; pass a schema without "
                                    "this column", column=field.name) from error
     return pl.Schema(types)
@@ -131,9 +133,9 @@ class _DatasetSource:
         if self._source.filters_rows:
             return map(_frame, scanner.to_batches())
         types = frame_schema(self._source)
-        return scanner.rows_by(lambda arrow: FrameReader(
-            arrow, self._source.schema,
-            {name: types[name] for name in scanner.projected_schema.names}, n_rows))
+        wanted = {name: types[name] for name in scanner.projected_schema.names}
+        return scanner.rows_by(lambda read_arrow, pool: FrameReader(
+            read_arrow, pool, self._source.schema, wanted, n_rows))
 
 
 def _frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:

@@ -31,6 +31,8 @@ class FrameReader:
     ----------
     read_arrow : callable
         Reads files with pyarrow.
+    pool : ThreadPoolExecutor
+        For requests to a KMS.
     schema : pyarrow.Schema
         Of the data set.
     types : mapping of str to polars.DataType
@@ -39,27 +41,25 @@ class FrameReader:
         How many rows are needed at most.
     """
 
-    def __init__(self, read_arrow: ReadRows[pa.RecordBatch], schema: pa.Schema,
-                 types: Mapping[str, pl.DataType], n_rows: int | None):
-        self._read_arrow, self._schema = read_arrow, schema
+    def __init__(self, read_arrow: ReadRows[pa.RecordBatch], pool: ThreadPoolExecutor,
+                 schema: pa.Schema, types: Mapping[str, pl.DataType], n_rows: int | None):
+        self._read_arrow, self._pool, self._schema = read_arrow, pool, schema
         self._types, self._n_rows = dict(types), n_rows
 
-    def __call__(self, files: list[OpenedFile], pool: ThreadPoolExecutor) -> Iterator[pl.DataFrame]:
-        plans = zip(files, pool.map(self._lazy_frame, files), strict=True)
+    def __call__(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
+        plans = zip(files, self._pool.map(self._lazy_frame, files), strict=True)
         for is_native, some in groupby(plans, key=lambda plan: plan[1] is not None):
             together = list(some)
             if is_native:
-                yield from self._native(together, pool)
+                yield from self._native(together)
             else:
-                yield from self._by_arrow([opened for opened, _ in together], pool)
+                yield from self._by_arrow([opened for opened, _ in together])
 
-    def _by_arrow(self, files: list[OpenedFile], pool: ThreadPoolExecutor) \
-            -> Iterator[pl.DataFrame]:
-        for batch in self._read_arrow(files, pool):
+    def _by_arrow(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
+        for batch in self._read_arrow(files):
             yield pl.DataFrame(batch)
 
-    def _native(self, plans: list[tuple[OpenedFile, Any]], pool: ThreadPoolExecutor) \
-            -> Iterator[pl.DataFrame]:
+    def _native(self, plans: list[tuple[OpenedFile, Any]]) -> Iterator[pl.DataFrame]:
         rows = 0
         try:
             lazy = pl.concat([lazy for _, lazy in plans])
@@ -71,7 +71,7 @@ class FrameReader:
             return
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             pass  # pyarrow may be able to read them; if not, its error is one of ours
-        for frame in self._by_arrow([opened for opened, _ in plans], pool):
+        for frame in self._by_arrow([opened for opened, _ in plans]):
             if rows < frame.height:
                 yield frame.slice(rows)
             rows = max(rows - frame.height, 0)

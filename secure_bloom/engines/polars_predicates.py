@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from secure_bloom.pruning.expression_tree import Call, Node
-from secure_bloom.pruning.expressions import RowGroupFilter, alternatives_of
+from secure_bloom.pruning.expression_tree import Call, Node, parse
+from secure_bloom.pruning.expressions import RowGroupFilter, alternatives_in
 
 
 def row_group_filter(predicate: pl.Expr, schema: pa.Schema) -> RowGroupFilter:
@@ -20,9 +20,8 @@ def row_group_filter(predicate: pl.Expr, schema: pa.Schema) -> RowGroupFilter:
     ``schema`` is that of the data set. Never raises an error because of the predicate.
     """
     expression = as_expression(predicate, schema)
-    alternatives = None if expression is None \
-        else alternatives_of(expression, schema, _is_translated_wrongly)
-    return RowGroupFilter(alternatives, schema)
+    tree = None if expression is None else parse(expression)
+    return RowGroupFilter(alternatives_in(tree and _trusted(tree), schema), schema)
 
 
 def as_expression(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
@@ -51,9 +50,15 @@ class _Recorder(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no typ
         raise _Recorded
 
 
-def _is_translated_wrongly(node: Node) -> bool:
-    """Whether Polars may have changed the values: in is_in, it shifts instants by their offset."""
-    if not isinstance(node, Call) or node.name != "is_in":
-        return False
-    t = node.options["value_set"].values.type
+def _trusted(tree: Node) -> Node:
+    """Return a tree in which wrongly translated parts are replaced by something unknown."""
+    if not isinstance(tree, Call):
+        return tree
+    if tree.name == "is_in" and _is_shifted(tree.options["value_set"].values.type):
+        return Call("unknown")
+    return Call(tree.name, [_trusted(node) for node in tree.args], tree.options)
+
+
+def _is_shifted(t: pa.DataType) -> bool:
+    """Whether Polars 2.1 shifts the instants in a set of values by their offset from UTC."""
     return pa.types.is_timestamp(t) and t.tz is not None

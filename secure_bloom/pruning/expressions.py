@@ -29,8 +29,7 @@ _LONGEST_PRODUCT = 1000  # predicates and values, beyond twice the number in the
 _DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
 
 
-def alternatives_of(expression: pc.Expression, schema: pa.Schema,
-                    is_ignored: Callable[[Node], bool] = lambda _: False) -> Alternatives:
+def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternatives:
     """Return a filter that holds for every row that an Expression selects.
 
     Parameters
@@ -38,8 +37,6 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema,
     expression : pyarrow.compute.Expression
     schema : pyarrow.Schema
         The columns, with the types in which Arrow will compare them.
-    is_ignored : callable, optional
-        Whether a part of the Expression is treated as not understood.
 
     Returns
     -------
@@ -47,9 +44,13 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema,
         None: nothing is known, so nothing can be skipped. []: no row matches. Never raises an error
         because of the Expression.
     """
-    tree = parse(expression)
+    return alternatives_in(parse(expression), schema)
+
+
+def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
+    """Return the same for a tree, None if it is unknown."""
     try:
-        return None if tree is None else _Reading(schema, is_ignored).where(tree, True, _DEEPEST)
+        return None if tree is None else _Reading(schema).where(tree, True, _DEEPEST)
     except Exception:  # pruning is optional, and other versions of Arrow may have other options
         return None
 
@@ -135,12 +136,12 @@ _MATCH_NULLS, *_ = _NULL_BEHAVIORS = range(4)  # in Arrow; only the first can ma
 class _Reading:
     """Finds where an Expression on columns of a schema is true, or where it is false."""
 
-    def __init__(self, schema: pa.Schema, is_ignored: Callable[[Node], bool]):
-        self._schema, self._is_ignored = schema, is_ignored
+    def __init__(self, schema: pa.Schema):
+        self._schema = schema
 
     def where(self, node: Node, truth: bool, depth: int) -> Alternatives:
         """Return a filter for the rows where a node has a truth value; null is neither."""
-        if depth == 0 or self._is_ignored(node):
+        if depth == 0:
             return None
         if isinstance(node, Literal):
             value = node.value

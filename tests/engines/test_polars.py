@@ -15,8 +15,8 @@ from secure_bloom import EncryptionConfiguration, ExplicitKeys, UniformKey
 from secure_bloom.engines import polars_files
 from secure_bloom.engines.polars_predicates import as_expression
 from secure_bloom.errors import (
+    AuthenticationError,
     ChangedMeanwhileError,
-    EncryptionMismatchError,
     MissingExtraError,
     UnsupportedError,
 )
@@ -195,8 +195,9 @@ def test_the_rows_are_the_same_whoever_decrypts_them(tmp_path, monkeypatch, nati
                              encryption=way, kms=writing)
     lazy = secure_bloom.scan(tmp_path / "a.parquet", reading)
     frames = {name: lazy.select(name).collect() for name in rows.column_names}
-    others = {"dict", "fsb", "d64", "tss", "t32", "t64", "dur"}
-    assert len(native) == (0 if mode == "ctr" else len(set(rows.column_names) - others))
+    alike = [field for field in rows.schema
+             if any(is_kind(field.type) for is_kind in polars_files._READ_ALIKE)]
+    assert len(native) == (0 if mode == "ctr" else len(alike)) and len(alike) > 15
     without_native(monkeypatch)
     for name, frame in frames.items():
         assert_frame_equal(frame, lazy.select(name).collect())
@@ -214,14 +215,11 @@ def test_polars_takes_keys_of_all_sizes(tmp_path, native, bits):
 
 def test_key_material_that_differs_between_row_groups_is_read_by_pyarrow(tmp_path, native):
     path = tmp_path / "a.parquet"
-    keys = ExplicitKeys(b"f" * 16, {"x": b"x" * 16})
-    from secure_bloom.arrow.encryption import file_encryption  # noqa: F401
     way = EncryptionConfiguration("mf", {"mc": ["x"]}, double_wrapping=False)
     with secure_bloom.ParquetWriter(path, pa.schema([("x", pa.int64())]), bloom_filters={},
                                     encryption=way, kms=kms()) as writer:
         writer.write_table(pa.table({"x": [1]}))
         writer.write_table(pa.table({"x": [2]}))
-    assert keys
     with secure_bloom.ParquetFile(path, kms()) as file:
         chunk = file.footer.row_groups[1][0]
         key = file.keys.column_key("x", chunk.key_metadata)
@@ -236,8 +234,8 @@ def test_only_the_keys_of_the_columns_that_are_read_are_needed(people, native):
     some = InMemoryKms({"mf": MASTER_KEYS["mf"]})
     lazy = secure_bloom.scan(people.folder, some)
     assert lazy.select("id", "score").collect()["id"].to_list() == list(range(600))
-    assert native == ["0.parquet", "1.parquet", "2.parquet"]
-    with pytest.raises(Exception, match=r"0\.parquet.*ssn|ssn.*0\.parquet"):
+    assert sorted(native) == ["0.parquet", "1.parquet", "2.parquet"]
+    with pytest.raises(Exception, match=r"0\.parquet: there is no master key named 'mc'"):
         lazy.select("ssn").collect()
 
 
@@ -272,7 +270,7 @@ def test_the_source_of_each_row(people):
 
 def test_unencrypted_files_are_refused_where_encryption_is_required(tmp_path):
     secure_bloom.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet", bloom_filters={})
-    with pytest.raises(EncryptionMismatchError):
+    with pytest.raises(AuthenticationError, match="encryption is required"):
         secure_bloom.scan(tmp_path, kms(), require_encryption=True)
 
 
@@ -280,7 +278,7 @@ def test_a_file_that_is_replaced_by_an_unencrypted_one_is_refused(people):
     lazy = secure_bloom.scan(people.folder, people.kms, require_encryption=["ssn"])
     os.remove(f"{people.folder}/1.parquet")
     secure_bloom.write_table(people.rows, f"{people.folder}/1.parquet", bloom_filters={})
-    with pytest.raises(Exception, match=r"1\.parquet.*ssn.*not encrypted"):
+    with pytest.raises(Exception, match=r"1\.parquet: the file is not encrypted"):
         lazy.collect()
 
 
