@@ -14,6 +14,7 @@ import pyarrow as pa
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
+from secure_bloom.datasets.duckdb_versions import warn_of_old_duckdb
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan
 from secure_bloom.display import Summarized, count, listed
@@ -96,6 +97,7 @@ class Scanner(Summarized):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the rows."""
+        warn_of_old_duckdb()  # this is what DuckDB calls
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
