@@ -35,6 +35,7 @@ _HOME = {
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",
     "verify_file": "secure_bloom.verify.verify",
+    "write_dataset": "secure_bloom.datasets.writing",
     "write_table": "secure_bloom.writer",
 }
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.auditing.audit import audit as audit
     from secure_bloom.datasets.dataset import dataset as dataset
     from secure_bloom.datasets.reading import read_table as read_table
+    from secure_bloom.datasets.writing import write_dataset as write_dataset
     from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration
     from secure_bloom.encryption import UniformKey as UniformKey
     from secure_bloom.engines.polars import scan as scan

@@ -5,12 +5,12 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +61,16 @@ if TYPE_CHECKING:
 
     from secure_bloom.arrow.row_filter import RowFilter
 
+class FilterCache(Protocol):
+    """Bloom filters by path, version, row group and column ordinal, for several files."""
+
+    def get(self, key: Hashable, /) -> SplitBlockBloomFilter | None:
+        """Return a filter, or None."""
+
+    def put(self, key: Hashable, value: SplitBlockBloomFilter, size: int, /) -> None:
+        """Keep a filter of this many bytes."""
+
+
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 _Arguments = ParamSpec("_Arguments")
@@ -99,6 +109,8 @@ class ParquetFile(Summarized):
         list of dotted paths: these columns, where a group stands for all leaves below it. A
         mapping: these columns, each under this master key. A :class:`Policy`: what it says. By
         default only :class:`ExplicitKeys` refuse unencrypted files.
+    filter_cache : FilterCache, optional
+        Where decrypted filters are kept. By default they are read each time.
 
     Raises
     ------
@@ -112,7 +124,9 @@ class ParquetFile(Summarized):
 
     def __init__(self, source: FileSource | Source, keys: Keys = None, *,
                  filesystem: pa_fs.FileSystem | None = None,
-                 require_encryption: RequireEncryption = None):
+                 require_encryption: RequireEncryption = None,
+                 filter_cache: FilterCache | None = None):
+        self._filter_cache = filter_cache
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -533,9 +547,15 @@ class ParquetFile(Summarized):
 
     def _read_filter(self, row_group: int, column: LeafColumn,
                      disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
+        cache, key = self._filter_cache, (self.path, self.version, row_group, column.ordinal)
+        if cache is not None and (known := cache.get(key)) is not None:
+            return known
         chunk = self._footer.row_groups[row_group][column.ordinal]
         with error_location(file=self._source.name):
-            return read_filter(self._source, chunk, self._footer.start, disjoint)
+            found = read_filter(self._source, chunk, self._footer.start, disjoint)
+        if cache is not None and found is not None and self.version is not None:
+            cache.put(key, found, found.num_bytes)
+        return found
 
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "

@@ -10,10 +10,11 @@ moves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import RLock
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -21,29 +22,23 @@ import pyarrow.parquet as pq
 
 from secure_bloom.arrow.encrypted_columns import check_encrypted, resolve_columns
 from secure_bloom.arrow.encryption import file_encryption
-from secure_bloom.arrow.leaves import (
-    decode_half_dictionaries,
-    leaf_arrays,
-    leaf_types,
-    without_half_dictionaries,
-)
+from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dictionaries
+from secure_bloom.arrow.row_groups import row_groups
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.arrow.writer_options import WriterOptions
+from secure_bloom.arrow.streams import ArrowData, open_stream
+from secure_bloom.arrow.table_filters import build_filters, plan_filters
+from secure_bloom.arrow.writer_options import WriterOptions, check_options
 from secure_bloom.display import Summarized, shown
 from secure_bloom.encryption import Encryption
-from secure_bloom.errors import ColumnError, FormatError, error_location
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.keys import external
 from secure_bloom.keys.wrapping import WritingKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
-from secure_bloom.parquet.schema import LeafColumn, filter_columns, filterable_paths
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
-from secure_bloom.sbbf.arrow_types import used_dictionary_values
-from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_stored
-from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
+from secure_bloom.sbbf.options import BloomFilters
 from secure_bloom.storage.files import (
     FilePath,
     FileTarget,
@@ -57,26 +52,22 @@ from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
-_Wanted: TypeAlias = tuple[int, LeafColumn, BloomFilterOptions]
-_PART = 1 << 16  # values whose hashes stay in the cache
-
-_REFUSED_OPTIONS = {
-    "bloom_filter_options": "use bloom_filters",
-    "encryption_properties": "use encryption and keys",
-    "metadata_collector": "it would collect footers without the filters",
-}
 
 
-def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilters = None,
+def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
                 encryption: Encryption | None = None, keys: WritingKms = None,
                 policy: Policy | FilePath | None = None, row_group_size: int | None = None,
                 filesystem: pa_fs.FileSystem | None = None, kms: WritingKms = None,
                 **writer_options: Unpack[WriterOptions]) -> None:
-    """Write a table to a Parquet file with Bloom filters.
+    """Write a table, data frame, query or stream to a Parquet file with Bloom filters.
 
     Parameters
     ----------
-    table : pyarrow.Table
+    data : table, data frame, query or stream
+        Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
+        pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
+        the first. Only one row group of it is in memory at a time; see ``docs/writing.md``.
     where : str, path, or writable binary file
         A file object is only appended to and stays open. A new file appears at a path only once
         it is complete; until then, and after an exception, the path keeps its previous content.
@@ -96,7 +87,8 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
         columns that ``bloom_filters`` does not name.
     row_group_size : int, optional
-        Rows per row group; default as in pyarrow: at most 1,048,576.
+        Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream also
+        ends at 128 MiB of Arrow data.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``where`` if that is a path; default: local, or by URI.
     kms
@@ -114,11 +106,22 @@ def write_table(table: pa.Table, where: FileTarget, *, bloom_filters: BloomFilte
         written.
     KeyRetrievalError
         If a master key cannot be used.
+    TypeError
+        If ``data`` is something else.
+    ValueError
+        If an iterable has no batches, and therefore no schema.
+    Exception
+        Whatever the stream raises. Then no new file appears.
     """
-    with ParquetWriter(where, table.schema, bloom_filters=bloom_filters, encryption=encryption,
-                       keys=keys, policy=policy, filesystem=filesystem, kms=kms,
-                       **writer_options) as writer:
-        writer.write_table(table, row_group_size)
+    with ExitStack() as stack:
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        if not isinstance(data, pa.Table):
+            data = stack.enter_context(open_stream(data))
+        writer = stack.enter_context(ParquetWriter(
+            where, data.schema, bloom_filters=bloom_filters, encryption=encryption, keys=keys,
+            policy=policy, filesystem=filesystem, kms=kms, **writer_options))
+        writer.write_table(data, row_group_size)
 
 
 class ParquetWriter(Summarized):
@@ -186,9 +189,7 @@ class ParquetWriter(Summarized):
         self._filters: list[dict[int, int]] = []  # by row group: column ordinal -> number in store
         self._name = str(where) if is_path(where) else f"a {type(where).__name__}"
         self._store = FilterStore()
-        for name, advice in _REFUSED_OPTIONS.items():
-            if writer_options.get(name) is not None:
-                raise TypeError(f"{name} cannot be used here: {advice}")
+        check_options(writer_options)
         self.schema = schema
         self.filter_totals = FilterTotals()
         leaves = parquet_leaves(schema, **writer_options)
@@ -197,7 +198,7 @@ class ParquetWriter(Summarized):
             if rules is not None:
                 bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
                 keys, kms = (None, None) if encryption is None else (keys, kms)
-        self._plan = _plan(schema, leaves, bloom_filters)
+        self._plan = plan_filters(schema, leaves, bloom_filters)
         self._asked = resolve_columns(encryption, leaves)
         if rules is not None:
             with error_location(file=self._name):
@@ -215,39 +216,55 @@ class ParquetWriter(Summarized):
             self._abort()
             raise
 
-    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write a table, as one row group or several.
+    def write_table(self, data: ArrowData, row_group_size: int | None = None) -> None:
+        """Write a table, data frame, query or stream, as one row group or several.
+
+        If a stream raises an exception, the writer is closed and the file does not appear.
 
         Parameters
         ----------
-        table : pyarrow.Table
-            Must have the schema of this writer.
+        data : table, data frame, query or stream
+            As in :func:`write_table`, with the columns of this writer's schema. A pyarrow Table or
+            RecordBatch must have exactly its types. Text, binary and lists of other data are
+            converted to the variants that it has, such as large text.
         row_group_size : int, optional
-            Rows per row group; default as in pyarrow: at most 1,048,576.
+            Rows per row group; default as in pyarrow: at most 1,048,576. A row group of a stream
+            also ends at 128 MiB of Arrow data.
+
+        Raises
+        ------
+        TypeError
+            If ``data`` is something else.
+        ColumnError
+            If a batch of a stream has other columns, or other types.
         """
         if row_group_size is not None and row_group_size < 1:
             raise ValueError(f"row_group_size must be at least 1, got {row_group_size}")
         rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-        with self._opened() as writer:
+        if isinstance(data, pa.RecordBatch):
+            data = pa.Table.from_batches([data])
+        with self._opened() as writer, ExitStack() as stack:
+            tables: Iterator[pa.Table]
+            if isinstance(data, pa.Table):
+                tables = (data.slice(start, rows) for start in range(0, max(len(data), 1), rows))
+            else:
+                stream = stack.enter_context(open_stream(data)).with_schema(self.schema)
+                tables = row_groups(stream, self.schema, rows)
             try:
-                table = decode_half_dictionaries(table)
-                for start in range(0, max(table.num_rows, 1), rows):
-                    self._write_row_group(writer, table.slice(start, rows))
+                for table in tables:
+                    self._write_row_group(writer, decode_half_dictionaries(table))
+                    del table  # before the next row group is filled
             except BaseException:
                 self._abort()
                 raise
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch; see :meth:`write_table`."""
-        self.write_table(pa.Table.from_batches([batch], batch.schema), row_group_size)
+        self.write_table(batch, row_group_size)
 
-    def write(self, table_or_batch: pa.Table | pa.RecordBatch,
-              row_group_size: int | None = None) -> None:
-        """Write a table or a record batch; see :meth:`write_table`."""
-        if isinstance(table_or_batch, pa.RecordBatch):
-            self.write_batch(table_or_batch, row_group_size)
-        else:
-            self.write_table(table_or_batch, row_group_size)
+    def write(self, data: ArrowData, row_group_size: int | None = None) -> None:
+        """Write a table, data frame, query or stream; see :meth:`write_table`."""
+        self.write_table(data, row_group_size)
 
     def add_key_value_metadata(self, key_value_metadata: Mapping[str, str]) -> None:
         """Add metadata to the file; see :class:`pyarrow.parquet.ParquetWriter`."""
@@ -312,23 +329,13 @@ class ParquetWriter(Summarized):
     def _write_row_group(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
         """Build filters on another core while pyarrow writes pages; both release the GIL."""
         with ThreadPoolExecutor(1) as pool:
-            filters = pool.submit(self._build_filters, table)
+            filters = pool.submit(self._store_filters, table)
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._filters.append(filters.result())
 
-    def _build_filters(self, table: pa.Table) -> dict[int, int]:
-        filters = {}
-        for index, wanted in self._plan.items():
-            leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks), strict=True)
-            arrays = dict(enumerate(leaves))
-            for position, column, options in wanted:
-                try:
-                    filter_ = build_filter(arrays.get(position, ()), column, options)
-                except ColumnError as error:
-                    error.column = column.path
-                    raise
-                filters[column.ordinal] = self._store.put(filter_)
-        return filters
+    def _store_filters(self, table: pa.Table) -> dict[int, int]:
+        return {ordinal: self._store.put(filter_)
+                for ordinal, filter_ in build_filters(table, self._plan)}
 
     def _finish(self, output: Output, held: bytes, start: int) -> None:
         """Write what was held back, with the filters before the footer."""
@@ -414,18 +421,6 @@ class ParquetWriter(Summarized):
                 output.abort()
 
 
-def build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions) \
-        -> SplitBlockBloomFilter:
-    """Build the filter of one column chunk over the leaf arrays that it stores."""
-    arrays = [used_dictionary_values(array) for array in arrays]
-    count = sum(len(array) - array.null_count for array in arrays)
-    filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
-    for array in arrays:
-        for start in range(0, len(array), _PART):
-            filter_.insert_hashes(hash_stored(array.slice(start, _PART), column.type))
-    return options.fitted(filter_)
-
-
 class _Sink:
     """The sink for pyarrow's output: passes bytes on, holds them back, or drops them."""
 
@@ -454,18 +449,3 @@ class _Sink:
 
     def discard(self) -> None:
         self._held = self._output = None
-
-
-# --- which columns -------------------------------------------------------------------------------
-
-def _plan(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilters) \
-        -> dict[int, list[_Wanted]]:
-    """Return (position among its leaves, leaf column, options) per top-level field with filters."""
-    owners = [(index, position) for index, field in enumerate(schema)
-              for position in range(len(leaf_types(field.type)))]
-    plan: dict[int, list[_Wanted]] = {}
-    asked = normalize_options(bloom_filters, filterable_paths(leaves))
-    for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
-        index, position = owners[column.ordinal]
-        plan.setdefault(index, []).append((position, column, options))
-    return plan

@@ -10,7 +10,8 @@ import pytest
 from tests.tiers import sweep_where
 
 ROOT = Path(__file__).parent.parent
-WITHOUT_SPARK = "kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth"
+WITHOUT_SPARK = ("kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth",
+                 "engines")
 TAKE_LONG = "kernels", "memory"
 
 

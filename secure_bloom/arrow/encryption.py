@@ -52,7 +52,7 @@ def file_encryption(encryption: Encryption | None, keys: WritingKms = None,
     Raises TypeError if both ``keys`` and ``kms`` are passed, or they do not match ``encryption``.
     """
     if isinstance(encryption, EncryptionConfiguration):
-        return _KmsEncryption(encryption, _writing_kms(keys_or_kms(keys, kms), encryption))
+        return _KmsEncryption(encryption, writing_kms(keys_or_kms(keys, kms), encryption))
     if encryption is not None and not isinstance(encryption, UniformKey):
         raise TypeError("encryption must be an EncryptionConfiguration or a UniformKey, "
                         f"not {type(encryption).__name__}")
@@ -177,8 +177,11 @@ def _under_aliases(encryption: EncryptionConfiguration) \
     return configuration, {alias: name for name, alias in names.items()}
 
 
-def _writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
-    """Return what wraps data keys: a KMS client with this process's cache, or KEKs."""
+def writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | KeyEncryptionKeys:
+    """Return what wraps data keys: a KMS client with this process's cache, or KEKs.
+
+    ``kms`` is the result of :func:`.keys_or_kms`. Raises TypeError if it cannot wrap these keys.
+    """
     if isinstance(kms, KeyEncryptionKeys):
         if not encryption.double_wrapping:
             raise TypeError("double_wrapping=False does not use key-encryption keys: pass the KMS "

@@ -10,18 +10,24 @@ import pyarrow.compute as pc
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, PredicateError
-from secure_bloom.pruning.expressions import columns_of
+from secure_bloom.pruning.expression_tree import Literal, Node, parse, walk
+from secure_bloom.pruning.expressions import alternatives_in, columns_in
 
 
 class ExpressionRows:
     """Finds the rows for which an Expression is true, with Arrow's semantics.
 
-    ``columns`` are the names of the top-level columns that it needs, each once. Raises ColumnError
-    if a column is not in the schema; PredicateError if Arrow cannot evaluate the Expression.
+    ``columns`` are the names of the top-level columns that it needs, each once; ``alternatives``
+    are those of :func:`.alternatives_of`. Raises ColumnError if a column is not in the schema;
+    PredicateError if Arrow cannot evaluate the Expression.
     """
 
     def __init__(self, expression: pc.Expression, schema: pa.Schema):
-        names = columns_of(expression)
+        tree = parse(expression)
+        if tree is not None and any(map(_crashes_arrow, walk(tree))):
+            raise PredicateError("the filter contains a null of a large type, with which pyarrow "
+                                 "crashes; write pc.scalar(None)")
+        names = columns_in(tree)
         self.columns = schema.names if names is None else names
         for name in self.columns:
             if (found := len(schema.get_all_field_indices(name))) != 1:
@@ -29,6 +35,7 @@ class ExpressionRows:
                     f"{found} columns have this name" if found else
                     f"there is no such column; existing columns: {listed(schema.names)}",
                     column=name)
+        self.alternatives = alternatives_in(tree, schema)
         self._expression = expression
         # A row of nulls, because Arrow does not compare all types if there are no rows.
         nulls = [pa.nulls(1, schema.field(name).type) for name in self.columns]
@@ -36,13 +43,19 @@ class ExpressionRows:
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one of them; never null."""
-        batch = _without_views(batch.select(self.columns))
+        batch = batch.select(self.columns)
         try:
-            return _evaluated(self._expression, batch).fill_null(False)
+            return _evaluated(self._expression, _without_views(batch)).fill_null(False)
         except pa.ArrowException as error:
             # Not "from error": the message may contain values.
             raise PredicateError(f"Arrow cannot evaluate the filter{_reason(error)}; the columns "
                                  f"are {_types(batch.schema)}") from None
+
+
+def _crashes_arrow(node: Node) -> bool:
+    """Whether this is a null that pyarrow 26 cannot cast to any other type."""
+    return isinstance(node, Literal) and not node.value.is_valid and (
+        pa.types.is_large_string(node.value.type) or pa.types.is_large_binary(node.value.type))
 
 
 def _evaluated(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -67,6 +80,7 @@ def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 #: the messages of Arrow that help, and contain no values
 _REASONS = re.compile(r"no kernel matching input types \(.*\)"
+                      r"|Precision is not great enough for the result\. It should be at least \d+"
                       r"|Array type doesn't match type of values set: .*"
                       r"|Cannot compare timestamp with timezone to timestamp without timezone")
 

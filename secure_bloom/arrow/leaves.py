@@ -38,6 +38,13 @@ def leaf_types(t: pa.DataType) -> list[pa.DataType]:
     return [leaf for child in _children(t) for leaf in leaf_types(child)] if _is_nested(t) else [t]
 
 
+def has_dictionary(t: pa.DataType) -> bool:
+    """Whether there are dictionaries at any depth."""
+    if isinstance(t, pa.BaseExtensionType):
+        return has_dictionary(t.storage_type)
+    return pa.types.is_dictionary(t) or (_is_nested(t) and any(map(has_dictionary, _children(t))))
+
+
 def is_list(t: pa.DataType) -> bool:
     """Whether this is one of Arrow's list types."""
     return (pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t)

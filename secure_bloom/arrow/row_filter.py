@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.expression_rows import ExpressionRows
 from secure_bloom.arrow.predicate_rows import PredicateRows
-from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter, alternatives_of
+from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Condition
 
 
@@ -46,8 +46,8 @@ class RowFilter(RowGroupFilter):
         if isinstance(condition, list):
             self._rows, alternatives = PredicateRows(condition, schema), condition
         else:
-            self._rows = ExpressionRows(condition, schema)
-            alternatives = alternatives_of(condition, schema)
+            self._rows = rows = ExpressionRows(condition, schema)
+            alternatives = rows.alternatives
         super().__init__(alternatives, schema)
         self.columns = self._rows.columns
 

@@ -8,6 +8,12 @@ from typing import Any, Literal, TypedDict
 _Codecs = str | Mapping[str, str]
 _Columns = bool | Sequence[str]
 
+_REFUSED = {
+    "bloom_filter_options": "use bloom_filters",
+    "encryption_properties": "use encryption and keys",
+    "metadata_collector": "it would collect footers without the filters",
+}
+
 
 class WriterOptions(TypedDict, total=False):
     """Valid ``**writer_options``; see :class:`pyarrow.parquet.ParquetWriter`."""
@@ -37,3 +43,10 @@ class WriterOptions(TypedDict, total=False):
     data_page_size: int | None
     coerce_timestamps: str | None
     allow_truncated_timestamps: bool
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise TypeError if options of pyarrow's writer are set that this package sets itself."""
+    for name, advice in _REFUSED.items():
+        if options.get(name) is not None:
+            raise TypeError(f"{name} cannot be used here: {advice}")

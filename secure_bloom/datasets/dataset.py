@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, Footers
+from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
 from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
@@ -84,7 +84,7 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files)
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess(found.filesystem, shared_keys(keys), checks, Footers(), with_source)
+    access = FileAccess.new(found.filesystem, shared_keys(keys), checks, with_source)
     with error_location(file=found.name):
         files = _inspected(found, access)
         checks.finish()

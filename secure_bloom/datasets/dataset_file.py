@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from copy import copy
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -12,10 +10,12 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.pages import new_fragment
+from secure_bloom.datasets.cache import ByteCache
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.versions import FileVersion, until_unchanged
 
@@ -27,52 +27,32 @@ FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
 SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),
                            pa.field(ROW_GROUP, pa.int32(), nullable=False)])
 _FOOTER_BYTES = 16 * 1024 * 1024  # as stored; parsed they take several times as much
+_FILTER_BYTES = 128 * 1024 * 1024
 
 
 class OutdatedError(ChangedMeanwhileError):
     """The data set no longer has the files or schemas with which it was opened."""
 
 
-class Footers:
-    """Parsed footers of the files that were used last. Their files are closed."""
-
-    def __init__(self) -> None:
-        self._files: OrderedDict[str, ParquetFile] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def __reduce__(self) -> tuple[type[Footers], tuple[()]]:
-        return Footers, ()  # another process reads them itself
-
-    def get(self, path: str) -> ParquetFile | None:
-        """Return a file of which only the footer is to be used."""
-        with self._lock:
-            file = self._files.get(path)
-            if file is not None:
-                self._files.move_to_end(path)
-            return file
-
-    def put(self, path: str, file: ParquetFile) -> None:
-        """Keep the footer of a file, and drop others if there are too many."""
-        with self._lock:
-            self._drop(self._files.pop(path, None))
-            self._files[path] = file
-            self._bytes += file.footer_size
-            while self._bytes > _FOOTER_BYTES and len(self._files) > 1:
-                self._drop(self._files.popitem(last=False)[1])
-
-    def _drop(self, file: ParquetFile | None) -> None:
-        self._bytes -= 0 if file is None else file.footer_size
-
-
 class FileAccess(NamedTuple):
-    """What all files of a data set have in common."""
+    """What all files of a data set have in common, and what was read of them last.
+
+    The files in ``footers`` are closed. ``filters`` are by path, version, row group and column.
+    """
 
     filesystem: pa_fs.FileSystem
     keys: Keys
     checks: FolderChecks
-    footers: Footers
     with_source: bool
+    footers: ByteCache[ParquetFile]
+    filters: ByteCache[SplitBlockBloomFilter]
+
+    @classmethod
+    def new(cls, filesystem: pa_fs.FileSystem, keys: Keys, checks: FolderChecks,
+            with_source: bool) -> FileAccess:
+        """Return the access to files of which nothing has been read."""
+        return cls(filesystem, keys, checks, with_source, ByteCache(_FOOTER_BYTES),
+                   ByteCache(_FILTER_BYTES))
 
 
 class DatasetFile:
@@ -93,9 +73,7 @@ class DatasetFile:
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
-        opened = self.open()
-        self.num_rows = opened.num_rows
-        opened.close()
+        self.open().close()
 
     @property
     def schema(self) -> pa.Schema:
@@ -138,13 +116,14 @@ class DatasetFile:
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
             return known.with_source(source)
-        file = ParquetFile(source, access.keys, require_encryption=access.checks)
+        file = ParquetFile(source, access.keys, require_encryption=access.checks,
+                           filter_cache=access.filters)
         if self._schema is None:
             self._schema = file.schema
         elif not self._schema.equals(file.schema, check_metadata=True):
             raise OutdatedError("the file was replaced by one with another schema after the data "
                                 "set was opened; open the data set again", file=self.path)
-        access.footers.put(self.path, file)
+        access.footers.put(self.path, file, file.footer_size)
         return file
 
 

@@ -17,7 +17,7 @@ from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.pruning.expressions import Alternatives, alternatives_in_file
+from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.predicates import Condition
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
@@ -38,7 +38,7 @@ class FolderQuery(NamedTuple):
     """A query that applies to all files of a folder.
 
     ``folder`` is for messages. The values of the columns in ``partition_schema`` come from the
-    paths of the files.
+    paths of the files. ``pruning`` is that of :func:`.file_pruning`.
     """
 
     folder: str
@@ -46,6 +46,7 @@ class FolderQuery(NamedTuple):
     keys: Keys
     columns: list[str] | None
     condition: Condition | None
+    pruning: Callable[[pa.Schema], Alternatives]
     partition_schema: pa.Schema
     checks: FolderChecks
 
@@ -53,12 +54,6 @@ class FolderQuery(NamedTuple):
         """Return the filter for rows of the table; None if all are read."""
         from secure_bloom.arrow.row_filter import RowFilter
         return None if self.condition is None else RowFilter(self.condition, schema)
-
-    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
-        """Return the filter that a file is pruned with; None for all of its row groups."""
-        if self.condition is None or isinstance(self.condition, list):
-            return self.condition
-        return alternatives_in_file(self.condition, file_schema, self.partition_schema)
 
 
 class FolderFile:
@@ -77,8 +72,7 @@ class FolderFile:
         query = self._query
         self._source = self._opened()
         file = ParquetFile(self._source, query.keys, require_encryption=query.checks)
-        row_groups = file.row_groups_for(query.alternatives_for(file.schema),
-                                         self._partition_values())
+        row_groups = file.row_groups_for(query.pruning(file.schema), self._partition_values())
         access = file.arrow_access(row_groups) if row_groups != [] else None
         # All of this is of one version; if an inspection fails, everything keeps the previous one.
         self.row_groups, self._access, self.schema = row_groups, access, file.schema

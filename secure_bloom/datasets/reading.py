@@ -9,27 +9,29 @@ from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.pages import to_table
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
+from secure_bloom.datasets.partitions import find_partitions
+from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
     Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import UnsupportedError, error_location
+from secure_bloom.errors import error_location
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
+from secure_bloom.pruning.expressions import file_pruning
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
-from secure_bloom.storage.visibility import Check, data_files
+from secure_bloom.storage.visibility import Check, data_files, relative_path
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
@@ -105,9 +107,11 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     condition = None if filters is None else predicates.condition_of(filters)
-    partition_schema, partitions = _partitions(filesystem, folder, paths)
+    partition_schema, partitions = find_partitions(
+        filesystem, [relative_path(path, folder) for path in paths])
     checks = FolderChecks(requirement, partition_schema.names)
-    query = FolderQuery(folder, filesystem, keys, columns, condition, partition_schema, checks)
+    query = FolderQuery(folder, filesystem, keys, columns, condition,
+                        file_pruning(condition, partition_schema), partition_schema, checks)
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
@@ -120,10 +124,10 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
             kept.append(file)
             if condition is not None and len(first) < _AHEAD:
                 # Meanwhile the other files are inspected.
-                guess = _common(paths[:1], schemas[:1], partition_schema)
+                guess = common_schema(paths[:1], schemas[:1], partition_schema)
                 first.append(reader.submit(read_rows, query, [file], guess))
         checks.finish()
-        schema = _common(paths, schemas, partition_schema)
+        schema = common_schema(paths, schemas, partition_schema)
         wait(first)  # no file is read by two threads at a time
         tables = [rows.result() for rows in first] \
             if first and guess.equals(schema, check_metadata=True) else []
@@ -142,43 +146,9 @@ def _look(query: FolderQuery, places: Iterator[int], path: str,
     return file
 
 
-def _unified(schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; if path and file disagree about a column, the path wins."""
-    own = [pa.schema([field for field in schema if field.name not in partition_schema.names],
-                     schema.metadata)
-           for schema in {id(schema): schema for schema in schemas}.values()]  # mostly a single one
-    return pa.unify_schemas([*own, partition_schema])
-
-
-def _common(paths: list[str], schemas: list[pa.Schema], partition_schema: pa.Schema) -> pa.Schema:
-    """Return the table's schema; UnsupportedError names the first file that is incompatible."""
-    try:
-        return _unified(schemas, partition_schema)
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        merged = schemas[0]
-        for path, schema in zip(paths, schemas, strict=True):
-            try:
-                merged = _unified([merged, schema], partition_schema)
-            except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-                raise UnsupportedError("it cannot be read as one table with the other files of the "
-                                       f"folder: {error}", file=path) from error
-        raise
-
-
 def _threads(filesystem: pa_fs.FileSystem) -> int:
     """Return how many files to open at a time.
 
     Local files involve little waiting, and more threads only pass the GIL on more often.
     """
     return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()
-
-
-def _partitions(filesystem: pa_fs.FileSystem, folder: str, paths: list[str]) -> tuple[pa.Schema,
-                                                                    list[pc.Expression]]:
-    """Return the Hive partition columns of a folder, and their values for each file."""
-    options = ds.FileSystemFactoryOptions(partition_base_dir=folder,
-                                          partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, paths, ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
-    partitioning = ds.HivePartitioning(schema)
-    return schema, [partitioning.parse(path.removeprefix(folder)) for path in paths]

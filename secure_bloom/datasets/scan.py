@@ -17,7 +17,7 @@ from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
-from secure_bloom.errors import FileError, FormatError, KeyRetrievalError
+from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
 
@@ -120,7 +120,12 @@ class Scan:
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
-                        deque(scanned([opened]), maxlen=0)
+                        try:
+                            deque(scanned([opened]), maxlen=0)
+                        except FormatError:
+                            _check_pages(opened, shared)
+                            raise UnsupportedError("its values do not fit the types in the schema "
+                                                   "of the data set") from None
                 raise
             list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
 
@@ -178,6 +183,11 @@ def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
         if batch is None:
             return
         yield batch
+
+
+def _check_pages(opened: OpenedFile, shared: SharedDecryption) -> None:
+    """Raise FormatError if pyarrow cannot read the pages of a file with its own types, either."""
+    deque(_scanned(opened.fragments(shared), opened.file.schema, None, {}), maxlen=0)
 
 
 def _from_row(files: list[OpenedFile], row: int) -> Iterator[OpenedFile]:

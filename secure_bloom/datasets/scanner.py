@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
-from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess
+from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.duckdb_versions import warn_of_old_duckdb
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan
@@ -116,25 +116,29 @@ class Scanner(Summarized):
 
     def count_rows(self) -> int:
         """Return the number of rows; without a filter, from the footers alone."""
-        if not self._filters:
-            return sum(file.num_rows for file in self._files)
-        return until_unchanged(lambda: sum(batch.num_rows for batch in self.to_batches()))
+        if self._filters:
+            return until_unchanged(lambda: sum(batch.num_rows for batch in self.to_batches()))
+        return sum(opened.num_rows for opened in self._opened_and_closed())
 
     def explain(self) -> ScanReport:
         """Return what a pass would read and skip. Only footers and Bloom filters are read."""
-        for opened in self._pass().open_files():
-            opened.close()
+        for _ in self._opened_and_closed():
+            pass
         return self.report
 
     def remaining_files(self) -> Iterator[DatasetFile]:
         """Yield the files that may have matching rows, each restricted to the row groups to read.
         """
-        for opened in self._pass().open_files():
-            opened.close()
+        for opened in self._opened_and_closed():
             yield opened.dataset_file.restricted(opened.file.version, opened.row_groups)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _opened_and_closed(self) -> Iterator[OpenedFile]:
+        for opened in self._pass().open_files():
+            opened.close()
+            yield opened
 
     def _new_report(self) -> None:
         conditions = [describe(one.alternatives) for one in self._row_group_filters]

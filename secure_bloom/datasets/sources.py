@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
-from secure_bloom.storage.visibility import data_files, files_below, relative_path, table_of
+from secure_bloom.storage.visibility import (
+    data_files,
+    files_below,
+    is_hidden,
+    relative_path,
+    table_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -44,7 +51,7 @@ class Files(NamedTuple):
     filesystem: pa_fs.FileSystem
     paths: list[str]
     partition_schema: pa.Schema
-    partitions: list[pc.Expression | None]
+    partitions: Sequence[pc.Expression | None]
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
@@ -79,11 +86,12 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
-    if filesystem.get_file_info(path).type == pa_fs.FileType.Directory:
+    kind = filesystem.get_file_info(path).type
+    if kind == pa_fs.FileType.Directory:
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
-    if _MAGIC.search(path) and filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
-        return _with_partitions(path, filesystem, _expanded(filesystem, path, all_files), None)
-    return Files(path, filesystem, [path], pa.schema([]), [None])
+    if kind != pa_fs.FileType.NotFound:
+        return Files(path, filesystem, [path], pa.schema([]), [None])
+    return _with_partitions(path, filesystem, _expanded(filesystem, path, all_files), None)
 
 
 def _checked(sources: Sequence[Any]) -> Sequence[FilePath]:
@@ -109,15 +117,18 @@ def _expanded(filesystem: pa_fs.FileSystem, path: str, all_files: bool) -> list[
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
         return _in_folder(filesystem, path, all_files)
-    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+    if kind != pa_fs.FileType.NotFound:
         return [path]
+    if not _MAGIC.search(path):
+        raise FileNotFoundError(f"there is no file or folder {path}")
     base, pattern = _split_pattern(path)
-    listed = files_below(filesystem, base, allow_not_found=True)
-    tables = {table_of(posixpath.dirname(posixpath.join(base, name))) for name in listed
-              if _is_matched(name, pattern)}
+    tables = {table_of(posixpath.dirname(posixpath.join(base, name)))
+              for name in files_below(filesystem, base, allow_not_found=True)
+              if not is_hidden(name) and _is_matched(name, pattern)}
     # Listed again, table by table: the commit protocol hides some of their files.
+    below = base.rstrip("/") + "/"
     found = [path for table in sorted(tables) for path in data_files(filesystem, table)
-             if _is_matched(relative_path(path, base), pattern)]
+             if path.startswith(below) and _is_matched(path.removeprefix(below), pattern)]
     if not found:
         raise FileNotFoundError(f"no Parquet file matches {path}")
     if not all_files:
@@ -185,12 +196,6 @@ def _iceberg_files(scan: Any) -> list[str]:
 def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
                      folder: str | None) -> Files:
     """Add the partition columns; without a folder, those directly above each file."""
-    import pyarrow.dataset as ds
-    relative = ["/" + relative_path(path, folder or table_of(posixpath.dirname(path)))
-                for path in paths]
-    options = ds.FileSystemFactoryOptions(partition_base_dir="/",
-                                          partitioning=ds.HivePartitioning.discover())
-    factory = ds.FileSystemDatasetFactory(filesystem, relative, ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
-    partitioning = ds.HivePartitioning(schema)
-    return Files(name, filesystem, paths, schema, [partitioning.parse(one) for one in relative])
+    schema, partitions = find_partitions(filesystem, [
+        relative_path(path, folder or table_of(posixpath.dirname(path))) for path in paths])
+    return Files(name, filesystem, paths, schema, partitions)

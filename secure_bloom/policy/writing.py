@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow.fs as pa_fs
 
 from secure_bloom.encryption import Encryption, EncryptionConfiguration, UniformKey
-from secure_bloom.errors import PolicyError
+from secure_bloom.errors import PolicyError, error_location
 from secure_bloom.parquet.schema import (
     LeafColumn,
     columns_by_prefix,
@@ -127,6 +127,42 @@ def check_encryption(policy: Policy, encryption: Encryption | None,
                               "encrypted footer: encrypted_footer = true")
         return
     _check_footer(policy, encryption, is_demanding(policy, columns))
+
+
+def check_partition_policy(policy: Policy, names: Iterable[str]) -> None:
+    """Raise PolicyError if values that must be encrypted would be part of folder names."""
+    for name in names:
+        rule = policy.rule_for_partition(name)
+        if rule is not None:
+            raise PolicyError("its values would be part of folder names; it must be encrypted by "
+                              f"the policy's rule {rule}: partition by another column", column=name)
+
+
+def check_file_of_folder(policy: Policy, folder: str, path: str, partition_by: Iterable[str],
+                         encryption: Encryption | None, leaves: Sequence[LeafColumn]) -> None:
+    """Check a file of a folder by the rules that are for some files of the folder only.
+
+    Parameters
+    ----------
+    policy : Policy
+        For all paths. For the folder, it has been checked.
+    folder, path : str
+        Absolute paths, at which readers will find folder and file.
+    partition_by : iterable of str
+        Columns whose values are part of the path.
+    encryption, leaves
+        As in :func:`check_encryption`.
+
+    Raises
+    ------
+    PolicyError
+        If the file would not meet them.
+    """
+    rules = policy.for_path(path)
+    if rules is not policy.for_path(folder):
+        with error_location(file=path):
+            check_partition_policy(rules, partition_by)
+            check_encryption(rules, encryption, leaves)
 
 
 def _check_footer(policy: Policy, encryption: Encryption, demands: bool) -> None:

@@ -9,12 +9,13 @@ comparison is used only if that cast keeps all values; :func:`_exact_values` lis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse, walk
-from secure_bloom.pruning.predicates import Predicate, fields_at
+from secure_bloom.pruning.predicates import Condition, Predicate, fields_at
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
 from secure_bloom.sbbf.scalars import plain_value
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Alternatives: TypeAlias = list[list[Predicate]] | None
 
 _MOST_ALTERNATIVES = 64
-_LONGEST_PRODUCT = 1000  # predicates and values, beyond twice the number in the operands
+_LONGEST_PRODUCT = 1000  # values, beyond twice the number in the operands of an "and"
 _DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
 
 
@@ -55,17 +56,26 @@ def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
         return None
 
 
-def alternatives_in_file(expression: pc.Expression, file_schema: pa.Schema,
-                         partition_schema: pa.Schema) -> Alternatives:
-    """Return the same filter for a file of a table in which all files have the same types.
+def file_pruning(condition: Condition | None, partition_schema: pa.Schema) \
+        -> Callable[[pa.Schema], Alternatives]:
+    """Return a function from the schema of a file to the filter that the file is pruned with.
 
-    Columns that the file lacks are null; those in ``partition_schema`` come from its path.
+    For the files of a table in which a column has the same type in all files. Columns that a file
+    lacks are null; those in ``partition_schema`` come from its path.
     """
-    own = [field for field in file_schema if field.name not in partition_schema.names]
-    present = {field.name for field in own}.union(partition_schema.names)
-    lacking = [pa.field(name, pa.null()) for name in columns_of(expression) or ()
-               if name not in present]
-    return alternatives_of(expression, pa.schema([*own, *partition_schema, *lacking]))
+    if condition is None or isinstance(condition, list):
+        return lambda file_schema: condition
+    tree = parse(condition)
+    names = columns_in(tree) or []
+
+    @lru_cache(maxsize=8)  # the files of a folder mostly have the same schema
+    def alternatives(file_schema: pa.Schema) -> Alternatives:
+        fields = [field for field in file_schema if field.name not in partition_schema.names]
+        present = {field.name for field in fields}.union(partition_schema.names)
+        lacking = [pa.field(name, pa.null()) for name in names if name not in present]
+        return alternatives_in(tree, pa.schema([*fields, *partition_schema, *lacking]))
+
+    return alternatives
 
 
 def columns_of(expression: pc.Expression) -> list[str] | None:
@@ -73,7 +83,11 @@ def columns_of(expression: pc.Expression) -> list[str] | None:
 
     None if they cannot be determined, for example because columns are given by position.
     """
-    tree = parse(expression)
+    return columns_in(parse(expression))
+
+
+def columns_in(tree: Node | None) -> list[str] | None:
+    """Return the same for a tree, None if it is unknown."""
     if tree is None:
         return None
     return list(dict.fromkeys(node.path[0] for node in walk(tree) if isinstance(node, Field)))
@@ -259,21 +273,22 @@ def _any(parts: Iterable[Alternatives]) -> Alternatives:
 
 def _all(parts: Iterable[Alternatives]) -> Alternatives:
     """Return a filter that holds where all of some filters hold, or a weaker one if it is long."""
-    found: Alternatives = None
-    for part in sorted((part for part in parts if part is not None), key=len):
-        if found is None:
-            found = part
-        elif _product_is_short(found, part):
+    known = sorted((part for part in parts if part is not None), key=len)
+    if not known:
+        return None
+    longest = _LONGEST_PRODUCT + 2 * sum(map(_size, known))
+    found = known[0]
+    for part in known[1:]:
+        size = len(part) * _size(found) + len(found) * _size(part)
+        if len(found) * len(part) <= _MOST_ALTERNATIVES and size <= longest:
             found = [one + other for one in found for other in part]
     return found
 
 
-def _product_is_short(left: list[list[Predicate]], right: list[list[Predicate]]) -> bool:
-    sizes = [sum(len(p.value) if p.op == "in" else 1 for alternative in side for p in alternative)
-             for side in (left, right)]
-    product = len(right) * sizes[0] + len(left) * sizes[1]
-    return (len(left) * len(right) <= _MOST_ALTERNATIVES
-            and product <= _LONGEST_PRODUCT + 2 * sum(sizes))
+def _size(alternatives: list[list[Predicate]]) -> int:
+    """Return the number of values."""
+    return sum(len(p.value) if p.op == "in" else 1 for alternative in alternatives
+               for p in alternative)
 
 
 # --- comparisons in which Arrow's casts change no value ------------------------------------------
@@ -285,7 +300,7 @@ def _exact_values(array: pa.Array, column_type: pa.DataType) -> list[Any] | None
     """
     source = array.type
     t = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
-    kinds = _kind(source), _kind(t)
+    kinds = _kind(source), "bytes" if is_text_or_bytes(t) else _kind(t)
     if kinds[0] != kinds[1] and kinds not in _OTHER_KINDS and not pa.types.is_null(t):
         return None
     if kinds[1] == "decimal" and not _have_common_decimal(source, t):
@@ -306,7 +321,7 @@ def _rounds_set(source: pa.DataType, t: pa.DataType) -> bool:
         kinds == ("float", "float") and source.bit_width > t.bit_width)
 
 
-#: of literal and column; half floats, views and extension types are omitted on purpose
+#: of literal and column; half floats, literals that are views, and extension types are omitted
 _OTHER_KINDS = {("integer", "float"), ("integer", "decimal"), ("bytes", "fixed"),
                 ("date", "timestamp"), ("timestamp", "date")}
 _CLOCKS = ("date", "timestamp", "zoned timestamp", "duration")

@@ -34,7 +34,7 @@ rule out any row group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -49,10 +49,20 @@ if TYPE_CHECKING:
 
 OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in", "<=>", "is null", "is not null")
 
+
+class Expression(Protocol):
+    """What distinguishes :class:`pyarrow.compute.Expression`, which has no types, from others."""
+
+    def is_valid(self) -> Any:
+        """Return an Expression that holds where this one is not null."""
+
+    def isin(self, values: Any) -> Any:
+        """Return an Expression that holds where this one equals one of the values."""
+
+
 #: row filters in the user's form: predicates (column, operator, value) that must all hold, or
 #: several lists of such predicates, of which one must hold; or an Expression of pyarrow
-Filters: TypeAlias = ("Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]"
-                      " | pc.Expression")
+Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]] | Expression
 
 
 class Predicate(NamedTuple):

@@ -60,7 +60,8 @@ class CommitSummary(Summarized):
     def _headline(self) -> str:
         filters = count(self.encrypted_filters + self.plain_filters, "filter")
         return (f"{count(self.files, 'file')}, {count(self.rows, 'row')}, "
-                f"{count(self.bytes, 'byte')}, {filters}, at {shown(str(self.time), 40)}")
+                f"{count(self.bytes, 'byte')}, {filters} ({self.encrypted_filters:,} encrypted), "
+                f"at {shown(str(self.time), 40).replace('+00:00', 'Z')}")
 
     @classmethod
     def of(cls, job: str, files: list[StagedFile]) -> CommitSummary:

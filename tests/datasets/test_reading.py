@@ -25,6 +25,20 @@ def test_partition_values_come_from_the_path_also_when_filtered(tmp_path):
     assert secure_bloom.read_table(tmp_path, filters=[["y", "==", 3]])["x"].to_pylist() == [3]
 
 
+def test_a_partition_column_that_is_always_null_is_a_string(tmp_path):
+    null = "__HIVE_DEFAULT_PARTITION__"
+    for folder, value in ((f"p={null}/k=1/q%20r={null}", 1), (f"p={null}/k=2/q%20r={null}", 2)):
+        (tmp_path / folder).mkdir(parents=True)
+        secure_bloom.write_table(pa.table({"a": [value]}), tmp_path / folder / "x.parquet")
+    table = secure_bloom.read_table(tmp_path)
+    assert table.schema.field("p").type == table.schema.field("q r").type == pa.string()
+    assert table.select(["a", "p", "k", "q r"]).to_pylist() == [
+        {"a": 1, "p": None, "k": 1, "q r": None}, {"a": 2, "p": None, "k": 2, "q r": None}]
+    for filters, expected in (([("p", "is null", None), ("k", "==", 2)], [2]),
+                              ([("p", "==", "x")], [])):
+        assert secure_bloom.read_table(tmp_path, filters=filters)["a"].to_pylist() == expected
+
+
 def test_what_begins_with_a_dot_is_hidden(tmp_path):
     with secure_bloom.ParquetWriter(tmp_path / "x=1.parquet", pa.schema([("y", pa.int64())]),
                                     bloom_filters={}) as writer:

@@ -38,7 +38,8 @@ def test_a_filter_chooses_files_and_row_groups(people):
     frame = dd.from_map(frame_of, fragments)
     with dask.config.set(scheduler="threads"):
         assert frame.compute()["id"].tolist() == [123]
-    assert next(source.get_fragments(condition)).to_table().num_rows == 50
+    [fragment] = source.get_fragments(condition)
+    assert fragment.to_table().num_rows == 50
     assert source.report.row_groups.total == ROW_GROUPS and source.report.row_groups.read == 1
 
 

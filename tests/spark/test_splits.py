@@ -20,8 +20,8 @@ from secure_bloom.spark.schema.partitions import (
     infer_type,
     may_hold,
     partition_scalar,
-    partition_values,
 )
+from secure_bloom.storage.hive_partitioning import partition_values
 from tests.support import examples
 
 MIB = 2**20

@@ -1,11 +1,17 @@
 """A user's program, which mypy accepts. It is never run."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import assert_type
 
+import arro3.core
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 import pyarrow.parquet.encryption as pe
 
@@ -68,6 +74,49 @@ def write(folder: Path, keyring: Keyring) -> None:
         writer.write(table.to_batches()[0])
         assert_type(writer, ParquetWriter)
         assert_type(writer.num_bytes, int)
+
+
+class Frame:
+    """A data frame of one's own, which inherits nothing."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return table.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    """A batch of one's own."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        raise NotImplementedError
+
+
+def frames() -> Iterator[pl.DataFrame]:
+    yield pl.DataFrame({"a": [1]})
+
+
+def everything(frame: pl.DataFrame, relation: duckdb.DuckDBPyRelation, arro: arro3.core.Table,
+               pandas: pd.DataFrame, dataset: ds.Dataset, batches: Iterator[pa.RecordBatch],
+               writer: ParquetWriter, scanner: ds.Scanner, keyring: Keyring) -> None:
+    secure_bloom.write_table(frame, "x")
+    secure_bloom.write_table(frame.lazy(), "x", bloom_filters=True)
+    secure_bloom.write_table(relation, "x")
+    secure_bloom.write_table(arro, "x")
+    secure_bloom.write_table(pandas, "x")
+    secure_bloom.write_table(dataset, "x")
+    secure_bloom.write_table(scanner, "x")
+    secure_bloom.write_table(batches, "x")
+    secure_bloom.write_table(frames(), "x")
+    secure_bloom.write_table([Frame(), Frame()], "x")
+    secure_bloom.write_table(Batch(), "x")
+    writer.write(frame)
+    writer.write_table(relation, row_group_size=100)
+    result = secure_bloom.write_dataset(
+        frame, Path("t"), partition_by="day", mode="append", bloom_filters=["a"], keys=keyring,
+        policy="policy.toml", row_group_size=1000, max_rows_per_file=10**6, compression="zstd",
+        encryption=EncryptionConfiguration("footer", {"pii": ["a"]}))
+    assert_type(result.rows, int)
+    assert_type(result.encrypted_filters, int)
+    secure_bloom.write_dataset(frames(), "s3://bucket/t", partition_by=["a", "b"])
 
 
 def read(folder: Path, kms: KmsClient) -> None:

@@ -20,11 +20,24 @@ secure_bloom.write_table(table, "x", row_group_size="1000")  # error: arg-type
 secure_bloom.write_table(table, "x", write_statistics=3)  # error: arg-type
 secure_bloom.write_table(table, "x", encryption_properties=None)  # error: call-arg
 secure_bloom.write_table(table, "x", policy={"a": "pii"})  # error: arg-type
+secure_bloom.write_table({"a": [1]}, "x")  # error: dict-item
+secure_bloom.write_table([{"a": 1}], "x")  # error: list-item
+secure_bloom.write_table("x.parquet", "x")  # error: arg-type
+secure_bloom.write_table(b"PAR1", "x")  # error: arg-type
+secure_bloom.write_table(None, "x")  # error: arg-type
+secure_bloom.write_dataset([1, 2], "x")  # error: list-item, list-item
+secure_bloom.write_dataset(table, 3)  # error: arg-type
+secure_bloom.write_dataset(table, "x", mode="ignore")  # error: arg-type
+secure_bloom.write_dataset(table, "x", partition_by=3)  # error: arg-type
+secure_bloom.write_dataset(table, "x", max_rows="3")  # error: call-arg
+secure_bloom.write_dataset(table, "x", encryption=UniformKey(KEY))  # error: arg-type
+print(secure_bloom.write_dataset(table, "x").row)  # error: attr-defined
 secure_bloom.Policy(sensitiv=["a"])  # error: call-arg
 secure_bloom.Policy(default="closed")  # error: arg-type
 secure_bloom.Policy(columns={"a": 3})  # error: dict-item
 ParquetWriter("x")  # error: call-arg
 ParquetWriter("x", table.schema, compresion="zstd")  # error: call-arg
+ParquetWriter("x", table.schema).write(3)  # error: arg-type
 secure_bloom.read_table("x", keyz=None)  # error: call-arg
 secure_bloom.read_table(3)  # error: arg-type
 secure_bloom.read_table("x", keys=3)  # error: arg-type

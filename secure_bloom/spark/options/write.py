@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from secure_bloom.encryption import EncryptionConfiguration
-from secure_bloom.errors import PolicyError
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.keys.wrapping import master_keys_of
 from secure_bloom.policy.policy import Policy
+from secure_bloom.policy.writing import check_partition_policy
 from secure_bloom.sbbf.options import BloomFilterOptions
 from secure_bloom.spark.options.bloom_filters import parse_bloom_filters
 from secure_bloom.spark.options.columns import Columns, Path
@@ -118,7 +118,7 @@ def parse_write_options(options: Options, schema: pa.Schema,
     encryption = parse_encryption(options, columns, policy)
     _check_partition_by(options, partition_by, encryption)
     if policy is not None:
-        check_policy_of_paths(policy.policy, partition_by)
+        check_partition_policy(policy.policy, partition_by)
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files, policy),
@@ -155,12 +155,3 @@ def _check_partition_by(options: Options, partition_by: Sequence[str],
             raise OptionError(f"column {name} is sensitive (key {keys[name]}), but its values "
                               "would be part of folder names: partition by another column",
                               option=PARTITION_BY)
-
-
-def check_policy_of_paths(policy: Policy, partition_by: Sequence[str]) -> None:
-    """Raise PolicyError if values that must be encrypted would be part of folder names."""
-    for name in partition_by:
-        rule = policy.rule_for_partition(name)
-        if rule is not None:
-            raise PolicyError("its values would be part of folder names; it must be encrypted by "
-                              f"the policy's rule {rule}: partition by another column", column=name)

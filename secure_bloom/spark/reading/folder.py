@@ -29,9 +29,10 @@ from secure_bloom.spark.options.read import ReadOptions, parse_read_options
 from secure_bloom.spark.reading.requirements import Requirements
 from secure_bloom.spark.reading.splits import DataFile
 from secure_bloom.spark.schema.merging import merge, with_partitions
-from secure_bloom.spark.schema.partitions import infer_type, partition_values
+from secure_bloom.spark.schema.partitions import infer_type
 from secure_bloom.spark.schema.sensitivity import column_keys, mark, marked_paths
 from secure_bloom.spark.schema.types import leaf_paths, spark_schema
+from secure_bloom.storage.hive_partitioning import partition_values
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import visible_files

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -23,17 +22,10 @@ from pyspark.sql.types import (
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.pruning.predicates import Predicate
-from secure_bloom.spark.schema.hive_partitioning import NULL
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
-def partition_values(relative: str) -> dict[str, str | None]:
-    """Return the partition columns in a file's relative path, with their values as text."""
-    pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
-    return {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
 
 
 def infer_type(values: Iterable[str | None]) -> DataType:

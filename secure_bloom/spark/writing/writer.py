@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,17 +13,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from secure_bloom.arrow.schema import parquet_leaves
-from secure_bloom.errors import SecureBloomError, error_location
-from secure_bloom.policy.writing import check_encryption
+from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
+from secure_bloom.errors import ColumnError, SecureBloomError, error_location
+from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
 from secure_bloom.spark.options.options import PARTITION_BY, OptionError, Options, locate
-from secure_bloom.spark.options.write import check_policy_of_paths, parse_write_options
+from secure_bloom.spark.options.write import parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.schema.hive_partitioning import Partitioner, folder_names
 from secure_bloom.spark.schema.nested import without_hidden_nulls
-from secure_bloom.spark.schema.partitions import partition_values
 from secure_bloom.spark.schema.sensitivity import mark
 from secure_bloom.spark.schema.types import (
     check_partition_types,
@@ -32,10 +30,10 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
-from secure_bloom.spark.writing.task_files import TaskFiles
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import FileTarget
+from secure_bloom.storage.hive_partitioning import Partitioner, check_same_columns
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path
@@ -86,8 +84,10 @@ class SecureParquetWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task to files that stay hidden until the job commits."""
         partitioner = Partitioner(self._options.partition_by)
-        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, self._options,
-                       self._open_file) as files:
+        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, self._open_file,
+                       row_group_size=self._options.row_group_size,
+                       max_rows_per_file=self._options.max_rows_per_file,
+                       max_bytes_per_file=self._options.max_bytes_per_file) as files:
             for batch in iterator:
                 for folder, part in partitioner.split(self._cast(batch)):
                     files.add(folder, part)
@@ -100,7 +100,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         reports = cast("list[TaskCommit | None]", messages)  # what ``write`` returned in the tasks
         files = [file for report in reports if report is not None for file in report.files]
         if not files and (self.job.overwrite or not self.job.visible_files()):
-            files = [self._write_empty_file()]
+            files = [write_empty_file(self.job, self._options.partition_by, self._open_file)]
         self._check_new()
         self.job.commit(files, batch)
 
@@ -136,14 +136,6 @@ class SecureParquetWriter(DataSourceArrowWriter):
         batch = without_hidden_nulls(batch)
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
-    def _write_empty_file(self) -> StagedFile:
-        # Partition columns are known only from paths: the null partition adds no value.
-        folder = "/".join(folder_names(name, pa.nulls(1, self._row_schema.field(name).type))[0]
-                          for name in self._options.partition_by)
-        path = self.job.new_file(0, folder)
-        self._open_file(path).close()
-        return self.job.staged(path, 0)
-
     def _open_file(self, path: str) -> ParquetWriter:
         self._check_path(relative_path(path, self.job.work))
         return self._open(path, self.job.filesystem)
@@ -155,22 +147,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
             return
         folder, path = (without_subtree(self.job.filesystem, where)[1]
                         for where in (self.job.folder, self.job.path(name)))
-        rules = policy.for_path(path)
-        if rules is not policy.for_path(folder):
-            with error_location(file=path):
-                check_policy_of_paths(rules, self._options.partition_by)
-                check_encryption(rules, self._options.encryption, parquet_leaves(self._file_schema))
+        check_file_of_folder(policy, folder, path, self._options.partition_by,
+                             self._options.encryption, parquet_leaves(self._file_schema))
 
     def _open(self, where: FileTarget,
               filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
-        with ExitStack() as stack:
-            writer = stack.enter_context(
-                ParquetWriter(where, self._file_schema, filesystem=filesystem,
-                              **self._options.writer_arguments(self._keks)))
-            if self._master_keys is not None:  # the keys of the file are wrapped by now
-                self._master_keys.verify(self._options.kms_client())
-            stack.pop_all()
-            return writer
+        return open_checked(where, self._file_schema, self._master_keys, self._options.kms_client,
+                            filesystem=filesystem,
+                            **self._options.writer_arguments(self._keks))
 
 
 def task_context() -> TaskContext:
@@ -181,11 +165,7 @@ def task_context() -> TaskContext:
 
 
 def _check_partition_columns(job: Job, partition_by: tuple[str, ...]) -> None:
-    """Check the partition columns of existing files: files with different ones cannot be read."""
-    for path in job.visible_files():
-        present = tuple(partition_values(relative_path(path, job.folder)))
-        if present != partition_by:
-            raise OptionError(
-                f"the folder has files with the partition columns ({', '.join(present)}), so it "
-                f"could not be read with ({', '.join(partition_by)}) as well; use the same "
-                "columns, or overwrite", option=PARTITION_BY, file=path)
+    try:
+        check_same_columns(job.visible_files(), job.folder, partition_by)
+    except ColumnError as error:
+        raise OptionError(error.message, option=PARTITION_BY, file=error.file) from None

@@ -9,21 +9,23 @@ fewest files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
-from secure_bloom.spark.options.write import WriteOptions
+from secure_bloom.arrow.row_groups import MAX_WAITING_BYTES, WaitingRows
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import FileTarget
+from secure_bloom.storage.hive_partitioning import null_folder
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.writer import ParquetWriter
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, ParquetWriter
 
-MAX_WAITING_BYTES = 128 * 1024 * 1024  # of Arrow data, in all folders together
 MAX_OPEN_FILES = 16
-_BYTES_PER_COLUMN = 256  # overhead of the arrays of a small batch, in addition to their values
-_MANY_BATCHES = 8
-_FEW_ROWS = 8 * 500  # in that many batches together
 
 
 @dataclass
@@ -31,10 +33,7 @@ class _Folder:
     """The open file of a folder, if any, and the rows that are buffered for it."""
 
     name: str
-    waiting: list[pa.RecordBatch] = field(default_factory=list)
-    waiting_rows: int = 0
-    waiting_bytes: int = 0
-    merged: int = 0  # how many of the waiting batches have been checked, and are not merged again
+    waiting: WaitingRows
     writer: ParquetWriter | None = None
     path: str = ""
     written_rows: int = 0
@@ -43,16 +42,29 @@ class _Folder:
 class TaskFiles:
     """Writes the rows of a task. A context manager: after an exception, no open file is completed.
 
-    ``partition`` is the task's number, ``schema`` that of the files; ``open_writer`` opens a file
-    at a path.
+    Parameters
+    ----------
+    job : Job
+    partition : int
+        Number of the task.
+    schema : pyarrow.Schema
+        That of the files.
+    open_writer : callable
+        Opens a file at a path.
+    row_group_size : int
+        Rows in a row group, at most.
+    max_rows_per_file, max_bytes_per_file : int, optional
+        When to close a file and start another; the number of bytes is approximate.
     """
 
-    def __init__(self, job: Job, partition: int, schema: pa.Schema, options: WriteOptions,
-                 open_writer: Callable[[str], ParquetWriter]):
+    def __init__(self, job: Job, partition: int, schema: pa.Schema,
+                 open_writer: Callable[[str], ParquetWriter], *,
+                 row_group_size: int = DEFAULT_ROW_GROUP_ROWS,
+                 max_rows_per_file: int | None = None, max_bytes_per_file: int | None = None):
         self._job, self._partition, self._schema = job, partition, schema
         self._open_writer = open_writer
-        self._row_group_rows = options.row_group_size
-        self._max_rows, self._max_bytes = options.max_rows_per_file, options.max_bytes_per_file
+        self._row_group_rows = row_group_size
+        self._max_rows, self._max_bytes = max_rows_per_file, max_bytes_per_file
         self._row_group_bytes = min(MAX_WAITING_BYTES, self._max_bytes or MAX_WAITING_BYTES)
         self._folders: dict[str, _Folder] = {}
         self._waiting_bytes = 0
@@ -60,17 +72,18 @@ class TaskFiles:
 
     def add(self, folder_name: str, batch: pa.RecordBatch) -> None:
         """Add rows for a folder below the target folder; "" is the target folder itself."""
-        folder = self._folders.setdefault(folder_name, _Folder(folder_name))
+        folder = self._folders.setdefault(
+            folder_name, _Folder(folder_name, WaitingRows(self._schema)))
         while batch.num_rows:
             part = batch.slice(0, self._room(folder))
             batch = batch.slice(part.num_rows)
             self._wait(folder, part)
-            if not self._room(folder) or folder.waiting_bytes >= self._row_group_bytes:
+            if not self._room(folder) or folder.waiting.bytes >= self._row_group_bytes:
                 self._write_row_group(folder)
-        if not folder.waiting and folder.writer is None:
+        if not folder.waiting.rows and folder.writer is None:
             del self._folders[folder_name]
         while self._waiting_bytes >= MAX_WAITING_BYTES:
-            self._finish(max(self._folders.values(), key=lambda f: f.waiting_bytes))
+            self._finish(max(self._folders.values(), key=lambda f: f.waiting.bytes))
 
     def finish(self) -> list[StagedFile]:
         """Write the buffered rows, and close all files."""
@@ -92,27 +105,16 @@ class TaskFiles:
         room = self._row_group_rows
         if self._max_rows is not None:
             room = min(room, self._max_rows - folder.written_rows)
-        return room - folder.waiting_rows
+        return room - folder.waiting.rows
 
     def _wait(self, folder: _Folder, batch: pa.RecordBatch) -> None:
-        folder.waiting.append(batch)
-        folder.waiting_rows += batch.num_rows
-        self._count(folder, _size(batch))
-        tail = folder.waiting[folder.merged:]
-        if len(tail) == _MANY_BATCHES:
-            if sum(part.num_rows for part in tail) < _FEW_ROWS:
-                folder.waiting[folder.merged:] = [pa.concat_batches(tail)]
-                self._count(folder, _size(folder.waiting[-1]) - sum(map(_size, tail)))
-            folder.merged = len(folder.waiting)
-
-    def _count(self, folder: _Folder, size: int) -> None:
-        folder.waiting_bytes += size
-        self._waiting_bytes += size
+        self._waiting_bytes -= folder.waiting.bytes
+        folder.waiting.add(batch)
+        self._waiting_bytes += folder.waiting.bytes
 
     def _write_row_group(self, folder: _Folder) -> None:
-        table = pa.Table.from_batches(folder.waiting, self._schema)
-        self._count(folder, -folder.waiting_bytes)
-        folder.waiting, folder.waiting_rows, folder.merged = [], 0, 0
+        self._waiting_bytes -= folder.waiting.bytes
+        table = folder.waiting.take()
         writer = self._open(folder) if folder.writer is None else folder.writer
         writer.write_table(table, table.num_rows)
         folder.written_rows += table.num_rows
@@ -135,12 +137,43 @@ class TaskFiles:
         folder.writer, folder.written_rows = None, 0
 
     def _finish(self, folder: _Folder) -> None:
-        if folder.waiting:
+        if folder.waiting.rows:
             self._write_row_group(folder)
         if folder.writer is not None:
             self._close(folder, folder.writer)
         del self._folders[folder.name]
 
 
-def _size(batch: pa.RecordBatch) -> int:
-    return batch.nbytes + _BYTES_PER_COLUMN * batch.num_columns
+def write_empty_file(job: Job, partition_by: tuple[str, ...],
+                     open_writer: Callable[[str], ParquetWriter]) -> StagedFile:
+    """Write a file without rows, for a folder that would otherwise not have a schema."""
+    # Partition columns are known only from paths: the null partition adds no value.
+    path = job.new_file(0, null_folder(partition_by))
+    open_writer(path).close()
+    return job.staged(path, 0)
+
+
+def open_checked(where: FileTarget, schema: pa.Schema, master_keys: MasterKeyCheck | None,
+                 client: Callable[[], CachedKms], **arguments: Any) -> ParquetWriter:
+    """Open a file of a job; with single wrapping, check that the KMS still has its master keys.
+
+    Parameters
+    ----------
+    where, schema, **arguments
+        As for :class:`ParquetWriter`.
+    master_keys : MasterKeyCheck or None
+        None: the keys of the file are not wrapped by the KMS.
+    client : callable
+        Returns the KMS client to check.
+
+    Raises
+    ------
+    MasterKeyChangedError
+        If the KMS has another master key of the same name.
+    """
+    with ExitStack() as stack:
+        writer = stack.enter_context(ParquetWriter(where, schema, **arguments))
+        if master_keys is not None:  # the keys of the file are wrapped by now
+            master_keys.verify(client())
+        stack.pop_all()
+        return writer

@@ -10,13 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from secure_bloom import ParquetWriter
+from secure_bloom.datasets import task_files
 from secure_bloom.datasets.reading import read_table
+from secure_bloom.datasets.task_files import TaskFiles
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.spark.options.write import WriteOptions
-from secure_bloom.spark.schema.hive_partitioning import Partitioner, escape, folder_names
-from secure_bloom.spark.writing import task_files
-from secure_bloom.spark.writing.task_files import TaskFiles
 from secure_bloom.storage.commit import Job
+from secure_bloom.storage.hive_partitioning import Partitioner, escape, folder_names
 from tests.spark.helpers import staged, visible
 
 
@@ -86,8 +85,8 @@ def write(folder, batches, **options):
     """The files' paths below the folder, in the order in which they were closed."""
     job = Job(pa_fs.LocalFileSystem(), str(folder), False)
     job.start()
-    with TaskFiles(job, 3, SCHEMA, WriteOptions(**options),
-                   lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
+    with TaskFiles(job, 3, SCHEMA, lambda path: ParquetWriter(path, SCHEMA, bloom_filters={}),
+                   **options) as files:
         for name, values in batches:
             files.add(name, pa.RecordBatch.from_pydict({"n": values}, SCHEMA))
         files = files.finish()
@@ -130,11 +129,11 @@ def test_a_row_group_that_is_filled_batch_by_batch(tmp_path):
 def test_small_batches_are_put_together(tmp_path):
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
     job.start()
-    with TaskFiles(job, 0, SCHEMA, WriteOptions(),
+    with TaskFiles(job, 0, SCHEMA,
                    lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
         for number in range(1000):
             files.add("", pa.RecordBatch.from_pydict({"n": [number]}, SCHEMA))
-        assert len(files._folders[""].waiting) < 150
+        assert len(files._folders[""].waiting.batches) < 150
         assert files._waiting_bytes < 60_000
         job.commit(files.finish())
     assert read_table(tmp_path)["n"].to_pylist() == list(range(1000))
@@ -160,12 +159,12 @@ def test_memory_and_open_files_stay_bounded_with_many_folders(tmp_path, monkeypa
         assert sum(writer._writer is not None for writer in opened) <= 3
         return opened[-1]
 
-    with TaskFiles(job, 0, SCHEMA, WriteOptions(row_group_size=5), open_writer) as files:
+    with TaskFiles(job, 0, SCHEMA, open_writer, row_group_size=5) as files:
         for start in range(0, 3000, 3):
             files.add(f"k={start % 200}", pa.RecordBatch.from_pydict(
                 {"n": [start, start + 1, start + 2]}, SCHEMA))
             assert files._waiting_bytes < 20_000
-            assert files._waiting_bytes == sum(f.waiting_bytes for f in files._folders.values())
+            assert files._waiting_bytes == sum(f.waiting.bytes for f in files._folders.values())
         job.commit(files.finish())
     assert sorted(read_table(tmp_path)["n"].to_pylist()) == list(range(3000))
 
@@ -174,8 +173,8 @@ def test_an_exception_leaves_no_file(tmp_path):
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
     job.start()
     with pytest.raises(KeyError), TaskFiles(
-            job, 0, SCHEMA, WriteOptions(row_group_size=2),
-            lambda path: ParquetWriter(path, SCHEMA, bloom_filters={})) as files:
+            job, 0, SCHEMA, lambda path: ParquetWriter(path, SCHEMA, bloom_filters={}),
+            row_group_size=2) as files:
         files.add("k=1", pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, SCHEMA))
         raise KeyError
     assert staged(tmp_path) == ["started"] and visible(tmp_path) == []
@@ -184,8 +183,8 @@ def test_an_exception_leaves_no_file(tmp_path):
 def test_a_fork_of_a_task_cannot_publish_its_files(tmp_path):
     job = Job(pa_fs.LocalFileSystem(), str(tmp_path), False)
     job.start()
-    with TaskFiles(job, 0, SCHEMA, WriteOptions(row_group_size=2),
-                   lambda path: ParquetWriter(path, SCHEMA)) as files:
+    with TaskFiles(job, 0, SCHEMA, lambda path: ParquetWriter(path, SCHEMA),
+                   row_group_size=2) as files:
         files.add("k=1", pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, SCHEMA))
         before = staged(tmp_path)
 

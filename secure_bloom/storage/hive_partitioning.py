@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.storage.visibility import relative_path
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -36,6 +38,68 @@ def folder_names(name: str, values: pa.Array) -> list[str]:
     except UnsupportedError as error:
         error.column = name
         raise
+
+
+def null_folder(names: Iterable[str]) -> str:
+    """Return the folder of rows in which all these columns are null; "" without columns."""
+    return "/".join(f"{escape(name)}={NULL}" for name in names)
+
+
+def partition_values(relative: str) -> dict[str, str | None]:
+    """Return the partition columns in a file's relative path, with their values as text."""
+    pairs = (part.partition("=") for part in relative.split("/")[:-1] if "=" in part[1:])
+    return {unquote(name): None if value == NULL else unquote(value) for name, _, value in pairs}
+
+
+def check_same_columns(paths: Iterable[str], folder: str, names: tuple[str, ...]) -> None:
+    """Check the partition columns of existing files: files with different ones cannot be read.
+
+    Raises ColumnError with the first such file.
+    """
+    for path in paths:
+        present = tuple(partition_values(relative_path(path, folder)))
+        if present != names:
+            raise ColumnError(
+                f"the folder has files with the partition columns ({', '.join(present)}), so it "
+                f"could not be read with ({', '.join(names)}) as well; use the same "
+                "columns, or overwrite", file=path)
+
+
+def check_partition_columns(schema: pa.Schema, names: tuple[str, ...]) -> None:
+    """Check that columns can be partition columns.
+
+    Raises
+    ------
+    ColumnError
+        If a column does not exist, is named twice, or would be hidden; or if no other is left.
+    UnsupportedError
+        If its values have no unique text form.
+    """
+    for name in names:
+        number = len(schema.get_all_field_indices(name))
+        if number != 1:
+            raise ColumnError("it is in partition_by, but does not exist" if not number else
+                              "it is in partition_by, but two columns have this name", column=name)
+        if names.count(name) > 1:
+            raise ColumnError("it is listed twice in partition_by", column=name)
+        if name.startswith("."):
+            raise ColumnError("readers treat folders whose names begin with a dot as hidden; "
+                              "rename the column, or partition by another one", column=name)
+        if not _is_partition_type(schema.field(name).type):
+            raise UnsupportedError(
+                f"partition_by cannot use the type {schema.field(name).type}; it can use boolean, "
+                "integers, decimal, date32 and string: cast a copy of the column", column=name)
+    if names and len(names) == len(schema):
+        raise ColumnError("partition_by names every column, so none would be left for the files: "
+                          "remove one")
+
+
+def _is_partition_type(t: pa.DataType) -> bool:
+    if pa.types.is_dictionary(t):
+        t = t.value_type
+    return any(is_type(t) for is_type in (
+        pa.types.is_boolean, pa.types.is_integer, pa.types.is_decimal, pa.types.is_date32,
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _texts(values: pa.Array) -> list[str | None]:
@@ -91,7 +155,10 @@ class Partitioner:
         number = np.zeros(batch.num_rows, np.int64)
         folders = [""]
         for name in self._names:
-            encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+            column = batch.column(name)
+            if pa.types.is_dictionary(column.type):  # it may have values that no row has
+                column = column.dictionary_decode()
+            encoded = column.dictionary_encode(null_encoding="encode")
             texts = folder_names(name, encoded.dictionary)
             both = number * len(texts) + encoded.indices.to_numpy()
             present, number = np.unique(both, return_inverse=True)

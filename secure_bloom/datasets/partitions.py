@@ -1,0 +1,53 @@
+"""Hive partition columns: their types, inferred from all paths, and their values for each file."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.storage.hive_partitioning import partition_values
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+
+def find_partitions(filesystem: pa_fs.FileSystem,
+                    paths: list[str]) -> tuple[pa.Schema, list[pc.Expression]]:
+    """Return the partition columns of files, and an expression of their values for each file.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    paths : list of str
+        Relative to the table; all ``name=value`` folders in them are partitions.
+    """
+    import pyarrow.dataset as ds
+    paths = [f"/{path}" for path in paths]
+    nulls = _always_null(paths)
+    options = ds.FileSystemFactoryOptions(partition_base_dir="/",
+                                          partitioning=ds.HivePartitioning.discover())
+    factory = ds.FileSystemDatasetFactory(
+        filesystem, [_without_segments(path, nulls) for path in paths] if nulls else paths,
+        ds.ParquetFileFormat(), options)
+    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    for name in nulls:  # pyarrow cannot infer their type; as in Spark, it is string
+        schema = schema.append(pa.field(name, pa.string()))
+    partitioning = ds.HivePartitioning(schema)
+    return schema, [partitioning.parse(path) for path in paths]
+
+
+def _always_null(paths: list[str]) -> list[str]:
+    """Return the partition columns that are null in all paths."""
+    values = [partition_values(path[1:]) for path in paths]
+    names = dict.fromkeys(name for one in values for name in one)
+    return [name for name in names if all(one.get(name) is None for one in values)]
+
+
+def _without_segments(path: str, names: list[str]) -> str:
+    """Return the path without the partition folders of these columns."""
+    *folders, name = path[1:].split("/")
+    kept = (part for part in folders if partition_values(f"{part}/").keys().isdisjoint(names))
+    return posixpath.join("/", *kept, name)

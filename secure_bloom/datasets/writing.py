@@ -1,0 +1,330 @@
+"""Write a folder of Parquet files, which become visible together.
+
+The commit protocol and the files are those of the Spark data source, with one task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.encrypted_columns import resolve_columns
+from secure_bloom.arrow.encryption import writing_kms
+from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.arrow.streams import ArrowData, BatchStream, open_stream
+from secure_bloom.arrow.writer_options import WriterOptions, check_options
+from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
+from secure_bloom.encryption import EncryptionConfiguration, as_configuration
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    FileError,
+    UnsupportedError,
+    error_location,
+)
+from secure_bloom.keys import KeyEncryptionKeys
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import keys_or_kms
+from secure_bloom.keys.master_key_check import MasterKeyCheck
+from secure_bloom.keys.wrapping import WritingKms, master_keys_of
+from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, read_footer
+from secure_bloom.parquet.schema import LeafColumn, filterable_paths, is_at_or_below
+from secure_bloom.policy.policy import Policy, as_policy
+from secure_bloom.policy.writing import (
+    check_encryption,
+    check_file_of_folder,
+    check_partition_policy,
+    with_policy,
+)
+from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
+from secure_bloom.storage.commit import CommitError, Job
+from secure_bloom.storage.files import FilePath, FileTarget, Source, is_path, resolve
+from secure_bloom.storage.hive_partitioning import (
+    Partitioner,
+    check_partition_columns,
+    check_same_columns,
+)
+from secure_bloom.storage.summary import CommitSummary, StagedFile
+from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import relative_path
+from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS, ParquetWriter
+
+_MODES = ("error", "append", "overwrite")
+_SPLIT_ROWS = 1 << 17  # rows that are split by folder at a time, because a batch may be large
+
+
+def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iterable[str] = (),
+                  mode: Literal["error", "append", "overwrite"] = "error",
+                  bloom_filters: BloomFilters = None,
+                  encryption: EncryptionConfiguration | None = None, keys: WritingKms = None,
+                  policy: Policy | FilePath | None = None, row_group_size: int | None = None,
+                  max_rows_per_file: int | None = None,
+                  filesystem: pa_fs.FileSystem | None = None,
+                  **writer_options: Unpack[WriterOptions]) -> CommitSummary:
+    """Write a folder of Parquet files with Bloom filters; they become visible together.
+
+    Until the last step, readers of secure_bloom see none of the files, and with ``overwrite`` the
+    previous ones. After an exception, or if the process is killed, this remains so. The next write
+    to the folder, here or with Spark, removes what was left behind.
+
+    Parameters
+    ----------
+    data : table, data frame, query or stream
+        Anything with the Arrow PyCapsule interface: tables of pyarrow and arro3, data frames of
+        pandas and Polars, relations of DuckDB, a pyarrow RecordBatchReader. Also a pyarrow Dataset
+        or Scanner, a Polars LazyFrame, or an iterable of record batches, whose schema is that of
+        the first. At most 128 MiB of it are buffered; see ``docs/writing.md``.
+    folder : str or path
+        A path or URI. It is created if it does not exist.
+    partition_by : str or iterable of str, optional
+        Top-level columns whose values become folders, such as ``day=2024-01-31/city=Rome``, named
+        as in Spark, instead of being stored in the files. They can be boolean, integer, decimal,
+        date32 or string columns. They must not be encrypted.
+    mode : {"error", "append", "overwrite"}
+        What to do if the folder has files: raise CommitError; keep them; or replace all of them,
+        in all partitions.
+    bloom_filters : bool, iterable of str, or mapping, optional
+        The leaf columns that get a filter in every row group. ``True``: every column that can have
+        one. A list names them by dotted path: ``["city", "address.city", "tags.list.element"]``.
+        A mapping of paths also specifies options: ``True``, BloomFilterOptions, a dict of its
+        fields such as ``{"fpp": 0.001}``, or ``False`` for no filter. Default: none. Filters of
+        encrypted columns are encrypted with the column's key, all others are in plaintext.
+    encryption : EncryptionConfiguration, optional
+        pyarrow's class of that name is also accepted. Default: the files are not encrypted, which
+        is refused if they are appended to encrypted ones.
+    keys : KmsClient, KeyEncryptionKeys, path of a keyring, or URI of a KMS, optional
+        For the encryption. Key-encryption keys are made once for all files, with one call of the
+        KMS for each master key. Default: the KMS of the environment, see ``docs/keys.md``.
+    policy : Policy, str or path, optional
+        Which columns must be encrypted; see ``docs/policy.md``. Without ``encryption``, the policy
+        makes it; otherwise ``encryption`` may add to the policy. The policy's filters are added for
+        columns that ``bloom_filters`` does not name. Rules for some paths apply to the paths at
+        which the files become visible.
+    row_group_size : int, optional
+        Rows per row group; default: at most 1,048,576. A row group also ends at 128 MiB of Arrow
+        data.
+    max_rows_per_file : int, optional
+        When a file has this many rows, another is started. Default: no limit.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``folder``; default: local, or by URI.
+    **writer_options
+        Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
+
+    Returns
+    -------
+    CommitSummary
+        Its ``files``, ``rows`` and ``bytes``, and the numbers of ``encrypted_filters`` and
+        ``plain_filters``.
+
+    Raises
+    ------
+    CommitError
+        If the folder has files and ``mode`` is "error", or the files could not become visible, or
+        plaintext would be appended to encrypted files.
+    ColumnError
+        If a column does not exist, or cannot be used as requested; or if a partition column is
+        encrypted.
+    PolicyError
+        If the policy is not valid, or the files would not meet it.
+    UnsupportedError
+        If the folder belongs to a Delta Lake, Iceberg or Hudi table, or a column cannot be a
+        partition column.
+    KeyRetrievalError
+        If a master key cannot be used.
+    TypeError, ValueError
+        If an argument is not valid.
+    Exception
+        Whatever the stream raises.
+    """
+    if mode not in _MODES:
+        raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if not is_path(folder):
+        raise TypeError(f"folder must be a path, not {type(folder).__name__}")
+    for name, rows in (("row_group_size", row_group_size),
+                       ("max_rows_per_file", max_rows_per_file)):
+        if rows is not None and rows < 1:
+            raise ValueError(f"{name} must be at least 1, got {rows}")
+    check_options(writer_options)
+    place = without_subtree(*resolve(folder, filesystem))
+    partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    with error_location(file=place[1]):
+        job = Job(*place, mode == "overwrite")
+        job.check_folder()
+        _check_mode(job, mode, partition_by)
+        with open_stream(data) as stream:
+            check_partition_columns(stream.schema, partition_by)
+            files = _files(job, stream.schema, partition_by, bloom_filters, encryption, keys,
+                           policy, writer_options)
+            if mode == "append" and files.encryption is None:
+                _check_plaintext(job)
+            job.start()
+            try:
+                staged = _write(job, stream, files, row_group_size, max_rows_per_file)
+                _check_mode(job, mode, partition_by)
+            except BaseException:
+                job.abort()
+                raise
+        summary = job.commit(staged)
+        assert summary is not None  # only batches of streaming queries may be committed already
+        return summary
+
+
+def _check_mode(job: Job, mode: str, partition_by: tuple[str, ...]) -> None:
+    if mode == "overwrite":
+        return
+    visible = job.visible_files()
+    if mode == "error" and visible:
+        raise CommitError('the folder already has files; pass mode="append" or mode="overwrite"',
+                          file=job.folder)
+    check_same_columns(visible, job.folder, partition_by)
+
+
+def _check_plaintext(job: Job) -> None:
+    """Raise CommitError if the first file of the folder is encrypted: so should be what is added.
+
+    A file that is damaged, or was changed or removed meanwhile, says nothing.
+    """
+    for path in job.visible_files()[:1]:
+        with contextlib.suppress(FileError, ChangedMeanwhileError, FileNotFoundError):
+            source = Source(path, job.filesystem)
+            with source.file:
+                content, magic = read_footer(source)
+            if magic == MAGIC_ENCRYPTED or any(
+                    chunk.encryption for chunk in Footer(content, magic).column_chunks()):
+                raise CommitError("this file of the folder is encrypted, and what is added would "
+                                  "not be: pass encryption or a policy that requires it, or write "
+                                  "to another folder", file=path)
+
+
+def _write(job: Job, stream: BatchStream, files: _Files, row_group_size: int | None,
+           max_rows_per_file: int | None) -> list[StagedFile]:
+    partitioner = Partitioner(files.partition_by)
+    rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
+    with TaskFiles(job, 0, files.schema, files.open, row_group_size=rows,
+                   max_rows_per_file=max_rows_per_file) as task:
+        for batch in stream:
+            for start in range(0, batch.num_rows, _SPLIT_ROWS):
+                for name, part in partitioner.split(batch.slice(start, _SPLIT_ROWS)):
+                    task.add(name, part)
+        staged = task.finish()
+    if not staged and (job.overwrite or not job.visible_files()):
+        return [write_empty_file(job, files.partition_by, files.open)]
+    return staged
+
+
+# --- how files are written -----------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class _Files:
+    """How the files of a job are written.
+
+    ``wrapping`` is what wraps the data keys of all files: key-encryption keys with double wrapping,
+    the KMS with single wrapping. ``master_keys`` is for the latter.
+    """
+
+    job: Job
+    schema: pa.Schema
+    leaves: list[LeafColumn]
+    partition_by: tuple[str, ...]
+    policy: Policy | None
+    bloom_filters: dict[str, BloomFilterOptions]
+    encryption: EncryptionConfiguration | None
+    wrapping: CachedKms | KeyEncryptionKeys | None
+    master_keys: MasterKeyCheck | None
+    writer_options: WriterOptions
+
+    def open(self, path: str) -> ParquetWriter:
+        """Open a file of the job."""
+        if self.policy is not None:
+            visible = self.job.path(relative_path(path, self.job.work))
+            check_file_of_folder(self.policy, self.job.folder, visible, self.partition_by,
+                                 self.encryption, self.leaves)
+        return self.open_at(path, self.job.filesystem)
+
+    def open_at(self, where: FileTarget,
+                filesystem: pa_fs.FileSystem | None = None) -> ParquetWriter:
+        """Open a file anywhere."""
+        return open_checked(where, self.schema, self.master_keys, self._client,
+                            bloom_filters=self.bloom_filters, encryption=self.encryption,
+                            keys=self.wrapping, filesystem=filesystem, **self.writer_options)
+
+    def _client(self) -> CachedKms:
+        assert isinstance(self.wrapping, CachedKms)  # with single wrapping
+        return self.wrapping
+
+
+def _files(job: Job, schema: pa.Schema, partition_by: tuple[str, ...],
+           bloom_filters: BloomFilters, encryption: Any, keys: Any,
+           policy: Policy | FilePath | None, writer_options: WriterOptions) -> _Files:
+    """Resolve the arguments of a write against its schema, and try them with a file in memory."""
+    schema = _without_range_index(pa.schema(
+        [field for field in schema if field.name not in partition_by], schema.metadata))
+    leaves = parquet_leaves(schema, **writer_options)
+    if encryption is not None:  # that of pyarrow is converted below, with its own checks
+        _check_partition_keys(as_configuration(encryption), partition_by)
+    given = as_policy(policy)
+    if given is not None:
+        rules = given.for_path(job.folder)
+        check_partition_policy(rules, partition_by)
+        bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
+        keys = None if encryption is None else keys
+    elif encryption is None and keys is not None:
+        raise TypeError("keys need an EncryptionConfiguration, but none was given; the files would "
+                        "not be encrypted with these keys")
+    encryption = resolve_columns(encryption, leaves)
+    if given is not None:
+        check_encryption(rules, encryption, leaves)
+    files = _Files(job, schema, leaves, partition_by, given,
+                   normalize_options(bloom_filters, filterable_paths(leaves)), encryption,
+                   *_wrapping(encryption, keys), writer_options)
+    files.open_at(pa.BufferOutputStream()).close()
+    return files
+
+
+def _check_partition_keys(encryption: EncryptionConfiguration,
+                          partition_by: tuple[str, ...]) -> None:
+    """Raise ColumnError if values that are to be encrypted would be part of folder names."""
+    for name in partition_by:
+        keyed = any(is_at_or_below(path, name)
+                    for paths in (encryption.column_keys or {}).values() for path in paths)
+        if keyed or encryption.uniform_encryption:
+            raise ColumnError("it is to be encrypted, but its values would be part of folder "
+                              "names: partition by another column, or use column_keys without it",
+                              column=name)
+
+
+def _wrapping(encryption: EncryptionConfiguration | None, keys: Any) \
+        -> tuple[CachedKms | KeyEncryptionKeys | None, MasterKeyCheck | None]:
+    """Return what wraps the data keys of all files, and a check of the master keys."""
+    if encryption is None:
+        return None, None
+    if not encryption.internal_key_material:
+        raise UnsupportedError("internal_key_material=False: the key material of a data set is "
+                               "always in its files; leave it out")
+    kms = writing_kms(keys_or_kms(keys, None), encryption)
+    if isinstance(kms, KeyEncryptionKeys):
+        return kms, None
+    if encryption.double_wrapping:
+        return KeyEncryptionKeys.for_encryption(encryption, kms), None
+    return kms, MasterKeyCheck(kms, master_keys_of(encryption))
+
+
+def _without_range_index(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without a RangeIndex of pandas, which is only stored as its bounds.
+
+    The rows may be divided into files and change their order, so it would label other rows.
+    """
+    metadata = dict(schema.metadata or {})
+    try:
+        about = json.loads(metadata[b"pandas"])
+        about["index_columns"] = [index for index in about["index_columns"]
+                                  if isinstance(index, str)]
+    except (KeyError, TypeError, ValueError):  # not from pandas
+        return schema
+    return schema.with_metadata(metadata | {b"pandas": json.dumps(about).encode()})
