@@ -113,6 +113,16 @@ def test_what_arrow_cannot_express_does_not_hinder_the_rest_of_a_condition(peopl
     assert source.report.row_groups.read == 1
 
 
+def test_values_of_a_join_are_not_pushed_down_but_a_filtered_data_set_is(people):
+    wanted = pl.LazyFrame({"ssn": [ssn(5), ssn(6)]})
+    source = people.open()
+    assert secure_bloom.scan(source).join(wanted, on="ssn").collect().height == 2
+    assert source.report.row_groups.read == ROW_GROUPS
+    two = source.filter([("ssn", "in", [ssn(5), ssn(6)])])
+    assert secure_bloom.scan(two).join(wanted, on="ssn").collect().height == 2
+    assert two.report.row_groups.read == 1
+
+
 def test_a_failing_translation_skips_nothing(people, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("another version of Polars")
