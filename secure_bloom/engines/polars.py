@@ -30,10 +30,22 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
     Parameters
     ----------
     source : path, list of paths, DeltaTable, pyiceberg table or scan, or Dataset
-        As for :func:`secure_bloom.dataset`, or a data set that it has returned. The ``report`` of
-        the latter tells what a query has skipped.
-    keys, schema, filesystem, with_source, all_files, require_encryption
-        As for :func:`secure_bloom.dataset`. Not for a ``Dataset``, which has them already.
+        What :func:`secure_bloom.dataset` takes, or a data set that it has returned: then pass no
+        other argument, and its ``report`` tells what a query has skipped.
+    keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
+        keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
+    schema : pyarrow.Schema, optional
+        Default: all columns of all files, each with a type that holds the values of all files.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``source``; default: local, or by URI.
+    with_source : bool
+        Add the columns ``file`` and ``row_group`` (from 0), in front.
+    all_files : bool
+        Read the folder of a table or of a streaming query as plain files. These may hold rows
+        that the table has deleted.
+    require_encryption : bool, list of str, mapping of str to str, or Policy, optional
+        What must be encrypted; as for :func:`read_table`.
 
     Returns
     -------
