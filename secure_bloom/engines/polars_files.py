@@ -21,6 +21,7 @@ _READ_ALIKE = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_float32, pa.types.is_float64,
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
     pa.types.is_date32, pa.types.is_decimal128, pa.types.is_timestamp)
+_KEY_SIZES = (16, 32)  # bytes; Polars does not take keys of 192 bits
 _CAN_DECRYPT = hasattr(pl, "ParquetDecryptionProperties")  # since Polars 2
 
 
@@ -123,6 +124,7 @@ def _decryption(file: ParquetFile, columns: frozenset[str]) \
         return None
     column_keys = {}
     try:
+        footer_key = keys.footer_key(footer.footer_key_metadata)
         for path in columns:
             found = {_encryption(chunk) for chunk in footer.column_chunks()
                      if chunk.column.path == path}
@@ -131,12 +133,13 @@ def _decryption(file: ParquetFile, columns: frozenset[str]) \
             for encryption, key_metadata in found:
                 if encryption == "column key":
                     column_keys[path] = keys.column_key(path, key_metadata)
-        return pl.ParquetDecryptionProperties(
-            footer_key=keys.footer_key(footer.footer_key_metadata),
-            column_keys=column_keys or None,
-            aad_prefix=keys.aad_prefix if footer.algorithm.supply_aad_prefix else None)
     except KeyRetrievalError:
         return None  # pyarrow will report it, unless it does not need the key
+    if any(len(key) not in _KEY_SIZES for key in (footer_key, *column_keys.values())):
+        return None
+    return pl.ParquetDecryptionProperties(
+        footer_key=footer_key, column_keys=column_keys or None,
+        aad_prefix=keys.aad_prefix if footer.algorithm.supply_aad_prefix else None)
 
 
 def _encryption(chunk: ColumnChunk) -> tuple[str | None, bytes | None]:

@@ -43,6 +43,20 @@ def native(monkeypatch) -> list[str]:
     return found
 
 
+@pytest.fixture
+def by_arrow(monkeypatch) -> list[str]:
+    """The files that pyarrow reads, in order."""
+    found = []
+    by_arrow = polars_files.FrameReader._by_arrow
+
+    def noted(self, files):
+        found.extend(os.path.basename(opened.dataset_file.path) for opened in files)
+        return by_arrow(self, files)
+
+    monkeypatch.setattr(polars_files.FrameReader, "_by_arrow", noted)
+    return found
+
+
 def without_native(monkeypatch):
     monkeypatch.setattr(polars_files.FrameReader, "_lazy_frame", lambda *_: None)
 
@@ -198,7 +212,8 @@ def flat_rows(folder) -> pa.Table:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_rows_are_the_same_whoever_decrypts_them(tmp_path, monkeypatch, native, mode):
+def test_the_rows_are_the_same_whoever_decrypts_them(
+        tmp_path, monkeypatch, native, by_arrow, mode):
     rows = flat_rows(tmp_path / "source")
     way, writing, reading = encryptions("s")[mode]
     secure_bloom.write_table(rows, tmp_path / "a.parquet", bloom_filters={"s": True},
@@ -208,6 +223,7 @@ def test_the_rows_are_the_same_whoever_decrypts_them(tmp_path, monkeypatch, nati
     alike = [field for field in rows.schema
              if any(is_kind(field.type) for is_kind in polars_files._READ_ALIKE)]
     assert len(native) == (0 if mode == "ctr" else len(alike)) and len(alike) > 15
+    assert len(by_arrow) == len(frames) - len(native)  # and what Polars began, it has finished
     without_native(monkeypatch)
     for name, frame in frames.items():
         assert_frame_equal(frame, lazy.select(name).collect())
@@ -215,12 +231,32 @@ def test_the_rows_are_the_same_whoever_decrypts_them(tmp_path, monkeypatch, nati
 
 
 @pytest.mark.parametrize("bits", [128, 192, 256])
-def test_polars_takes_keys_of_all_sizes(tmp_path, native, bits):
+def test_keys_of_all_sizes_are_read_those_of_192_bits_by_pyarrow(tmp_path, native, by_arrow, bits):
     way = EncryptionConfiguration("mf", {"mc": ["x"]}, data_key_length_bits=bits)
     secure_bloom.write_table(pa.table({"x": [1, 2], "y": [3, 4]}), tmp_path / "a.parquet",
                              bloom_filters={}, encryption=way, kms=kms())
     assert secure_bloom.scan(tmp_path, kms()).collect().rows() == [(1, 3), (2, 4)]
-    assert len(native) == 1
+    assert (len(native), len(by_arrow)) == ((0, 1) if bits == 192 else (1, 0))
+
+
+def test_files_of_which_row_groups_are_skipped_are_read_by_pyarrow(people, native, by_arrow):
+    lazy = secure_bloom.scan(people.folder, people.kms)
+    assert lazy.filter(pl.col("id") < 210).select(pl.len()).collect().item() == 210
+    assert native == ["0.parquet"] and by_arrow == ["1.parquet"]
+
+
+def test_polars_stops_reading_after_the_rows_that_are_needed(people, monkeypatch):
+    heights = []
+    collect_batches = pl.LazyFrame.collect_batches
+
+    def noted(lazy):
+        for frame in collect_batches(lazy):
+            heights.append(frame.height)
+            yield frame
+
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", noted)
+    assert secure_bloom.scan(people.open()).head(7).collect().height == 7
+    assert sum(heights) == 7
 
 
 def test_key_material_that_differs_between_row_groups_is_read_by_pyarrow(tmp_path, native):
