@@ -129,10 +129,14 @@ _OTHER_TYPES = {
     "t32": [pa.time64("us")]}
 
 
+#: pyarrow crashes with nulls of large types, so they are refused
+_FOR_NULLS = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
 def _arrow_literal(rnd, column: str, value) -> pa.Scalar:
     own = _value_type(column)
     if rnd.random() < 0.05:
-        return pa.scalar(None, own)
+        return pa.scalar(None, _FOR_NULLS.get(own, own))
     if rnd.random() < 0.6 or column not in _OTHER_TYPES:
         return pa.scalar(value, own)
     other = rnd.choice(_OTHER_TYPES[column])
