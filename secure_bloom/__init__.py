@@ -32,6 +32,7 @@ _HOME = {
     "find": "secure_bloom.datasets.lookup",
     "open_kms": "secure_bloom.keys.uri",
     "read_table": "secure_bloom.datasets.reading",
+    "scan": "secure_bloom.engines.polars",
     "seal": "secure_bloom.maintain.seal",
     "strip": "secure_bloom.maintain.strip",
     "verify_file": "secure_bloom.verify.verify",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.datasets.writing import write_dataset as write_dataset
     from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration
     from secure_bloom.encryption import UniformKey as UniformKey
+    from secure_bloom.engines.polars import scan as scan
     from secure_bloom.keys.keyring import Keyring as Keyring
     from secure_bloom.keys.retrieval import ExplicitKeys as ExplicitKeys
     from secure_bloom.keys.uri import open_kms as open_kms

@@ -53,6 +53,9 @@ class SecureBloomError(Exception):
                             self.message[:_MAX_MESSAGE].split("\n"))
         return f"{', '.join(where)}: {message}" if where else message
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"  # some engines show only this
+
     def __reduce__(self) -> tuple[object, ...]:
         # Spark passes exceptions between processes; keep the attributes when pickled.
         return type(self), (self.message,), vars(self)

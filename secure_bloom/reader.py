@@ -36,6 +36,7 @@ from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.masking import OnMissingKey, with_masked
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
 from secure_bloom.arrow.schema import arrow_schema
+from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.encryption_requirement import (
     RequireEncryption,
@@ -163,6 +164,11 @@ class ParquetFile(Summarized):
     def path(self) -> str | None:
         """Path of the file, in the base filesystem of a subtree; None if the source has none."""
         return self._source.base_path
+
+    @property
+    def keys(self) -> KeyRetriever | None:
+        """Where the data keys of this file come from; None if it is read without keys."""
+        return self._keys
 
     @property
     def version(self) -> FileVersion | None:

@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
-PYTHON, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON, ENGINES, SPARK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SHELL = next(block for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
              if "keyring create" in block)
 
@@ -30,6 +30,12 @@ def test_python(tmp_path):
     out = _run([sys.executable, "-c", PYTHON], tmp_path)
     assert "[[ True False]]" in out
     assert "{'ssn': '078-05-1120', 'city': 'Rome'}" in out
+
+
+def test_engines(tmp_path):
+    _run([sys.executable, "-c", PYTHON], tmp_path)  # makes keyring and file
+    out = _run([sys.executable, "-c", ENGINES], tmp_path)
+    assert out.splitlines() == re.findall(r"^print.*  # (.*)$", ENGINES, re.MULTILINE) != []
 
 
 @pytest.mark.spark

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from secure_bloom.arrow.expression_rows import ExpressionRows
 from secure_bloom.arrow.predicate_rows import PredicateRows
-from secure_bloom.pruning.expressions import Alternatives, usable_for
+from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Condition
 
 
-class RowFilter:
+class RowFilter(RowGroupFilter):
     """A filter for rows of a schema.
 
     Parameters
@@ -41,15 +41,14 @@ class RowFilter:
     """
 
     def __init__(self, condition: Condition, schema: pa.Schema):
-        self._schema = schema
         self._rows: PredicateRows | ExpressionRows
-        self.alternatives: Alternatives
+        alternatives: Alternatives
         if isinstance(condition, list):
-            self._rows, self.alternatives = PredicateRows(condition, schema), condition
+            self._rows, alternatives = PredicateRows(condition, schema), condition
         else:
             self._rows = rows = ExpressionRows(condition, schema)
-            self.alternatives = rows.alternatives
-        self.columns = self._rows.columns
+            alternatives = rows.alternatives
+        super().__init__(self._rows.columns, alternatives, schema)
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether the filter holds; never null.
@@ -63,7 +62,3 @@ class RowFilter:
             beyond 2^53 with floating-point numbers, for example.
         """
         return self._rows.holds(batch)
-
-    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
-        """Return ``alternatives`` for a file whose columns may have other types, or be missing."""
-        return usable_for(self.alternatives, self._schema, file_schema)

@@ -29,6 +29,7 @@ from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.keys.denials import remembering_denials
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
+from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         return self._view.access.filesystem
 
     @property
+    def filters_rows(self) -> bool:
+        """Whether this is the result of :meth:`filter`."""
+        return bool(self._view.where)
+
+    @property
     def report(self) -> ScanReport | None:
         """What the scan that was created last has read and skipped so far; None before any."""
         return None if self._last is None else self._last.report
@@ -154,6 +160,15 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
             If there is no such column, or a filter does not fit the types of its columns.
         """
         self._last = Scanner(self._view, self._files, columns, filter, options)
+        return self._last
+
+    def skipping_scanner(self, columns: list[str] | None, skip_by: RowGroupFilter | None,
+                         **options: Any) -> Scanner:
+        """Return a scanner that skips row groups by a filter, but does not apply it to rows.
+
+        For engines that filter the rows themselves. The filters of the data set are applied.
+        """
+        self._last = Scanner(self._view, self._files, columns, None, options, skip_by)
         return self._last
 
     def to_table(self, columns: Columns = None, filter: Filters | None = None,

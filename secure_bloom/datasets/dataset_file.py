@@ -62,8 +62,8 @@ class DatasetFile:
     """A file of a data set, closed. Its schema stays the same, whatever version it has.
 
     ``partition`` is an expression that holds for all rows, ``partition_values`` are those of the
-    columns that come from the path. ``row_groups`` are those to read at most; None: all.
-    ``maskable`` are the columns whose key may be missing.
+    columns that come from the path, among them ``file`` if requested. ``row_groups`` are those to
+    read at most; None: all. ``maskable`` are the columns whose key may be missing.
     """
 
     maskable: frozenset[str] = frozenset()
@@ -71,7 +71,10 @@ class DatasetFile:
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
                  partition_values: dict[str, pa.Scalar]):
         self._access, self.path = access, path
+        self.with_source = access.with_source
         self.partition, self.partition_values = partition, partition_values
+        if access.with_source:
+            self.partition_values = {**partition_values, FILE: pa.scalar(path)}
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None

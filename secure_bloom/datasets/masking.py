@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from secure_bloom.arrow.predicate_rows import remaining
-from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import DatasetFile, OpenedFile, OutdatedError
+from secure_bloom.pruning.expressions import RowGroupFilter
 
 
 class MaskedColumns(NamedTuple):
@@ -54,8 +54,9 @@ class MaskedColumns(NamedTuple):
 NOT_MASKED = MaskedColumns([], {}, [])
 
 
-def find_masked(files: Iterable[DatasetFile], filters: list[RowFilter], candidates: list[str],
-                computed: list[str], each: Callable[..., Iterable[Any]]) -> MaskedColumns:
+def find_masked(files: Iterable[DatasetFile], filters: Sequence[RowGroupFilter],
+                candidates: list[str], computed: list[str],
+                each: Callable[..., Iterable[Any]]) -> MaskedColumns:
     """Find the masked columns, which requests the keys of the candidates.
 
     Files that partition values rule out are left out. ``each`` is the method ``map`` of a thread
@@ -82,6 +83,6 @@ def nullable_schema(schema: pa.Schema, files: Iterable[DatasetFile]) -> pa.Schem
                       for field in schema], schema.metadata)
 
 
-def _is_possible(file: DatasetFile, row_filter: RowFilter) -> bool:
+def _is_possible(file: DatasetFile, row_filter: RowGroupFilter) -> bool:
     alternatives = row_filter.alternatives_for(file.schema)
     return alternatives is None or remaining(alternatives, file.partition_values) != []

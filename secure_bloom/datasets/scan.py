@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -16,12 +16,11 @@ from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
-from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
-from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
 
 if TYPE_CHECKING:
@@ -31,6 +30,12 @@ _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+Rows = TypeVar("Rows", bound=Sized)
+
+#: yields the rows of some open files, in their order
+ReadRows: TypeAlias = Callable[[list[OpenedFile]], Iterator[Rows]]
+#: makes a reader of another kind of rows from the one that uses pyarrow; both may use the pool
+NewReader: TypeAlias = Callable[[ReadRows[pa.RecordBatch], ThreadPoolExecutor], ReadRows[Rows]]
 
 
 class Scan:
@@ -42,7 +47,7 @@ class Scan:
     access : FileAccess
     schema : pyarrow.Schema
         Of the data set.
-    filters : list of RowFilter
+    filters : sequence of RowGroupFilter
         All of them must hold for a row.
     report : ScanReport
         Is completed during the pass.
@@ -51,7 +56,7 @@ class Scan:
     """
 
     def __init__(self, files: list[DatasetFile], access: FileAccess, schema: pa.Schema,
-                 filters: list[RowFilter], report: ScanReport,
+                 filters: Sequence[RowGroupFilter], report: ScanReport,
                  masking: MaskedColumns = NOT_MASKED):
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
@@ -72,9 +77,14 @@ class Scan:
         The arguments are those of :meth:`pyarrow.dataset.Dataset.scanner`, but if columns are
         masked, ``columns`` must be a list of names, or None.
         """
+        return self.rows_by(lambda read_arrow, _: read_arrow, columns, options)
+
+    def rows_by(self, new_reader: NewReader[Rows], columns: Any,
+                options: dict[str, Any]) -> Iterator[Rows]:
+        """Yield the same rows in another form."""
         files, shared = self.open_files(), SharedDecryption()
         while together := list(islice(files, _OPEN_FILES)):
-            yield from self._rows(together, shared, columns, options)
+            yield from self._rows(together, shared, columns, options, new_reader)
 
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
@@ -100,7 +110,7 @@ class Scan:
         self._report.add_file(outcomes.values(), sizes)
 
     def _rows(self, files: list[OpenedFile], shared: SharedDecryption, columns: Any,
-              options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+              options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
                 found = pool.map(lambda opened: fragments_of(opened, shared), group)
@@ -117,9 +127,9 @@ class Scan:
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
-                    for batch in rows_together(files):
-                        rows += batch.num_rows
-                        yield batch
+                    for some in new_reader(rows_together, pool)(files):
+                        rows += len(some)
+                        yield some
             except (FileError, KeyRetrievalError):
                 for opened in _from_row(files, rows):  # find the file that failed
                     with pyarrow_errors(opened.dataset_file.path, self._access.keys):
@@ -152,13 +162,18 @@ def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
 
 
-def _check(opened: OpenedFile, row_filter: RowFilter, outcomes: dict[int, int]) -> None:
+def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int]) -> None:
     """Set why row groups are skipped, of those that would be read so far."""
     condition: Alternatives = row_filter.alternatives_for(opened.dataset_file.schema)
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
     left = None if condition is None else remaining(condition, _constants(opened, condition))
-    if left == []:
+    if left is not None:
         outcomes.update(dict.fromkeys(groups, PARTITIONS))
+        if opened.dataset_file.with_source:
+            groups = [group for group in groups
+                      if remaining(left, {ROW_GROUP: pa.scalar(group, pa.int32())})]
+            left = [[p for p in alternative if p.column != ROW_GROUP] for alternative in left]
+    if left == [] or not groups:
         return
     from_path = opened.dataset_file.partition_values
     opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
@@ -175,6 +190,8 @@ def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str
     """Return the columns that have a single value in a file; null if it lacks the column."""
     own = {leaf.path for leaf in opened.file.columns}
     absent = {p.column for alternative in condition for p in alternative} - own
+    if opened.dataset_file.with_source:
+        absent.discard(ROW_GROUP)  # it differs between row groups
     return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
 
 

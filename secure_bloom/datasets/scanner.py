@@ -16,12 +16,13 @@ from secure_bloom.arrow import masking
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.duckdb_versions import warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import Scan, pool_for
+from secure_bloom.datasets.scan import NewReader, Rows, Scan, pool_for
 from secure_bloom.display import Summarized, count, listed
 from secure_bloom.errors import ColumnError
-from secure_bloom.pruning.expressions import columns_of
+from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.storage.versions import until_unchanged
 
@@ -56,7 +57,8 @@ class Scanner(Summarized):
     """
 
     def __init__(self, view: View, files: list[DatasetFile], columns: Columns,
-                 filter: Filters | None, options: Mapping[str, Any]):
+                 filter: Filters | None, options: Mapping[str, Any],
+                 row_group_filter: RowGroupFilter | None = None):
         self.dataset_schema = view.schema
         self._view, self._files, self._options = view, files, options
         self._columns = columns if columns is None or isinstance(columns, Mapping) \
@@ -64,6 +66,9 @@ class Scanner(Summarized):
         self._projected = _projected(view.schema, self._columns)
         filters = [*view.where, *([] if filter is None else [filter])]
         self._filters = [RowFilter(condition_of(one), view.schema) for one in filters]
+        self._row_group_filters: list[RowGroupFilter] = [*self._filters]
+        if row_group_filter is not None:
+            self._row_group_filters.append(row_group_filter)
         self._new_report()
 
     @cached_property
@@ -90,6 +95,11 @@ class Scanner(Summarized):
             return batches
         return self._filtered(batches)
 
+    def rows_by(self, new_reader: NewReader[Rows]) -> Iterator[Rows]:
+        """Yield the rows in another form; only without filters of rows. See :class:`Scan`."""
+        assert not self._filters
+        return self._pass(self._masking).rows_by(new_reader, self._columns, dict(self._options))
+
     def to_table(self) -> pa.Table:
         """Return the rows as a table. If a file changes meanwhile, they are read again."""
         return until_unchanged(
@@ -97,6 +107,7 @@ class Scanner(Summarized):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the rows."""
+        warn_of_old_duckdb()  # this is what DuckDB calls
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
@@ -140,13 +151,13 @@ class Scanner(Summarized):
             yield opened
 
     def _new_report(self) -> None:
-        conditions = [describe(one.alternatives) for one in self._filters]
+        conditions = [describe(one.alternatives) for one in self._row_group_filters]
         self.report = ScanReport(" and ".join(conditions) or describe(None))
 
     def _pass(self, masked: MaskedColumns = NOT_MASKED) -> Scan:
         self._new_report()
-        return Scan(self._files, self._view.access, self._view.schema, self._filters, self.report,
-                    masked)
+        return Scan(self._files, self._view.access, self._view.schema, self._row_group_filters,
+                    self.report, masked)
 
     @property
     def _computes_itself(self) -> bool:
@@ -165,12 +176,13 @@ class Scanner(Summarized):
                 names = columns_of(one)
                 if names is None or not _is_column(one, names):
                     computed += self._view.schema.names if names is None else names
-        compared = {name for one in self._filters for name in one.columns}
+        compared = {name for one in self._row_group_filters for name in one.columns}
         needed = self._needed()
         candidates = [name for name in (self._view.schema.names if needed is None else needed)
                       if name not in compared and name not in computed]
         with pool_for(access.filesystem) as pool:
-            found = find_masked(self._files, self._filters, candidates, computed, pool.map)
+            found = find_masked(self._files, self._row_group_filters, candidates, computed,
+                                pool.map)
         masking.warn(found.num_files, count(len(self._files), "file"))
         return found
 

@@ -117,6 +117,25 @@ def usable_for(alternatives: Alternatives, schema: pa.Schema, file_schema: pa.Sc
     return _known([[p for p in alternative if usable[p.column]] for alternative in alternatives])
 
 
+class RowGroupFilter:
+    """A filter that only skips row groups.
+
+    Attributes
+    ----------
+    columns : list of str
+        The top-level columns that rows are compared by, each once.
+    alternatives : list of list of Predicate, or None
+        None: no row group can be skipped. []: no row matches.
+    """
+
+    def __init__(self, columns: list[str], alternatives: Alternatives, schema: pa.Schema):
+        self.columns, self.alternatives, self._schema = columns, alternatives, schema
+
+    def alternatives_for(self, file_schema: pa.Schema) -> Alternatives:
+        """Return ``alternatives`` for a file whose columns may have other types, or be missing."""
+        return usable_for(self.alternatives, self._schema, file_schema)
+
+
 def _known(alternatives: list[list[Predicate]]) -> Alternatives:
     return alternatives if all(alternatives) else None
 

@@ -178,3 +178,9 @@ def errors(uri: str) -> str | None:
     except OperationInterrupted as error:
         assert_type(error.result.failed, dict[str, str])
     return None
+
+
+def lazy_frames() -> int:
+    lazy = secure_bloom.scan("people", "keyring.json", with_source=True)
+    people = secure_bloom.dataset("people")
+    return int(secure_bloom.scan(people).collect().height) + len(lazy.collect_schema())

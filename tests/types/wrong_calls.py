@@ -27,6 +27,8 @@ secure_bloom.write_table(b"PAR1", "x")  # error: arg-type
 secure_bloom.write_table(None, "x")  # error: arg-type
 secure_bloom.write_dataset([1, 2], "x")  # error: list-item, list-item
 secure_bloom.write_dataset(table, 3)  # error: arg-type
+secure_bloom.scan("x", kms=None)  # error: call-arg
+print(secure_bloom.scan("x").rows)  # error: attr-defined
 secure_bloom.write_dataset(table, "x", mode="ignore")  # error: arg-type
 secure_bloom.write_dataset(table, "x", partition_by=3)  # error: arg-type
 secure_bloom.write_dataset(table, "x", max_rows="3")  # error: call-arg

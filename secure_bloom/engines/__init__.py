@@ -1,0 +1,1 @@
+"""Data sets in other engines that need more than the interface of ``pyarrow.dataset``."""
