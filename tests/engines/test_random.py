@@ -17,8 +17,8 @@ _CASES_OF_FILES = 100  # that are asked of the same files
 _FLOATS = ("f32", "f64", "st.in.z")
 #: engine -> columns of conditions for which its own results over pyarrow's data sets differ
 DEVIATIONS = {
-    # In its own tables, DataFusion treats NaN as equal to NaN, and as the greatest number. It passes
-    # conditions on data sets to pyarrow, which follows IEEE 754.
+    # In its own tables, DataFusion treats NaN as equal to NaN, and as the greatest number. It
+    # passes conditions on data sets to pyarrow, which follows IEEE 754.
     "datafusion": _FLOATS,
 }
 
