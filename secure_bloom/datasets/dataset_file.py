@@ -70,7 +70,7 @@ class DatasetFile:
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
                  partition_values: dict[str, pa.Scalar]):
-        self._access, self.path = access, path
+        self.access, self.path = access, path
         self.partition, self.partition_values = partition, partition_values
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
@@ -128,7 +128,7 @@ class DatasetFile:
         return until_unchanged(self._open)
 
     def _open(self) -> OpenedFile:
-        access = self._access
+        access = self.access
         try:
             source = Source(self.path, access.filesystem)
         except FileNotFoundError as error:
@@ -144,7 +144,7 @@ class DatasetFile:
             raise
 
     def _parsed(self, source: Source) -> ParquetFile:
-        access = self._access
+        access = self.access
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
             return known.with_source(source)
@@ -170,6 +170,17 @@ class OpenedFile:
     def __init__(self, dataset_file: DatasetFile, file: ParquetFile, source: Source):
         self.dataset_file, self.file, self.source = dataset_file, file, source
         self.row_groups = dataset_file.row_groups
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the columns of the source are added."""
+        return self.dataset_file.access.with_source
+
+    @property
+    def constants(self) -> dict[str, pa.Scalar]:
+        """The columns that have one value in all rows because of the path."""
+        file = self.dataset_file
+        return file.partition_values | ({FILE: pa.scalar(file.path)} if self.has_source else {})
 
     @property
     def num_rows(self) -> int:

@@ -17,7 +17,7 @@ from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
@@ -55,6 +55,15 @@ class Scan:
                  masking: MaskedColumns = NOT_MASKED):
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
+        self._reading: list[OpenedFile] = []
+
+    def check(self) -> None:
+        """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
+
+        To be called if the rest of the batches is not read, before their iterator is closed.
+        """
+        for opened in self._reading:
+            opened.check()
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
@@ -111,6 +120,8 @@ class Scan:
             for opened in files:
                 stack.enter_context(opened.source.one_version())
             pool = stack.enter_context(pool_for(self._access.filesystem))
+            self._reading = files
+            stack.callback(setattr, self, "_reading", [])
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
@@ -154,10 +165,13 @@ def _check(opened: OpenedFile, row_filter: RowFilter, outcomes: dict[int, int]) 
     """Set why row groups are skipped, of those that would be read so far."""
     condition: Alternatives = row_filter.alternatives_for(opened.dataset_file.schema)
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
-    left = None if condition is None else remaining(condition, _constants(opened, condition))
-    if left == []:
-        outcomes.update(dict.fromkeys(groups, PARTITIONS))
-        return
+    left = None
+    if condition is not None:
+        possible, left = _by_constants(opened, condition, groups)
+        outcomes.update(dict.fromkeys(set(groups).difference(possible), PARTITIONS))
+        if left == [] or (groups and not possible):
+            return
+        groups = possible
     from_path = opened.dataset_file.partition_values
     opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
     if left is None:
@@ -169,11 +183,22 @@ def _check(opened: OpenedFile, row_filter: RowFilter, outcomes: dict[int, int]) 
     outcomes.update(dict.fromkeys(result.after_filters, READ))
 
 
-def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str, pa.Scalar]:
-    """Return the columns that have a single value in a file; null if it lacks the column."""
+def _by_constants(opened: OpenedFile, condition: list[list[Predicate]], groups: list[int]) \
+        -> tuple[list[int], list[list[Predicate]]]:
+    """Return the row groups that constant columns leave, and what to check about other columns.
+
+    A column that the file lacks is null. The number of the row group is constant in each.
+    """
     own = {leaf.path for leaf in opened.file.columns}
-    absent = {p.column for alternative in condition for p in alternative} - own
-    return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
+    named = {p.column for alternative in condition for p in alternative}
+    constants = dict.fromkeys(named - own, pa.scalar(None)) | opened.constants
+    if not opened.has_source or ROW_GROUP not in named:
+        left = remaining(condition, constants)
+        return (groups if left else []), left
+    possible = [group for group in groups if remaining(
+        condition, constants | {ROW_GROUP: pa.scalar(group, pa.int32())})]
+    others = [[p for p in alternative if p.column != ROW_GROUP] for alternative in condition]
+    return possible, remaining(others, constants)
 
 
 def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
