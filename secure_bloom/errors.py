@@ -44,7 +44,7 @@ class SecureBloomError(Exception):
     def __str__(self) -> str:
         where = []
         if self.file is not None:
-            where.append(f"file {self.file}")
+            where.append(f"file {shown(self.file, _MAX_MESSAGE)}")
         if self.row_group is not None:
             where.append(f"row group {self.row_group}")
         if self.column is not None:

@@ -70,8 +70,7 @@ class DatasetFile:
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
                  partition_values: dict[str, pa.Scalar]):
-        self._access, self.path = access, path
-        self.with_source = access.with_source
+        self.access, self.path = access, path
         self.partition, self.partition_values = partition, partition_values
         if access.with_source:
             self.partition_values = {**partition_values, FILE: pa.scalar(path)}
@@ -132,7 +131,7 @@ class DatasetFile:
         return until_unchanged(self._open)
 
     def _open(self) -> OpenedFile:
-        access = self._access
+        access = self.access
         try:
             source = Source(self.path, access.filesystem)
         except FileNotFoundError as error:
@@ -150,7 +149,7 @@ class DatasetFile:
             raise
 
     def _parsed(self, source: Source) -> ParquetFile:
-        access = self._access
+        access = self.access
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
             return known.with_source(source)

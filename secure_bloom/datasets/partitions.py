@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.hive_partitioning import partition_values
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ def find_partitions(filesystem: pa_fs.FileSystem,
     filesystem : pyarrow.fs.FileSystem
     paths : list of str
         Relative to the table; all ``name=value`` folders in them are partitions.
+
+    Raises
+    ------
+    UnsupportedError
+        If the name of a folder is not valid UTF-8 after decoding ``%`` escapes.
     """
     import pyarrow.dataset as ds
     paths = [f"/{path}" for path in paths]
@@ -32,7 +38,11 @@ def find_partitions(filesystem: pa_fs.FileSystem,
     factory = ds.FileSystemDatasetFactory(
         filesystem, [_without_segments(path, nulls) for path in paths] if nulls else paths,
         ds.ParquetFileFormat(), options)
-    schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    try:
+        schema = factory.inspect(fragments=0)  # from the paths only; no file is opened
+    except pa.ArrowInvalid as error:
+        raise UnsupportedError("the name=value folders cannot be read as partitions, because of "
+                               f"one of their names: {error}") from error
     for name in nulls:  # pyarrow cannot infer their type; as in Spark, it is string
         schema = schema.append(pa.field(name, pa.string()))
     partitioning = ds.HivePartitioning(schema)

@@ -60,6 +60,15 @@ class Scan:
                  masking: MaskedColumns = NOT_MASKED):
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
+        self._reading: list[OpenedFile] = []
+
+    def check(self) -> None:
+        """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
+
+        To be called if the rest of the batches is not read, before their iterator is closed.
+        """
+        for opened in self._reading:
+            opened.check()
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
@@ -124,6 +133,8 @@ class Scan:
             for opened in files:
                 stack.enter_context(opened.source.one_version())
             pool = stack.enter_context(pool_for(self._access.filesystem))
+            self._reading = files
+            stack.callback(setattr, self, "_reading", [])
             rows = 0
             try:
                 with pyarrow_errors(files[0].dataset_file.path, self._access.keys):
@@ -169,7 +180,7 @@ def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, i
     left = None if condition is None else remaining(condition, _constants(opened, condition))
     if left is not None:
         outcomes.update(dict.fromkeys(groups, PARTITIONS))
-        if opened.dataset_file.with_source:
+        if opened.dataset_file.access.with_source:
             groups = [group for group in groups
                       if remaining(left, {ROW_GROUP: pa.scalar(group, pa.int32())})]
             left = [[p for p in alternative if p.column != ROW_GROUP] for alternative in left]
@@ -190,7 +201,7 @@ def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str
     """Return the columns that have a single value in a file; null if it lacks the column."""
     own = {leaf.path for leaf in opened.file.columns}
     absent = {p.column for alternative in condition for p in alternative} - own
-    if opened.dataset_file.with_source:
+    if opened.dataset_file.access.with_source:
         absent.discard(ROW_GROUP)  # it differs between row groups
     return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
 

@@ -90,10 +90,7 @@ class Scanner(Summarized):
         ChangedMeanwhileError
             If a file changed while it was read. The batches so far may be of two versions.
         """
-        batches = self._pass(self._masking).batches(self._needed(), **self._options)
-        if not self._filters and not self._computes_itself:
-            return batches
-        return self._filtered(batches)
+        return self._batches(self._pass(self._masking))
 
     def rows_by(self, new_reader: NewReader[Rows]) -> Iterator[Rows]:
         """Yield the rows in another form; only without filters of rows. See :class:`Scan`."""
@@ -111,14 +108,10 @@ class Scanner(Summarized):
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return the first rows as a table."""
-        batches = []
-        for batch in self.to_batches():
-            batches.append(batch.slice(0, num_rows))
-            num_rows -= len(batches[-1])
-            if num_rows <= 0:
-                break
-        return pa.Table.from_batches(batches, self.projected_schema)
+        """Return the first rows as a table. If a file changes meanwhile, they are read again."""
+        if num_rows < 0:
+            raise ValueError(f"num_rows must be at least 0, not {num_rows}")
+        return until_unchanged(lambda: self._head(num_rows))
 
     def take(self, indices: Any) -> pa.Table:
         """Return the rows with these positions, in this order."""
@@ -185,6 +178,22 @@ class Scanner(Summarized):
                                 pool.map)
         masking.warn(found.num_files, count(len(self._files), "file"))
         return found
+
+    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        batches = scan.batches(self._needed(), **self._options)
+        if not self._filters and not self._computes_itself:
+            return batches
+        return self._filtered(batches)
+
+    def _head(self, num_rows: int) -> pa.Table:
+        scan, found = self._pass(self._masking), []
+        for batch in self._batches(scan):
+            found.append(batch.slice(0, num_rows))
+            num_rows -= len(found[-1])
+            if num_rows <= 0:
+                scan.check()
+                break
+        return pa.Table.from_batches(found, self.projected_schema)
 
     def _filtered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

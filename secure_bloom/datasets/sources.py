@@ -151,15 +151,21 @@ def _split_pattern(path: str) -> tuple[str, list[str]]:
 
 def _is_matched(relative: str, pattern: list[str]) -> bool:
     """Whether a glob pattern matches a path, or a folder above it."""
-    return _matches(relative.split("/"), pattern)
+    places = _places({0}, pattern)
+    for name in relative.split("/"):
+        if len(pattern) in places:
+            return True
+        places = _places({place if pattern[place] == "**" else place + 1 for place in places
+                          if pattern[place] == "**" or fnmatchcase(name, pattern[place])}, pattern)
+    return len(pattern) in places
 
 
-def _matches(names: list[str], pattern: list[str]) -> bool:
-    if not pattern:
-        return True
-    if pattern[0] == "**":
-        return any(_matches(names[start:], pattern[1:]) for start in range(len(names) + 1))
-    return bool(names) and fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+def _places(places: set[int], pattern: list[str]) -> set[int]:
+    """Add the places in a pattern that are reached if ``**`` matches no further names."""
+    for place, part in enumerate(pattern):
+        if part == "**" and place in places:
+            places.add(place + 1)
+    return places
 
 
 # --- tables --------------------------------------------------------------------------------------

@@ -14,6 +14,10 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO
 
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+
 _ACL = "system.posix_acl_access"
 _LONG_NAME = 100  # bytes: longer names are hashed in the names of temporary files
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
@@ -73,6 +77,38 @@ def path_to_replace(path: str) -> str:
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return target
+
+
+def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
+        -> Iterator[pa_fs.FileInfo]:
+    """Yield what is below a local folder, except folders; follow symbolic links.
+
+    pyarrow would follow a link to a folder above it 40 times, and return each file as often.
+
+    Raises
+    ------
+    UnsupportedError
+        If links form a circle, or a name is not valid UTF-8.
+    """
+    waiting: list[tuple[str, tuple[str, ...]]] = [(folder, (os.path.realpath(folder),))]
+    while waiting:
+        here, above = waiting.pop()
+        selector = pa_fs.FileSelector(here, allow_not_found=allow_not_found or len(above) > 1)
+        for info in filesystem.get_file_info(selector):
+            try:
+                path = info.path
+            except UnicodeDecodeError as error:
+                raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the "
+                                       "file", file=here) from None
+            if info.type != pa_fs.FileType.Directory:
+                yield info
+                continue
+            real = os.path.realpath(path) if os.path.islink(path) \
+                else os.path.join(above[-1], os.path.basename(path))
+            if real in above:
+                raise UnsupportedError("links form a circle: this folder is also above itself; "
+                                       "remove the link", file=path)
+            waiting.append((path, (*above, real)))
 
 
 # --- temporary files -----------------------------------------------------------------------------

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.errors import ChangedMeanwhileError, UnsupportedError
+from secure_bloom.storage.local_files import is_special
 
 _Result = TypeVar("_Result")
 
@@ -183,6 +184,9 @@ def until_unchanged(read: Callable[[], _Result],
 
 def _open_local(path: str) -> pa.OSFile:
     """Open a file that has a descriptor, unlike those that pyarrow's filesystem opens."""
+    if is_special(path):  # opening a pipe would wait for a writer, perhaps for ever
+        raise UnsupportedError("it is a pipe, a device or similar, but only regular files can be "
+                               "read: write its content to a file first", file=path)
     try:
         return pa.OSFile(path)
     except FileNotFoundError:

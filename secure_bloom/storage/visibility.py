@@ -34,6 +34,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, SecureBloomError
 from secure_bloom.storage.files import read_file
+from secure_bloom.storage.local_files import walk
 
 STAGING = "_staging"
 SUCCESS = "_SUCCESS"
@@ -297,9 +298,19 @@ def _read_records(filesystem: pa_fs.FileSystem, paths: Mapping[str, str]) \
 
 def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
                 allow_not_found: bool = False) -> dict[str, pa_fs.FileInfo]:
-    """Return all files below a folder, by their paths relative to it."""
-    selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
-    return {relative_path(info.path, folder): info for info in filesystem.get_file_info(selector)
+    """Return all files below a folder, by their paths relative to it.
+
+    Raises
+    ------
+    UnsupportedError
+        If links between local folders form a circle, or the name of a file is not valid UTF-8.
+    """
+    if filesystem.type_name == "local":
+        found = walk(filesystem, folder, allow_not_found)
+    else:
+        selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
+        found = filesystem.get_file_info(selector)
+    return {relative_path(info.path, folder): info for info in found
             if info.type == pa_fs.FileType.File}
 
 

@@ -7,6 +7,7 @@ import pickle
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom
@@ -149,8 +150,37 @@ def test_the_source_of_each_row(people):
     found = with_source.to_table(["row_group", "n"], [("n", "in", [60, 61, 399])])
     assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) \
         == [(1, 60), (1, 61), (3, 399)]
-    of_group = with_source.to_table(["n"], pc.field("row_group") == 3)
-    assert all(number % 200 >= 150 for number in of_group["n"].to_pylist())
+
+
+@pytest.mark.parametrize("name, is_wanted, files, groups", [
+    ("a row group", lambda row: row["row_group"] == 3, 4, 4),
+    ("some row groups", lambda row: row["row_group"] in (0, 2) and row["n"] != 1, 4, 8),
+    ("a file", lambda row: row["file"] == "2.parquet", 1, 4),
+    ("either", lambda row: (row["file"] == "2.parquet" and row["row_group"] == 1)
+        or row["n"] == 399, 2, 5),
+    ("all files", lambda row: True, 4, 16),
+    ("none", lambda row: False, 0, 0)])
+@pytest.mark.parametrize("form", ["Expression", "list"])
+def test_filters_on_the_source_of_the_rows(people, name, is_wanted, files, groups, form):
+    path = next(file for file in people[0].files if file.endswith("/2.parquet"))
+    with_source = secure_bloom.dataset(os.path.commonpath(people[0].files), KMS, with_source=True)
+    filters = {"a row group": [("row_group", "==", 3)],
+               "some row groups": [("row_group", "in", [0, 2]), ("n", "!=", 1)],
+               "a file": [("file", "==", path)],
+               "either": [[("file", "==", path), ("row_group", "==", 1)], [("n", "==", 399)]],
+               "all files": [("file", "is not null", None), ("row_group", "<", 9)],
+               "none": [("file", "is null", None)]}[name]
+    if form == "Expression":
+        filters = pq.filters_to_expression(filters) if name not in ("all files", "none") else \
+            {"all files": pc.field("file").is_valid() & (pc.field("row_group") < 9),
+             "none": pc.field("file").is_null()}[name]
+    wanted = [row for row in with_source.to_table().to_pylist()
+              if is_wanted(row | {"file": os.path.basename(row["file"])})]
+    assert with_source.to_table(filter=filters).to_pylist() == wanted
+    assert (with_source.report.files.read, with_source.report.row_groups.read) == (files, groups)
+    assert with_source.count_rows(filters) == len(wanted)
+    assert [row for fragment in with_source.get_fragments(filters)
+            for row in fragment.to_table(filter=filters).to_pylist()] == wanted
 
 
 def test_columns_named_as_the_source_are_refused(tmp_path):
@@ -288,3 +318,32 @@ def test_a_file_with_another_schema_or_none_is_an_error(tmp_path):
     (tmp_path / "day=0" / "0.parquet").unlink()
     with pytest.raises(ChangedMeanwhileError, match="removed"):
         dataset.to_table()
+
+
+@pytest.mark.parametrize("filters", [None, [("n", ">=", 0)]])
+def test_the_first_rows_are_of_one_version_of_a_file(tmp_path, monkeypatch, filters):
+    path = tmp_path / "a.parquet"
+    old, new = (pa.table({"n": range(100_000), "version": [version] * 100_000})
+                for version in (1, 2))
+    pq.write_table(new, path, row_group_size=10_000, use_dictionary=False)
+    new_bytes = path.read_bytes()
+    pq.write_table(old, path, row_group_size=10_000, use_dictionary=False)
+    dataset = secure_bloom.dataset(tmp_path)
+    original, calls = scan._scanned, []
+
+    def overwriting(*arguments):
+        calls.append(arguments)
+        for batch in original(*arguments):
+            if len(calls) == 1:
+                path.write_bytes(new_bytes)
+            yield batch
+
+    monkeypatch.setattr(scan, "_scanned", overwriting)
+    assert dataset.head(99_999, filter=filters)["version"].unique().to_pylist() == [2]
+    assert len(calls) == 2
+
+
+def test_the_number_of_first_rows_is_checked(people):
+    assert people[0].head(0).equals(people[1].slice(0, 0))
+    with pytest.raises(ValueError, match="num_rows"):
+        people[0].head(-1)

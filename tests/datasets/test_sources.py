@@ -1,5 +1,7 @@
 """Which files a data set consists of, and their common schema."""
 
+import os
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
@@ -7,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.datasets import sources
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.commit import Job
 from tests.counting import CountingHandler
 from tests.datasets.people import KMS, rows_of, write_file, write_people
@@ -223,3 +226,83 @@ def test_values_that_do_not_fit_the_schema_are_not_a_damaged_file(tmp_path, t):
         with pytest.raises(UnsupportedError, match="do not fit") as error:
             dataset.to_table(filter=filter_)
         assert error.value.file == str(path)
+
+
+# --- folders of a hostile author -----------------------------------------------------------------
+
+@pytest.mark.parametrize("links", [{"loop": "."}, {"one": ".", "other": "."},
+                                   {"a/to_b": "b", "b/to_a": "a"}, {"a/up": ".."}])
+@pytest.mark.parametrize("source", ["", "**/*.parquet"])
+def test_links_in_a_circle_are_refused_instead_of_read_many_times(tmp_path, links, source):
+    folder = tmp_path / "folder"
+    for name in ("a", "b"):
+        write_file(folder / name / "0.parquet", rows_of(0))
+    for link, target in links.items():
+        (folder / link).symlink_to(folder / target, target_is_directory=True)
+    with pytest.raises(UnsupportedError, match="circle"):
+        secure_bloom.dataset(f"{folder}/{source}", KMS)
+
+
+def test_links_to_other_folders_are_followed(tmp_path):
+    write_file(tmp_path / "elsewhere/0.parquet", rows_of(0))
+    for name in ("x", "y"):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        (tmp_path / "folder" / name / "link").symlink_to(tmp_path / "elsewhere")
+    assert secure_bloom.dataset(tmp_path / "folder", KMS).count_rows() == 400
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert secure_bloom.dataset(tmp_path / "link", KMS).count_rows() == 200
+
+
+def test_a_pipe_is_skipped_in_a_folder_and_refused_by_its_name(tmp_path):
+    write_file(tmp_path / "0.parquet", rows_of(0))
+    os.mkfifo(tmp_path / "pipe.parquet")
+    assert secure_bloom.dataset(tmp_path, KMS).count_rows() == 200
+    holder = os.open(tmp_path / "pipe.parquet", os.O_RDWR)  # so that nothing can wait for a writer
+    try:
+        for read in (secure_bloom.dataset, secure_bloom.ParquetFile):
+            with pytest.raises(UnsupportedError, match="pipe"):
+                read(tmp_path / "pipe.parquet")
+    finally:
+        os.close(holder)
+
+
+def test_names_that_are_not_valid_utf_8_are_named(tmp_path):
+    write_file(tmp_path / "0.parquet", rows_of(0))
+    with open(os.fsencode(tmp_path) + b"/\xff.txt", "wb"):
+        pass
+    with pytest.raises(UnsupportedError, match=r"\\xff.txt"):
+        secure_bloom.dataset(tmp_path, KMS)
+    (tmp_path / "partition").mkdir()
+    write_file(tmp_path / "partition/a=%FF/0.parquet", rows_of(0))
+    with pytest.raises(UnsupportedError, match="%FF"):
+        secure_bloom.dataset(tmp_path / "partition", KMS)
+
+
+def test_names_with_control_characters_are_read_and_escaped_in_errors(tmp_path):
+    write_file(tmp_path / "a\n\x1b[31m*.parquet", rows_of(0))
+    assert secure_bloom.dataset(tmp_path, KMS).count_rows() == 200
+    (tmp_path / "b\n\x1b[31m.parquet").write_bytes(b"PAR1 but not quite PAR1")
+    with pytest.raises(FormatError) as caught:
+        secure_bloom.dataset(tmp_path, KMS)
+    assert "b\\n\\x1b[31m.parquet" in str(caught.value)
+
+
+def test_patterns_with_many_wildcards_are_matched_in_few_steps(monkeypatch):
+    calls = []
+    monkeypatch.setattr(sources, "fnmatchcase",
+                        lambda name, part: calls.append(name) or name == part)
+    pattern = ["**", "a"] * 8 + ["**", "b", "c"]
+    names = ["a"] * 20
+    assert not sources._is_matched("/".join(names), [*pattern, *["d"] * 10])
+    assert len(calls) <= len(names) * (len(pattern) + 10)
+
+
+@pytest.mark.parametrize("pattern, matching, others", [
+    ("**/a", ["a", "x/a", "x/y/a", "x/a/y"], ["b", "x/ab"]),
+    ("a/**", ["a", "a/b", "a/b/c"], ["b/a"]),
+    ("a/**/b", ["a/b", "a/x/b", "a/x/y/b/z"], ["a", "x/a/b", "ab"]),
+    ("*/b", ["a/b", "a/b/c"], ["b", "a/c/b"]),
+    ("**/**", ["a", "a/b"], [])])
+def test_what_a_pattern_matches(pattern, matching, others):
+    parts = pattern.split("/")
+    assert [name for name in [*matching, *others] if sources._is_matched(name, parts)] == matching
