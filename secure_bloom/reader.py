@@ -68,10 +68,10 @@ from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
+
 
 class FilterCache(Protocol):
     """Bloom filters by path, version, row group and column ordinal, for several files."""
@@ -175,7 +175,7 @@ class ParquetFile(Summarized):
         """The version of the open file; None if the source has no path."""
         return self._source.version
 
-    def with_source(self, source: Source) -> ParquetFile:
+    def reopened(self, source: Source) -> ParquetFile:
         """Return the same version of the file with another handle, and the same parsed footer."""
         assert source.version == self.version
         file = copy(self)
@@ -502,31 +502,30 @@ class ParquetFile(Summarized):
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
 
-    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
-                     partition: pc.Expression | None = None,
-                     partition_values: Mapping[str, pa.Scalar] | None = None
-                     ) -> ds.ParquetFileFragment | None:
+    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None) \
+            -> ds.ParquetFileFragment | None:
         """Return a pyarrow dataset fragment of the row groups where a normalized filter may hold.
 
-        None if there are none. Partition columns have their values even if the file has a column of
-        that name. Columns missing from this file are null.
+        None if there are none. Columns missing from this file are null.
 
         The fragment reads through this object, and therefore only until :meth:`close`; its reads
         are checked by :meth:`one_version`.
         """
-        row_groups = self.row_groups_for(alternatives, partition_values)
+        row_groups = self.row_groups_for(alternatives)
         if row_groups == [] and alternatives is not None:
             return None
         access = self.arrow_access(row_groups)
-        return new_fragment(access.file(self._source), access.properties, row_groups, partition)
+        return new_fragment(access.file(self._source), access.properties, row_groups)
 
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
                        partition_values: Mapping[str, pa.Scalar] | None = None,
                        filtered: Iterable[str] = ()) -> list[int] | None:
-        """Return the row groups of :meth:`fragment_for`; None without a filter.
+        """Return the row groups where a normalized filter may hold; None without a filter.
 
-        ``filtered`` are the columns that the filter uses, for :meth:`check_filtered`, which is
-        called unless partition values rule the file out.
+        Columns that come from the path have their values even if the file has a column of that
+        name; other columns missing from this file are null. ``filtered`` are the columns that the
+        filter uses, for :meth:`check_filtered`, which is called unless partition values rule the
+        file out.
         """
         of_file = [name for name in filtered if name not in (partition_values or {})]
         if alternatives is None:

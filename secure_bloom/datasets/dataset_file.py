@@ -153,7 +153,7 @@ class DatasetFile:
         access = self._access
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
-            return known.with_source(source)
+            return known.reopened(source)
         file = ParquetFile(source, access.keys, require_encryption=access.checks,
                            on_missing_key=access.on_missing_key, filter_cache=access.filters)
         if self._schema is None:
