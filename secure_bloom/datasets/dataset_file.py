@@ -188,7 +188,7 @@ class OpenedFile:
         """Return the row groups to read, as pyarrow reads them while the file is open."""
         return [self._fragment(shared, self.dataset_file.partition, self.row_groups)]
 
-    def sources(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
+    def fragments_with_source(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
         """Return each row group to read, as pyarrow reads it with the columns of the source."""
         import pyarrow.compute as pc
         from_path = self.dataset_file.partition
