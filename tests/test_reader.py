@@ -641,3 +641,15 @@ def test_columns_of_the_same_name_are_told_and_do_not_hinder_others(tmp_path):
                 read(filters=filters)
             assert caught.value.file == str(path)
     assert read_table(path, columns=["other"], filters=[("other", "==", 5)]).num_rows == 1
+
+
+def test_each_alternative_is_ruled_out_by_statistics_or_by_filters():
+    """One of the two is enough for an alternative, and both may differ between alternatives."""
+    sink = pa.BufferOutputStream()
+    numbers = [f"{n * 37 % 100:02}x" for n in range(100)]
+    write_table(pa.table({"id": range(100), "ssn": numbers}), sink, row_group_size=10,
+                bloom_filters={"ssn": True})
+    file = ParquetFile(sink.getvalue())
+    filters = [[("ssn", "==", "37x")], [("id", "==", 55)]]
+    assert file.prune(filters) == [0, 5]
+    assert file.prune([[("ssn", "==", "nox"), ("id", "==", 3)], [("id", "==", 55)]]) == [5]

@@ -27,8 +27,8 @@ def prune_row_groups(footer: Footer, alternatives: list[list[Predicate]], row_gr
 
     ``might_contain(column, values, row_groups)`` returns a bool array [all row groups, values],
     from the Bloom filters of the given row groups. It is called once per column, so that each
-    filter is read once. A long ValueList counts as one value: whether any of its values may be
-    there.
+    filter is read once, and only where its answer matters. A long ValueList counts as one value:
+    whether any of its values may be there.
     """
     named = {predicate.column for alternative in alternatives for predicate in alternative}
     leaves = {leaf.path: leaf for leaf in footer.columns if leaf.path in named}
@@ -38,43 +38,36 @@ def prune_row_groups(footer: Footer, alternatives: list[list[Predicate]], row_gr
         return leaf is None or statistics.may_hold(
             predicate, footer.row_groups[group][leaf.ordinal].statistics, leaf)
 
-    def ask(column: str, values: list[Any]) -> np.ndarray:
-        return might_contain(column, values, after_statistics)
+    possible = np.zeros((len(alternatives), len(footer.row_groups)), dtype=bool)
+    for number, alternative in enumerate(alternatives):
+        possible[number, row_groups] = [all(may_hold(predicate, group)
+                                            for predicate in alternative) for group in row_groups]
+    after_statistics = np.flatnonzero(possible.any(axis=0)).tolist()
+    if after_statistics:
+        check_filters(alternatives, possible, might_contain)
+    return PruningResult(after_statistics, np.flatnonzero(possible.any(axis=0)).tolist())
 
-    after_statistics = [group for group in row_groups
-                        if any(all(may_hold(predicate, group) for predicate in alternative)
-                               for alternative in alternatives)]
-    after_filters = set(surviving(alternatives, len(footer.row_groups), ask))
-    return PruningResult(after_statistics, sorted(after_filters.intersection(after_statistics)))
 
-
-def surviving(alternatives: list[list[Predicate]], num_row_groups: int,
-              might_contain: Callable[[str, list[Any]], np.ndarray]) -> list[int]:
-    """Return the row groups in which a filter may hold.
-
-    ``might_contain(column, values)`` returns a bool array [row groups, values]; it is called once
-    per column, so that each Bloom filter is read once. A long ValueList counts as one value.
+def check_filters(alternatives: list[list[Predicate]], possible: np.ndarray,
+                   might_contain: Callable[[str, list[Any], Iterable[int]], np.ndarray]) -> None:
+    """Set to False where an alternative certainly does not hold; ``possible`` is a bool array
+    [alternatives, row groups].
     """
-    candidates: dict[str, list[Any]] = {}
-    for predicate in (p for alternative in alternatives for p in alternative):
-        if predicate.candidates:
-            candidates.setdefault(predicate.column, []).extend(_looked_up(predicate.candidates))
-    answers = {column: might_contain(column, values) for column, values in candidates.items()}
-    asked = dict.fromkeys(candidates, 0)
-    keep = np.zeros(num_row_groups, dtype=bool)
-    for alternative in alternatives:
-        holds = np.ones(num_row_groups, dtype=bool)
-        for predicate in alternative:
-            if predicate.candidates is not None:
-                column, count = predicate.column, len(_looked_up(predicate.candidates))
-                begin = asked.get(column, 0)
-                if count:
-                    asked[column] = begin + count
-                    holds &= answers[column][:, begin:begin + count].any(axis=1)
-                else:
-                    holds[:] = False  # "in" nothing
-        keep |= holds
-    return [int(row_group) for row_group in np.flatnonzero(keep)]
+    values: dict[str, list[Any]] = {}
+    row_groups: dict[str, np.ndarray] = {}
+    places: list[tuple[int, str, int, int]] = []
+    for number, alternative in enumerate(alternatives):
+        for column, wanted in ((p.column, p.candidates) for p in alternative):
+            if wanted is None or not possible[number].any():
+                continue
+            asked = values.setdefault(column, [])
+            places.append((number, column, len(asked), len(asked) + len(_looked_up(wanted))))
+            asked += _looked_up(wanted)
+            row_groups[column] = row_groups.get(column, False) | possible[number]
+    answers = {column: might_contain(column, values[column], np.flatnonzero(groups).tolist())
+               for column, groups in row_groups.items() if values[column]}
+    for number, column, begin, end in places:
+        possible[number] &= answers[column][:, begin:end].any(axis=1) if begin < end else False
 
 
 def _looked_up(values: list[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize
-from secure_bloom.pruning.row_groups import surviving
+from secure_bloom.pruning.row_groups import check_filters
 from tests.support import examples
 
 # --- form ----------------------------------------------------------------------------------------
@@ -53,6 +53,13 @@ def test_only_equality_has_probes(op):
 # --- row groups ----------------------------------------------------------------------------------
 
 CONTENT = [{"a": {1, 2}, "b": {"x"}}, {"a": {2, 3}, "b": {"y"}}, {"a": set(), "b": {"x", "y"}}]
+
+
+def surviving(alternatives, num_row_groups: int, might_contain) -> list[int]:
+    """The row groups that filters leave of all."""
+    possible = np.ones((len(alternatives), num_row_groups), dtype=bool)
+    check_filters(alternatives, possible, lambda column, values, _: might_contain(column, values))
+    return np.flatnonzero(possible.any(axis=0)).tolist()
 
 
 def survivors(filters) -> tuple[list[int], list[str]]:
