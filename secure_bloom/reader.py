@@ -5,20 +5,12 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,21 +41,19 @@ from secure_bloom.errors import (
     FileError,
     FormatError,
     KeyRetrievalError,
-    UnsupportedError,
     error_location,
 )
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
-from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter, read_info
+from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.file_filters import FileFilters, FilterCache
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
-from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.probes import Probes, is_scalar
 from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
@@ -71,19 +61,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
-
-
-class FilterCache(Protocol):
-    """Bloom filters by path, version, row group and column ordinal, for several files."""
-
-    def get(self, key: Hashable, /) -> SplitBlockBloomFilter | None:
-        """Return a filter, or None."""
-
-    def put(self, key: Hashable, value: SplitBlockBloomFilter, size: int, /) -> None:
-        """Keep a filter of this many bytes."""
-
-
-_FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -144,7 +121,6 @@ class ParquetFile(Summarized):
                  on_missing_key: OnMissingKey = "error",
                  filter_cache: FilterCache | None = None):
         self._masks = masking.is_masking(on_missing_key)
-        self._filter_cache = filter_cache
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -154,6 +130,7 @@ class ParquetFile(Summarized):
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
             check_encryption(self._footer, self._keys, requirement, self.path)
+        self._filters = FileFilters(self._source, self._footer, filter_cache)
 
     @property
     def name(self) -> str:
@@ -179,7 +156,7 @@ class ParquetFile(Summarized):
         """Return the same version of the file with another handle, and the same parsed footer."""
         assert source.version == self.version
         file = copy(self)
-        file._source = source
+        file._source, file._filters = source, self._filters.reopened(source)
         return file
 
     @contextmanager
@@ -236,9 +213,7 @@ class ParquetFile(Summarized):
 
         The :attr:`columns_without_key` are omitted: whether they have filters cannot be known.
         """
-        with error_location(file=self.name):
-            return [info for chunk in self._footer.column_chunks()
-                    if (info := read_info(self._source, chunk, self._footer.start)) is not None]
+        return self._filters.infos()
 
     @property
     def columns_without_key(self) -> list[str]:
@@ -326,7 +301,7 @@ class ParquetFile(Summarized):
         ColumnError
             If there is no such column.
         """
-        return self._read_filter(row_group, self._column(column))
+        return self._filters.read(row_group, self._column(column))
 
     @_of_one_version
     def might_contain(self, column: str, values: object) -> np.ndarray:
@@ -344,38 +319,8 @@ class ParquetFile(Summarized):
             False: the value is certainly not there. True also if a row group has no filter, or one
             of an unknown kind.
         """
-        return self._might_contain(column, values, range(self.num_row_groups))
-
-    def _might_contain(self, column: str, values: object, row_groups: Iterable[int]) -> np.ndarray:
-        """Check as :meth:`might_contain`; the filters of other row groups are not read."""
-        leaf = self._column(column)
-        if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
-            return self._answers(leaf, row_groups, len(values), lambda filter_: [
-                filter_.check(value) for value in values])
-        probes = Probes(values, leaf.type)
-        return self._answers(leaf, row_groups, len(probes), probes.check)
-
-    def _look_up(self, column: str, values: list[Any], row_groups: Iterable[int]) -> np.ndarray:
-        """Check as :meth:`_might_contain`; a long ValueList counts as one value."""
-        if not any(isinstance(value, ValueList) for value in values):
-            return self._might_contain(column, values, row_groups)
-        leaf = self._column(column)
-        return self._answers(leaf, row_groups, len(values), lambda filter_: [
-            _may_hold(filter_, value) for value in values])
-
-    def _answers(self, leaf: LeafColumn, row_groups: Iterable[int], num_values: int,
-                 ask: Callable[[SplitBlockBloomFilter], Any]) -> np.ndarray:
-        """Ask the filter of each row group; True where there is none, or one of another kind."""
-        answers = np.ones((self.num_row_groups, num_values), dtype=bool)
-        disjoint = Disjoint(self._footer.start)
-        for row_group in row_groups:
-            try:
-                filter_ = self._read_filter(row_group, leaf, disjoint)
-            except UnsupportedError:
-                continue
-            if filter_ is not None:
-                answers[row_group] = ask(filter_)
-        return answers
+        return self._filters.might_contain(self._column(column), values,
+                                           range(self.num_row_groups))
 
     def prune(self, filters: Filters) -> list[int]:
         """Return the row groups that may hold rows matching these filters.
@@ -414,9 +359,12 @@ class ParquetFile(Summarized):
     def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
                          row_groups: Iterable[int] | None = None) -> PruningResult:
         """Prune the row groups with a normalized filter, step by step."""
+        def look_up(column: str, values: list[Any], groups: Iterable[int]) -> np.ndarray:
+            return self._filters.look_up(self._column(column), values, groups)
+
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         with error_location(file=self.name):
-            return prune_row_groups(self._footer, alternatives, groups, self._look_up)
+            return prune_row_groups(self._footer, alternatives, groups, look_up)
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not read.
@@ -668,31 +616,12 @@ class ParquetFile(Summarized):
         with error_location(file=self._source.name):
             return find_column(self._footer.columns, path)
 
-    def _read_filter(self, row_group: int, column: LeafColumn,
-                     disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
-        cache, key = self._filter_cache, (self.path, self.version, row_group, column.ordinal)
-        if cache is not None and (known := cache.get(key)) is not None:
-            return known
-        chunk = self._footer.row_groups[row_group][column.ordinal]
-        with error_location(file=self._source.name):
-            found = read_filter(self._source, chunk, self._footer.start, disjoint)
-        if cache is not None and found is not None and self.version is not None:
-            cache.put(key, found, found.num_bytes)
-        return found
-
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "
                 f"{count(self.num_rows, 'row')}")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
-
-
-def _may_hold(filter_: SplitBlockBloomFilter, value: Any) -> bool:
-    if isinstance(value, ValueList):
-        assert filter_.column_type is not None
-        return value.derived(Probes, filter_.column_type).check_any(filter_)
-    return bool(filter_.check(value))
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:
