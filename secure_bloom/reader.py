@@ -37,7 +37,6 @@ from secure_bloom.encryption_requirement import (
 )
 from secure_bloom.errors import (
     KMS_FAULTS,
-    NO_KEY,
     FileError,
     FormatError,
     KeyRetrievalError,
@@ -46,6 +45,7 @@ from secure_bloom.errors import (
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
+from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates
@@ -130,6 +130,7 @@ class ParquetFile(Summarized):
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
             check_encryption(self._footer, self._keys, requirement, self.path)
+        self._column_keys = ColumnKeys(self._footer, self.name)
         self._filters = FileFilters(self._source, self._footer, filter_cache)
 
     @property
@@ -226,15 +227,7 @@ class ParquetFile(Summarized):
     @cached_property
     def key_errors(self) -> dict[str, KeyRetrievalError]:
         """Why the key of each of the :attr:`columns_without_key` is not available."""
-        errors: dict[str, KeyRetrievalError] = {}
-        for chunk in self._footer.column_chunks():
-            try:
-                with error_location(file=self.name):
-                    _ = chunk.bloom_filter
-            except NO_KEY as error:
-                errors.setdefault(chunk.column.path, error)
-        order = [leaf.path for leaf in self.columns if leaf.path in errors]
-        return {path: errors[path] for path in order}
+        return self._column_keys.missing_for_metadata()
 
     @_of_one_version
     def masked_columns(self, columns: Iterable[str] | None = None) -> dict[str, KeyRetrievalError]:
@@ -248,26 +241,14 @@ class ParquetFile(Summarized):
         KeyRetrievalError
             If the key of a column is not available for another reason.
         """
-        found: dict[str, KeyRetrievalError] = {}
         if not self._masks or not self._footer.is_encrypted:
-            return found
-        wanted = None if columns is None else set(columns)
-        for leaf in self.columns:
-            if leaf.parts[0] in found or (wanted is not None and leaf.parts[0] not in wanted):
-                continue
-            try:
-                self._check_keys([leaf])
-            except NO_KEY as error:
-                found[leaf.parts[0]] = error
-        return found
+            return {}
+        return self._column_keys.missing(columns)
 
     @property
     def maskable_columns(self) -> frozenset[str]:
         """Names of the top-level columns whose key may be missing. No key is requested."""
-        has_footer_key = self._footer.has_encrypted_footer or self._footer.signature_verified
-        return frozenset(chunk.column.parts[0] for chunk in self._footer.column_chunks()
-                         if chunk.encryption == "column key"
-                         or (chunk.encryption is not None and not has_footer_key))
+        return self._column_keys.that_may_be_missing()
 
     @_of_one_version
     def check_filtered(self, columns: Iterable[str]) -> None:
@@ -286,7 +267,7 @@ class ParquetFile(Summarized):
             If ``on_missing_key`` is "null", and the key of one of them is not available.
         """
         if self._masks:
-            self._check_keys(self._leaves(columns))
+            self._column_keys.check(self._leaves(columns))
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
@@ -566,21 +547,14 @@ class ParquetFile(Summarized):
                 if self._keys is not None and not is_placed and not isinstance(error, KMS_FAULTS):
                     leaves = self.columns if columns is None else self._leaves(
                         {*columns, *(row_filter.columns if row_filter else ())})
-                    self._check_keys(leaf for leaf in leaves if leaf.parts[0] not in masked)
+                    self._column_keys.check(leaf for leaf in leaves
+                                            if leaf.parts[0] not in masked)
                 raise
 
     def _leaves(self, names: Iterable[str]) -> list[LeafColumn]:
         """Return the leaf columns with these paths, and those below them."""
         prefixes = tuple(f"{name}." for name in names)
         return [leaf for leaf in self.columns if f"{leaf.path}.".startswith(prefixes)]
-
-    def _check_keys(self, leaves: Iterable[LeafColumn]) -> None:
-        """Raise the error of the first unavailable key among some leaf columns."""
-        ordinals = [leaf.ordinal for leaf in leaves]
-        with error_location(file=self.name):
-            for row_group in self._footer.row_groups:
-                for ordinal in ordinals:
-                    _ = row_group[ordinal].cipher
 
     def arrow_access(self, row_groups: Iterable[int] | None = None,
                      shared: SharedDecryption | None = None) -> ArrowAccess:
