@@ -121,6 +121,7 @@ class ParquetFile(Summarized):
                  on_missing_key: OnMissingKey = "error",
                  filter_cache: FilterCache | None = None):
         self._masks = masking.is_masking(on_missing_key)
+        self._read_alike: list[bool] = []  # one element, when known; shared with other handles
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
@@ -564,10 +565,16 @@ class ParquetFile(Summarized):
         """
         if not self._footer.is_encrypted or self._keys is None:
             return ArrowAccess()
-        groups = range(self.num_row_groups) if row_groups is None else row_groups
-        if isinstance(self._keys, KmsKeys) and is_read_alike(self._footer, groups):
+        if isinstance(self._keys, KmsKeys) and self._is_read_alike(row_groups):
             return ArrowAccess((shared or SharedDecryption()).properties(self._keys.kms))
         return self._with_key_material
+
+    def _is_read_alike(self, row_groups: Iterable[int] | None) -> bool:
+        if row_groups is not None:
+            return is_read_alike(self._footer, row_groups)
+        if not self._read_alike:
+            self._read_alike.append(is_read_alike(self._footer, range(self.num_row_groups)))
+        return self._read_alike[0]
 
     def read_key_material(self) -> Mapping[str, str]:
         """Return the key material that is in a file next to this one, by name.
