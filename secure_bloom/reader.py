@@ -5,20 +5,12 @@ The footer and the filters are read here; pages are read and decrypted by pyarro
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial, wraps
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,45 +37,30 @@ from secure_bloom.encryption_requirement import (
 )
 from secure_bloom.errors import (
     KMS_FAULTS,
-    NO_KEY,
     FileError,
     FormatError,
     KeyRetrievalError,
-    UnsupportedError,
     error_location,
 )
 from secure_bloom.keys.external import read_material
 from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
-from secure_bloom.parquet.bloom_filter import BloomFilterInfo, Disjoint, read_filter, read_info
+from secure_bloom.parquet.bloom_filter import BloomFilterInfo
+from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.parquet.schema import LeafColumn, find_column
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
+from secure_bloom.pruning.file_filters import FileFilters, FilterCache
 from secure_bloom.pruning.predicates import Filters
 from secure_bloom.pruning.row_groups import PruningResult, prune_row_groups
-from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.probes import Probes, is_scalar
 from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
-
-class FilterCache(Protocol):
-    """Bloom filters by path, version, row group and column ordinal, for several files."""
-
-    def get(self, key: Hashable, /) -> SplitBlockBloomFilter | None:
-        """Return a filter, or None."""
-
-    def put(self, key: Hashable, value: SplitBlockBloomFilter, size: int, /) -> None:
-        """Keep a filter of this many bytes."""
-
-
-_FEW = 8  # values that are checked faster one by one than as an Arrow array
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -144,7 +121,6 @@ class ParquetFile(Summarized):
                  on_missing_key: OnMissingKey = "error",
                  filter_cache: FilterCache | None = None):
         self._masks = masking.is_masking(on_missing_key)
-        self._filter_cache = filter_cache
         self._read_alike: list[bool] = []  # one element, when known; shared with other handles
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
@@ -155,6 +131,8 @@ class ParquetFile(Summarized):
             self._footer = Footer(self._content, self._magic, self._keys,
                                   start=self._source.size - TAIL_SIZE - len(self._content))
             check_encryption(self._footer, self._keys, requirement, self.path)
+        self._column_keys = ColumnKeys(self._footer, self.name)
+        self._filters = FileFilters(self._source, self._footer, filter_cache)
 
     @property
     def name(self) -> str:
@@ -176,11 +154,11 @@ class ParquetFile(Summarized):
         """The version of the open file; None if the source has no path."""
         return self._source.version
 
-    def with_source(self, source: Source) -> ParquetFile:
+    def reopened(self, source: Source) -> ParquetFile:
         """Return the same version of the file with another handle, and the same parsed footer."""
         assert source.version == self.version
         file = copy(self)
-        file._source = source
+        file._source, file._filters = source, self._filters.reopened(source)
         return file
 
     @contextmanager
@@ -237,9 +215,7 @@ class ParquetFile(Summarized):
 
         The :attr:`columns_without_key` are omitted: whether they have filters cannot be known.
         """
-        with error_location(file=self.name):
-            return [info for chunk in self._footer.column_chunks()
-                    if (info := read_info(self._source, chunk, self._footer.start)) is not None]
+        return self._filters.infos()
 
     @property
     def columns_without_key(self) -> list[str]:
@@ -252,15 +228,7 @@ class ParquetFile(Summarized):
     @cached_property
     def key_errors(self) -> dict[str, KeyRetrievalError]:
         """Why the key of each of the :attr:`columns_without_key` is not available."""
-        errors: dict[str, KeyRetrievalError] = {}
-        for chunk in self._footer.column_chunks():
-            try:
-                with error_location(file=self.name):
-                    _ = chunk.bloom_filter
-            except NO_KEY as error:
-                errors.setdefault(chunk.column.path, error)
-        order = [leaf.path for leaf in self.columns if leaf.path in errors]
-        return {path: errors[path] for path in order}
+        return self._column_keys.missing_for_metadata()
 
     @_of_one_version
     def masked_columns(self, columns: Iterable[str] | None = None) -> dict[str, KeyRetrievalError]:
@@ -274,26 +242,14 @@ class ParquetFile(Summarized):
         KeyRetrievalError
             If the key of a column is not available for another reason.
         """
-        found: dict[str, KeyRetrievalError] = {}
         if not self._masks or not self._footer.is_encrypted:
-            return found
-        wanted = None if columns is None else set(columns)
-        for leaf in self.columns:
-            if leaf.parts[0] in found or (wanted is not None and leaf.parts[0] not in wanted):
-                continue
-            try:
-                self._check_keys([leaf])
-            except NO_KEY as error:
-                found[leaf.parts[0]] = error
-        return found
+            return {}
+        return self._column_keys.missing(columns)
 
     @property
     def maskable_columns(self) -> frozenset[str]:
         """Names of the top-level columns whose key may be missing. No key is requested."""
-        has_footer_key = self._footer.has_encrypted_footer or self._footer.signature_verified
-        return frozenset(chunk.column.parts[0] for chunk in self._footer.column_chunks()
-                         if chunk.encryption == "column key"
-                         or (chunk.encryption is not None and not has_footer_key))
+        return self._column_keys.that_may_be_missing()
 
     @_of_one_version
     def check_filtered(self, columns: Iterable[str]) -> None:
@@ -312,7 +268,7 @@ class ParquetFile(Summarized):
             If ``on_missing_key`` is "null", and the key of one of them is not available.
         """
         if self._masks:
-            self._check_keys(self._leaves(columns))
+            self._column_keys.check(self._leaves(columns))
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
@@ -327,7 +283,7 @@ class ParquetFile(Summarized):
         ColumnError
             If there is no such column.
         """
-        return self._read_filter(row_group, self._column(column))
+        return self._filters.read(row_group, self._column(column))
 
     @_of_one_version
     def might_contain(self, column: str, values: object) -> np.ndarray:
@@ -345,38 +301,8 @@ class ParquetFile(Summarized):
             False: the value is certainly not there. True also if a row group has no filter, or one
             of an unknown kind.
         """
-        return self._might_contain(column, values, range(self.num_row_groups))
-
-    def _might_contain(self, column: str, values: object, row_groups: Iterable[int]) -> np.ndarray:
-        """Check as :meth:`might_contain`; the filters of other row groups are not read."""
-        leaf = self._column(column)
-        if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
-            return self._answers(leaf, row_groups, len(values), lambda filter_: [
-                filter_.check(value) for value in values])
-        probes = Probes(values, leaf.type)
-        return self._answers(leaf, row_groups, len(probes), probes.check)
-
-    def _look_up(self, column: str, values: list[Any], row_groups: Iterable[int]) -> np.ndarray:
-        """Check as :meth:`_might_contain`; a long ValueList counts as one value."""
-        if not any(isinstance(value, ValueList) for value in values):
-            return self._might_contain(column, values, row_groups)
-        leaf = self._column(column)
-        return self._answers(leaf, row_groups, len(values), lambda filter_: [
-            _may_hold(filter_, value) for value in values])
-
-    def _answers(self, leaf: LeafColumn, row_groups: Iterable[int], num_values: int,
-                 ask: Callable[[SplitBlockBloomFilter], Any]) -> np.ndarray:
-        """Ask the filter of each row group; True where there is none, or one of another kind."""
-        answers = np.ones((self.num_row_groups, num_values), dtype=bool)
-        disjoint = Disjoint(self._footer.start)
-        for row_group in row_groups:
-            try:
-                filter_ = self._read_filter(row_group, leaf, disjoint)
-            except UnsupportedError:
-                continue
-            if filter_ is not None:
-                answers[row_group] = ask(filter_)
-        return answers
+        return self._filters.might_contain(self._column(column), values,
+                                           range(self.num_row_groups))
 
     def prune(self, filters: Filters) -> list[int]:
         """Return the row groups that may hold rows matching these filters.
@@ -415,9 +341,12 @@ class ParquetFile(Summarized):
     def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
                          row_groups: Iterable[int] | None = None) -> PruningResult:
         """Prune the row groups with a normalized filter, step by step."""
+        def look_up(column: str, values: list[Any], groups: Iterable[int]) -> np.ndarray:
+            return self._filters.look_up(self._column(column), values, groups)
+
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         with error_location(file=self.name):
-            return prune_row_groups(self._footer, alternatives, groups, self._look_up)
+            return prune_row_groups(self._footer, alternatives, groups, look_up)
 
     def read(self, columns: list[str] | None = None, filters: Filters | None = None) -> pa.Table:
         """Read rows; row groups that statistics or Bloom filters rule out are not read.
@@ -503,31 +432,30 @@ class ParquetFile(Summarized):
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
 
-    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None,
-                     partition: pc.Expression | None = None,
-                     partition_values: Mapping[str, pa.Scalar] | None = None
-                     ) -> ds.ParquetFileFragment | None:
+    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None) \
+            -> ds.ParquetFileFragment | None:
         """Return a pyarrow dataset fragment of the row groups where a normalized filter may hold.
 
-        None if there are none. Partition columns have their values even if the file has a column of
-        that name. Columns missing from this file are null.
+        None if there are none. Columns missing from this file are null.
 
         The fragment reads through this object, and therefore only until :meth:`close`; its reads
         are checked by :meth:`one_version`.
         """
-        row_groups = self.row_groups_for(alternatives, partition_values)
+        row_groups = self.row_groups_for(alternatives)
         if row_groups == [] and alternatives is not None:
             return None
         access = self.arrow_access(row_groups)
-        return new_fragment(access.file(self._source), access.properties, row_groups, partition)
+        return new_fragment(access.file(self._source), access.properties, row_groups)
 
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
                        partition_values: Mapping[str, pa.Scalar] | None = None,
                        filtered: Iterable[str] = ()) -> list[int] | None:
-        """Return the row groups of :meth:`fragment_for`; None without a filter.
+        """Return the row groups where a normalized filter may hold; None without a filter.
 
-        ``filtered`` are the columns that the filter uses, for :meth:`check_filtered`, which is
-        called unless partition values rule the file out.
+        Columns that come from the path have their values even if the file has a column of that
+        name; other columns missing from this file are null. ``filtered`` are the columns that the
+        filter uses, for :meth:`check_filtered`, which is called unless partition values rule the
+        file out.
         """
         of_file = [name for name in filtered if name not in (partition_values or {})]
         if alternatives is None:
@@ -620,21 +548,14 @@ class ParquetFile(Summarized):
                 if self._keys is not None and not is_placed and not isinstance(error, KMS_FAULTS):
                     leaves = self.columns if columns is None else self._leaves(
                         {*columns, *(row_filter.columns if row_filter else ())})
-                    self._check_keys(leaf for leaf in leaves if leaf.parts[0] not in masked)
+                    self._column_keys.check(leaf for leaf in leaves
+                                            if leaf.parts[0] not in masked)
                 raise
 
     def _leaves(self, names: Iterable[str]) -> list[LeafColumn]:
         """Return the leaf columns with these paths, and those below them."""
         prefixes = tuple(f"{name}." for name in names)
         return [leaf for leaf in self.columns if f"{leaf.path}.".startswith(prefixes)]
-
-    def _check_keys(self, leaves: Iterable[LeafColumn]) -> None:
-        """Raise the error of the first unavailable key among some leaf columns."""
-        ordinals = [leaf.ordinal for leaf in leaves]
-        with error_location(file=self.name):
-            for row_group in self._footer.row_groups:
-                for ordinal in ordinals:
-                    _ = row_group[ordinal].cipher
 
     def arrow_access(self, row_groups: Iterable[int] | None = None,
                      shared: SharedDecryption | None = None) -> ArrowAccess:
@@ -676,31 +597,12 @@ class ParquetFile(Summarized):
         with error_location(file=self._source.name):
             return find_column(self._footer.columns, path)
 
-    def _read_filter(self, row_group: int, column: LeafColumn,
-                     disjoint: Disjoint | None = None) -> SplitBlockBloomFilter | None:
-        cache, key = self._filter_cache, (self.path, self.version, row_group, column.ordinal)
-        if cache is not None and (known := cache.get(key)) is not None:
-            return known
-        chunk = self._footer.row_groups[row_group][column.ordinal]
-        with error_location(file=self._source.name):
-            found = read_filter(self._source, chunk, self._footer.start, disjoint)
-        if cache is not None and found is not None and self.version is not None:
-            cache.put(key, found, found.num_bytes)
-        return found
-
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "
                 f"{count(self.num_rows, 'row')}")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return ("column", "type"), ((leaf.path, leaf.type) for leaf in self.columns)
-
-
-def _may_hold(filter_: SplitBlockBloomFilter, value: Any) -> bool:
-    if isinstance(value, ValueList):
-        assert filter_.column_type is not None
-        return value.derived(Probes, filter_.column_type).check_any(filter_)
-    return bool(filter_.check(value))
 
 
 def _key_material_beside(source: Source) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ class ExpressionRows:
     """Finds the rows for which an Expression is true, with Arrow's semantics.
 
     ``columns`` are the names of the top-level columns that it needs, each once; ``alternatives``
-    are those of :func:`.alternatives_of`. Raises ColumnError if a column is not in the schema;
+    are those of :func:`.alternatives_in`. Raises ColumnError if a column is not in the schema;
     PredicateError if Arrow cannot evaluate the Expression.
     """
 

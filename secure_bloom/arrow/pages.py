@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionProperties | None,
-                 row_groups: list[int] | None, partition: pc.Expression | None) \
+                 row_groups: list[int] | None, partition: pc.Expression | None = None) \
         -> ds.ParquetFileFragment:
     """Create a pyarrow dataset fragment of some or all (None) row groups of an open file.
 

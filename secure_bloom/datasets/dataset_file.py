@@ -152,7 +152,7 @@ class DatasetFile:
         access = self.access
         known = access.footers.get(self.path)
         if known is not None and source.version is not None and known.version == source.version:
-            return known.with_source(source)
+            return known.reopened(source)
         file = ParquetFile(source, access.keys, require_encryption=access.checks,
                            on_missing_key=access.on_missing_key, filter_cache=access.filters)
         if self._schema is None:
@@ -187,7 +187,7 @@ class OpenedFile:
         """Return the row groups to read, as pyarrow reads them while the file is open."""
         return [self._fragment(shared, self.dataset_file.partition, self.row_groups)]
 
-    def sources(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
+    def fragments_with_source(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
         """Return each row group to read, as pyarrow reads it with the columns of the source."""
         import pyarrow.compute as pc
         from_path = self.dataset_file.partition

@@ -16,6 +16,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
+from secure_bloom.datasets.partitions import values_of
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
 from secure_bloom.keys.retrieval import Keys
@@ -104,9 +105,7 @@ class FolderFile:
         self._version = self._source.version
 
     def _partition_values(self) -> dict[str, pa.Scalar]:
-        import pyarrow.dataset as ds
-        return {name: pa.scalar(value, self._query.partition_schema.field(name).type)
-                for name, value in ds.get_partition_keys(self._partition).items()}
+        return values_of(self._partition, self._query.partition_schema)
 
     def _opened(self) -> Source:
         try:

@@ -14,7 +14,7 @@ from secure_bloom.arrow.masking import OnMissingKey, masked_schema, warn
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
+from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import Scan, in_order, pool_for
@@ -38,8 +38,7 @@ from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-
-    from secure_bloom.datasets.dataset_file import OpenedFile
+    import pyarrow.dataset as ds
 
 _AHEAD = 64  # files that are inspected before they are searched
 
@@ -173,12 +172,12 @@ class Search:
         self._check_names(files, found.partition_schema)
         self.files, self.schema = self._of_one_schema(files, found.partition_schema)
 
-    def rows(self, values: object) -> FoundRows:
+    def rows(self, values: object) -> MatchingRows:
         """Return the rows to find; the errors are those of :func:`find`."""
         wanted: Any = [values] if is_scalar(values) else values
         condition = [[Predicate(self.column, "in", ValueList(plain_values(wanted)))]]
-        return FoundRows(self, condition,
-                         self.schema.names if self.columns is None else self.columns)
+        return MatchingRows(self, condition,
+                            self.schema.names if self.columns is None else self.columns)
 
     def _inspected(self, found: Files) -> list[DatasetFile]:
         def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile | FailedFile:
@@ -259,8 +258,8 @@ class Search:
         self._advance(num_done / max(1, self.num_files))
 
 
-class FoundRows:
-    """Rows to find, one batch at a time.
+class MatchingRows:
+    """The rows of the values that are looked for, one batch at a time.
 
     Attributes
     ----------
@@ -334,25 +333,25 @@ class FoundRows:
 
     def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
         path = opened.dataset_file.path
-        sources = self._search.attempt(path, lambda: opened.sources(self._shared))
-        if isinstance(sources, FailedFile):
-            self._search.fail(sources)
+        fragments = self._search.attempt(path, lambda: opened.fragments_with_source(self._shared))
+        if isinstance(fragments, FailedFile):
+            self._search.fail(fragments)
             return
-        for number, source in enumerate(sources, 1):
-            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, source))
+        for number, fragment in enumerate(fragments, 1):
+            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, fragment))
             if isinstance(found, FailedFile):
                 self._search.fail(found)
                 return
             yield from found
-            self._search.tell(done + number / len(sources) / 2)
+            self._search.tell(done + number / len(fragments) / 2)
 
     def _of_row_group(self, scan: Scan, opened: OpenedFile,
-                      source: Any) -> list[pa.RecordBatch]:
+                      fragment: ds.ParquetFileFragment) -> list[pa.RecordBatch]:
         [row_filter] = self._filters
         found = []
         with opened.source.one_version(), \
                 pyarrow_errors(opened.dataset_file.path, self._search.access.keys):
-            for batch in scan.rows_of([source], opened.masked, None, {}):
+            for batch in scan.rows_of([fragment], opened.masked, None, {}):
                 rows = filtered(batch, row_filter.holds(batch))
                 if rows.num_rows:
                     found.append(rows.select(self.schema.names))

@@ -49,6 +49,13 @@ def find_partitions(filesystem: pa_fs.FileSystem,
     return schema, [partitioning.parse(path) for path in paths]
 
 
+def values_of(partition: pc.Expression, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of the partition columns of a file, from its expression."""
+    import pyarrow.dataset as ds
+    return {name: pa.scalar(value, schema.field(name).type)
+            for name, value in ds.get_partition_keys(partition).items()}
+
+
 def _always_null(paths: list[str]) -> list[str]:
     """Return the partition columns that are null in all paths."""
     values = [partition_values(path[1:]) for path in paths]

@@ -17,6 +17,7 @@ from secure_bloom.arrow.pages import to_table
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.datasets.masking import count_masked
 from secure_bloom.datasets.partitions import find_partitions
+from secure_bloom.datasets.scan import pool_for
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.encryption_requirement import (
     FolderChecks,
@@ -55,8 +56,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         a Spark job has not committed them; ``name=value`` folders become columns (Hive
         partitions). The table has all columns, and all fields of structs, of all files; those
         that a file lacks are null.
-    keys : KmsClient or ExplicitKeys, optional
-        For encrypted files. Default: the keys of the environment, see ``docs/keys.md``. Without
+    keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
+        For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``. Without
         keys, or with ``secure_bloom.keys.NO_KEYS``, only plaintext parts can be read.
     columns : list of str, optional
         Names of the columns to read. Default: all.
@@ -130,7 +131,7 @@ def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,
     schemas: list[pa.Schema] = []
     kept: list[FolderFile] = []
     first: list[Future[pa.Table]] = []
-    with ThreadPoolExecutor(_threads(filesystem)) as pool, ThreadPoolExecutor(1) as reader, \
+    with pool_for(filesystem) as pool, ThreadPoolExecutor(1) as reader, \
             error_location(file=folder):
         for file in pool.map(partial(_look, query, count()), paths, partitions):
             schemas.append(file.schema)
@@ -162,11 +163,3 @@ def _look(query: FolderQuery, places: Iterator[int], path: str,
     if file.row_groups == [] or next(places) >= _OPEN_FILES:
         file.close()
     return file
-
-
-def _threads(filesystem: pa_fs.FileSystem) -> int:
-    """Return how many files to open at a time.
-
-    Local files involve little waiting, and more threads only pass the GIL on more often.
-    """
-    return min(pa.cpu_count(), 4) if filesystem.type_name == "local" else pa.io_thread_count()

@@ -126,7 +126,8 @@ class Scan:
                 fragments = [fragment for of_file in found for fragment in of_file]
                 yield from self.rows_of(fragments, masked, columns, options)
 
-        fragments_of = OpenedFile.sources if self._access.with_source else OpenedFile.fragments
+        fragments_of = OpenedFile.fragments_with_source if self._access.with_source \
+            else OpenedFile.fragments
         with ExitStack() as stack:
             for opened in files:
                 stack.callback(opened.close)

@@ -31,12 +31,13 @@ _LONGEST_PRODUCT = 1000  # values, beyond twice the number in the operands of an
 _DEEPEST = 100  # nested levels that are understood; chains of "and", or of "or", are one level
 
 
-def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternatives:
+def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
     """Return a filter that holds for every row that an Expression selects.
 
     Parameters
     ----------
-    expression : pyarrow.compute.Expression
+    tree : Node or None
+        As :func:`.parse` returns it for the Expression.
     schema : pyarrow.Schema
         The columns, with the types in which Arrow will compare them.
 
@@ -46,11 +47,6 @@ def alternatives_of(expression: pc.Expression, schema: pa.Schema) -> Alternative
         None: nothing is known, so nothing can be skipped. []: no row matches. Never raises an error
         because of the Expression.
     """
-    return alternatives_in(parse(expression), schema)
-
-
-def alternatives_in(tree: Node | None, schema: pa.Schema) -> Alternatives:
-    """Return the same for a tree, None if it is unknown."""
     try:
         return None if tree is None else _Reading(schema).where(tree, True, _DEEPEST)
     except Exception:  # pruning is optional, and other versions of Arrow may have other options

@@ -25,6 +25,7 @@ from secure_bloom.keys import NO_KEYS, InMemoryKms, Keyring
 from secure_bloom.pruning import operands, statistics
 from secure_bloom.sbbf import probes
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from tests.missing_keys import forget_warnings
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 ROWS = 400  # per file, in 4 row groups
@@ -308,6 +309,7 @@ def test_columns_whose_key_is_missing_are_null_if_asked_for(tmp_path):
     some = InMemoryKms({"footer": b"f" * 16})
     with pytest.raises(KeyRetrievalError):
         secure_bloom.find(tmp_path, "n", 2, some)
+    forget_warnings()
     with pytest.warns(MissingKeyWarning):
         found = secure_bloom.find(tmp_path, "n", 2, some, on_missing_key="null")
     assert found.drop_columns(["file", "row_group"]).to_pylist() \

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -448,7 +449,8 @@ def test_a_look_that_fails_leaves_nothing_of_it_behind(tmp_path, monkeypatch):
     """The row groups of the old version are never read of the new one."""
     monkeypatch.setattr(reading, "_OPEN_FILES", 1)
     monkeypatch.setattr(reading, "_AHEAD", 0)
-    monkeypatch.setattr(reading, "_threads", lambda _: 1)  # so the first file stays open
+    monkeypatch.setattr(reading, "pool_for",  # so the first file stays open
+                        lambda _: ThreadPoolExecutor(1))
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     numbered(tmp_path, 2)
     to_table, look, looks = folder_files.to_table, folder_files.FolderFile._look, []
