@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
-from secure_bloom.arrow.masking import OnMissingKey, masked_schema, warn
+from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
@@ -27,6 +27,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
+from secure_bloom.keys.denials import remembering_denials
 from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
@@ -159,8 +160,11 @@ class Search:
         requirement = encryption_requirement(require_encryption)
         found = find_files(source, filesystem, all_files=all_files)
         checks = FolderChecks(requirement, found.partition_schema.names)
-        self.access = FileAccess.new(found.filesystem, shared_keys(keys), checks,
-                                     with_source=True, on_missing_key=on_missing_key)
+        keys = shared_keys(keys)
+        if is_masking(on_missing_key):
+            keys = remembering_denials(keys)
+        self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
+                                     on_missing_key=on_missing_key)
         self.num_files = len(found.paths)
         with error_location(file=found.name):
             files = self._inspected(found)
