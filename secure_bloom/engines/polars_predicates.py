@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from secure_bloom.pruning.expression_tree import Call, Node, parse
+from secure_bloom.pruning.expression_tree import Call, Literal, Node, parse
 from secure_bloom.pruning.expressions import RowGroupFilter, alternatives_in
 
 
@@ -53,13 +53,19 @@ class _Recorder(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no typ
 
 def _trusted(tree: Node) -> Node:
     """Return a tree in which wrongly translated parts are replaced by something unknown."""
+    if isinstance(tree, Literal):
+        t = tree.value.type
+        return Call("unknown") if _has_zone(t) and t.tz != "UTC" else tree
     if not isinstance(tree, Call):
         return tree
-    if tree.name == "is_in" and _is_shifted(tree.options["value_set"].values.type):
+    if tree.name == "is_in" and _has_zone(tree.options["value_set"].values.type):
         return Call("unknown")
     return Call(tree.name, [_trusted(node) for node in tree.args], tree.options)
 
 
-def _is_shifted(t: pa.DataType) -> bool:
-    """Whether Polars 2.1 shifts the instants in a set of values by their offset from UTC."""
+def _has_zone(t: pa.DataType) -> bool:
+    """Whether Polars 2.1 may shift instants of this type by their offset from UTC.
+
+    It shifts a single value if its zone is not UTC, and sets of values in every zone.
+    """
     return pa.types.is_timestamp(t) and t.tz is not None

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import pickle
 import sys
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
@@ -158,6 +159,22 @@ def test_zoned_timestamps_in_a_list_skip_no_rows(tmp_path):
     later = pl.col("at") > at
     assert secure_bloom.scan(source).filter(later).collect().height == 0
     assert source.report.row_groups.statistics == 1  # comparisons are not shifted
+
+
+@pytest.mark.parametrize("zone", ["Europe/Rome", "America/New_York"])
+@pytest.mark.parametrize("bloom_filters", [False, True])
+def test_zoned_timestamps_that_are_not_in_utc_skip_no_rows(tmp_path, zone, bloom_filters):
+    """Polars 2.1 shifts these values, too."""
+    at = dt.datetime(2020, 7, 1, tzinfo=dt.UTC)
+    local = pl.lit(at.astimezone(ZoneInfo(zone)))
+    rows = pa.table({"at": pa.array([at], pa.timestamp("us", zone))})
+    secure_bloom.write_table(rows, tmp_path / "a.parquet", bloom_filters=bloom_filters)
+    people = secure_bloom.scan(tmp_path)
+    for condition in (pl.col("at") == local, pl.col("at") >= local, pl.col("at") <= local,
+                      pl.col("at").is_between(local, local), pl.col("at").eq_missing(local),
+                      (pl.col("at") == local) | pl.col("at").is_null(),
+                      pl.col("at") == pl.lit(at).dt.convert_time_zone(zone)):
+        assert people.filter(condition).collect().height == 1, condition
 
 
 def test_filters_of_a_data_set_are_applied(people, native):
