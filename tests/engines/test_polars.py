@@ -177,6 +177,21 @@ def test_zoned_timestamps_that_are_not_in_utc_skip_no_rows(tmp_path, zone, bloom
         assert people.filter(condition).collect().height == 1, condition
 
 
+def test_enums_are_compared_in_the_order_of_their_categories(tmp_path):
+    sizes = pl.Enum(["low", "mid", "high"])  # "high" is the first as text
+    rows = pl.DataFrame({"size": pl.Series(["low", "mid", "high", None], dtype=sizes)})
+    secure_bloom.write_table(rows, tmp_path / "a.parquet", row_group_size=1, bloom_filters=True)
+    source = secure_bloom.dataset(tmp_path)
+    scanned = secure_bloom.scan(source)
+    assert scanned.collect_schema() == rows.schema
+    size = pl.col("size")
+    for condition in (size > "mid", size >= "low", size < "high", size <= "mid", ~(size > "low"),
+                      size.is_between("low", "high")):
+        assert_frame_equal(scanned.filter(condition).collect(), rows.filter(condition))
+    assert scanned.filter(size == "mid").collect().height == 1
+    assert source.report.row_groups.read == 1
+
+
 def test_filters_of_a_data_set_are_applied(people, native):
     some = people.open().filter([("ssn", "in", [ssn(5), ssn(6)])])
     assert secure_bloom.scan(some).collect()["id"].to_list() == [5, 6]
