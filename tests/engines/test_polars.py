@@ -186,7 +186,7 @@ def test_enums_are_compared_in_the_order_of_their_categories(tmp_path):
     assert scanned.collect_schema() == rows.schema
     size = pl.col("size")
     for condition in (size > "mid", size >= "low", size < "high", size <= "mid", ~(size > "low"),
-                      size.is_between("low", "high")):
+                      size.is_between(pl.lit("low"), pl.lit("high"))):
         assert_frame_equal(scanned.filter(condition).collect(), rows.filter(condition))
     assert scanned.filter(size == "mid").collect().height == 1
     assert source.report.row_groups.read == 1
