@@ -177,6 +177,16 @@ def test_zoned_timestamps_that_are_not_in_utc_skip_no_rows(tmp_path, zone, bloom
         assert people.filter(condition).collect().height == 1, condition
 
 
+def test_a_column_with_an_empty_name_is_refused(tmp_path):
+    """Polars renames such a column, so that no query would find its columns."""
+    secure_bloom.write_table(pa.table({"id": [1], "": [2]}), tmp_path / "a.parquet",
+                             bloom_filters={})
+    with pytest.raises(UnsupportedError, match="empty name"):
+        secure_bloom.scan(tmp_path)
+    some = secure_bloom.scan(tmp_path, schema=pa.schema([("id", pa.int64())]))
+    assert some.collect()["id"].to_list() == [1]
+
+
 def test_enums_are_compared_in_the_order_of_their_categories(tmp_path):
     sizes = pl.Enum(["low", "mid", "high"])  # "high" is the first as text
     rows = pl.DataFrame({"size": pl.Series(["low", "mid", "high", None], dtype=sizes)})
