@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -66,6 +66,10 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     PATH is a file, a folder, a glob pattern, or a URI of one. The rows are shown with their file
     and row group. With --json, the result also says what was searched.
 
+    Values are written as for probe: numbers in decimal, dates and times in ISO 8601, with an offset
+    or Z if the column has a time zone, UUIDs in their usual form; text and bytes as they are,
+    including spaces.
+
     A file that cannot be read is reported, and the search goes on.
 
     Exit code 0: rows were found; 1: no row was found, and everything was searched; 3: a file could
@@ -87,16 +91,16 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
             search = Search(list(paths) if len(paths) > 1 else paths[0], column, shown, kms,
                             all_files=all_files, require_encryption=require_encryption,
                             on_error=failed.append, advance=advance)
-            found = FoundRows(search, failed, texts)
-            if output is not None:
-                with _refusing_to_replace():
-                    found.write_file(what, form, output, overwrite=overwrite)
-            elif as_json:
-                found.print_json(with_rows=not of_files and not only_count)
-            elif only_count:
-                click.echo(found.finish().num_rows)
-            else:
-                found.print(what, form)
+            with closing(FoundRows(search, failed, texts)) as found:
+                if output is not None:
+                    with _refusing_to_replace():
+                        found.write_file(what, form, output, overwrite=overwrite)
+                elif as_json:
+                    found.print_json(with_rows=not of_files and not only_count)
+                elif only_count:
+                    click.echo(found.finish().num_rows)
+                else:
+                    found.print(what, form)
     finally:
         for one in failed:
             echo(f"secure-bloom: error: {one.message}", err=True)
@@ -146,8 +150,11 @@ def _refusing_to_replace() -> Iterator[None]:
 def _texts(given: tuple[str, ...], file: TextIO | None) -> list[str]:
     if file is None:
         return list(given) or [line_from_stdin()]
-    lines = (line.rstrip("\r\n") for line in file)
-    texts = [*given, *(line for line in lines if line)]
+    try:
+        lines = [line.rstrip("\r\n") for line in file]
+    except UnicodeDecodeError:  # its message has a part of the values
+        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
+    texts = [*given, *filter(None, lines)]
     if not texts:
         raise click.UsageError("there are no values to look for in the file")
     return texts

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from typing import Any
 
 import click
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 
 from secure_bloom.cli.row_formats import Sink, formula_columns, json_rows, write_rows
 from secure_bloom.cli.shared import echo, print_json
@@ -29,6 +31,7 @@ class FoundRows:
     """The rows of some values; they are found while they are written.
 
     ``num_rows`` is the number of rows so far. The values are parsed as values of the column.
+    To be closed, so that an interrupted search ends its threads in the thread that started them.
     """
 
     def __init__(self, search: Search, failed: list[FailedFile], texts: list[str]):
@@ -37,9 +40,15 @@ class FoundRows:
             if search.files else []
         self._num_values = len(set(texts))
         self._rows = search.rows(values)
-        self._batches = self._counted(self._rows.batches())
+        self._found = self._rows.batches()
+        self._batches = self._counted(self._found)
         self._places: list[dict[str, Any]] = []
         self.num_rows = 0
+
+    def close(self) -> None:
+        """End the search."""
+        self._batches.close()
+        self._found.close()
 
     def finish(self) -> FoundRows:
         """Find the rows that have not been written."""
@@ -55,11 +64,13 @@ class FoundRows:
     def write_file(self, what: str, form: str, path: str, *, overwrite: bool) -> None:
         """Write the rows, or their places, to a file that appears when it is complete.
 
-        No file is written if no file could be searched.
+        No file is written if no file could be searched. Raises UsageError if the path is that of a
+        searched file.
         """
         if not self._search.files:
             return
         filesystem, where = resolve(path)
+        self._check_not_searched(filesystem, where, path)
         output = open_output(where, filesystem, mode=0o600)
         try:
             self._write(what, form, output)
@@ -86,6 +97,16 @@ class FoundRows:
         click.echo("\n  ]," if comma else "],")
         click.echo(json.dumps(self._report(), indent=2)[2:])
 
+    def _check_not_searched(self, filesystem: pa_fs.FileSystem, where: str, path: str) -> None:
+        searched, paths = self._search.access.filesystem, self._search.paths
+        if filesystem.type_name == searched.type_name == "local":
+            where, paths = os.path.realpath(where), [os.path.realpath(one) for one in paths]
+        elif not filesystem.equals(searched):
+            return
+        if where in paths:
+            raise click.UsageError(f"{path} is one of the searched files, and the rows would "
+                                   "replace its data; specify another output file")
+
     def _write(self, what: str, form: str, sink: Sink) -> None:
         if what == PLACES:
             self.finish()
@@ -99,7 +120,8 @@ class FoundRows:
             echo(f"secure-bloom: note: text in {listed(sorted(formulas))} begins like a formula "
                  "(=, +, -, @ or tab): in a spreadsheet, import these columns as text", err=True)
 
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _counted(self, batches: Iterator[pa.RecordBatch]) \
+            -> Generator[pa.RecordBatch, None, None]:
         for batch in batches:
             place = {"file": batch.column(0)[0].as_py(), "row_group": batch.column(1)[0].as_py()}
             if not self._places or place.items() - self._places[-1].items():

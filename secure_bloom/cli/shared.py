@@ -224,7 +224,7 @@ def line_from_stdin() -> str:
     if not line:
         raise click.UsageError("no value: specify --value, or write the value to standard "
                                "input")
-    return line.rstrip("\r\n")
+    return line.removeprefix("\ufeff").rstrip("\r\n")  # some programs write a byte order mark
 
 
 def write_report(path: str, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -142,8 +142,10 @@ class Search:
     ----------
     schema : pyarrow.Schema
         The columns that are needed of all files that could be opened.
+    paths : list of str
+        Of all files, with those that could not be opened.
     num_files : int
-        With those that could not be opened.
+        Their number.
     column, columns
         As passed.
     files : list of DatasetFile
@@ -165,7 +167,7 @@ class Search:
             keys = remembering_denials(keys)
         self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
                                      on_missing_key=on_missing_key)
-        self.num_files = len(found.paths)
+        self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
             files = self._inspected(found)
             try:
@@ -287,7 +289,7 @@ class MatchingRows:
         self.schema = masked_schema(pa.schema([*SOURCE_SCHEMA, *map(self._schema.field, columns)]),
                                     self._masking.num_files)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows, in the order of files and row groups; a batch is of one row group.
 
         Before a batch is yielded, it is checked to be of the version that was opened.

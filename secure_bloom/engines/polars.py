@@ -104,11 +104,14 @@ def import_polars() -> Any:
 def frame_schema(source: Dataset) -> pl.Schema:
     """Return the Polars types of the columns of a data set.
 
-    Raises UnsupportedError if Polars has no type for a column.
+    Raises UnsupportedError if Polars has no type for a column, or if a column has no name.
     """
     import polars as pl
     types: dict[str, pl.DataType] = {}
     for field in source.schema:
+        if not field.name:  # Polars would rename it, and not find it when it reads
+            raise UnsupportedError("Polars cannot hold a column with an empty name; pass a schema "
+                                   "without this column")
         try:
             own = _frame(pa.schema([field]).empty_table()).schema
             types.update(pl.LazyFrame(schema=own).collect_schema())

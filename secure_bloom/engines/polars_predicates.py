@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from secure_bloom.pruning.expression_tree import Call, Node, parse
+from secure_bloom.pruning.expression_tree import Call, Field, Literal, Node, parse
 from secure_bloom.pruning.expressions import RowGroupFilter, alternatives_in
+
+_ORDERINGS = ("less", "less_equal", "greater", "greater_equal")
 
 
 def row_group_filter(predicate: pl.Expr, schema: pa.Schema) -> RowGroupFilter:
@@ -22,7 +24,7 @@ def row_group_filter(predicate: pl.Expr, schema: pa.Schema) -> RowGroupFilter:
     expression = as_expression(predicate, schema)
     tree = None if expression is None else parse(expression)
     return RowGroupFilter(predicate.meta.root_names(),
-                          alternatives_in(tree and _trusted(tree), schema), schema)
+                          alternatives_in(tree and _trusted(tree, schema), schema), schema)
 
 
 def as_expression(predicate: pl.Expr, schema: pa.Schema) -> pc.Expression | None:
@@ -51,15 +53,28 @@ class _Recorder(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no typ
         raise _Recorded
 
 
-def _trusted(tree: Node) -> Node:
+def _trusted(tree: Node, schema: pa.Schema) -> Node:
     """Return a tree in which wrongly translated parts are replaced by something unknown."""
+    if isinstance(tree, Literal):
+        t = tree.value.type
+        return Call("unknown") if _has_zone(t) and t.tz != "UTC" else tree
     if not isinstance(tree, Call):
         return tree
-    if tree.name == "is_in" and _is_shifted(tree.options["value_set"].values.type):
+    if tree.name == "is_in" and _has_zone(tree.options["value_set"].values.type):
         return Call("unknown")
-    return Call(tree.name, [_trusted(node) for node in tree.args], tree.options)
+    if tree.name in _ORDERINGS and any(_is_dictionary(node, schema) for node in tree.args):
+        return Call("unknown")  # Polars compares an Enum by the order of its categories
+    return Call(tree.name, [_trusted(node, schema) for node in tree.args], tree.options)
 
 
-def _is_shifted(t: pa.DataType) -> bool:
-    """Whether Polars 2.1 shifts the instants in a set of values by their offset from UTC."""
+def _is_dictionary(node: Node, schema: pa.Schema) -> bool:
+    return isinstance(node, Field) and len(node.path) == 1 \
+        and pa.types.is_dictionary(schema.field(node.path[0]).type)
+
+
+def _has_zone(t: pa.DataType) -> bool:
+    """Whether Polars 2.1 may shift instants of this type by their offset from UTC.
+
+    It shifts a single value if its zone is not UTC, and sets of values in every zone.
+    """
     return pa.types.is_timestamp(t) and t.tz is not None

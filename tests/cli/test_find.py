@@ -3,10 +3,12 @@
 import base64
 import csv
 import datetime as dt
+import gc
 import io
 import json
 import os
 import sys
+import threading
 import uuid
 from decimal import Decimal
 
@@ -123,6 +125,16 @@ def test_missing_keys_and_changed_bytes_have_their_codes(folder):
 def test_one_value_comes_from_standard_input(folder):
     assert ssn(folder, "--count", stdin="1-00\n").stdout == "1\n"
     assert ssn(folder, "--count", stdin="").exit_code == 2
+
+
+def test_a_byte_order_mark_is_not_part_of_the_value(folder):
+    assert ssn(folder, "--count", stdin=b"\xef\xbb\xbf1-00\r\n").stdout == "1\n"
+
+
+def test_values_that_are_not_utf_8_are_a_mistake_that_is_not_repeated(folder):
+    result = ssn(folder, "--count", "--values", "-", stdin="1-00\n".encode("utf-16"))
+    assert result.exit_code == 2 and "not UTF-8" in result.stderr
+    assert "0xff" not in result.stderr
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -273,6 +285,40 @@ def test_an_output_file_that_appears_meanwhile_is_kept(folder, monkeypatch):
     result = ssn(folder, "--value", "1-00", "--output", path)
     assert result.exit_code == 2 and "--overwrite" in result.stderr
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_searched_file_is_never_replaced(folder, by_link):
+    path = write(folder, 1)
+    before = path.read_bytes()
+    if by_link:
+        (folder / "link").symlink_to(path.parent)
+        path = folder / "link" / path.name
+    result = ssn(folder, "--value", "1-00", "--output", path, "--overwrite")
+    assert result.exit_code == 2 and "one of the searched files" in result.stderr
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "object"])
+def test_no_thread_goes_on_when_the_output_breaks(folder, monkeypatch, form):
+    """Otherwise the garbage collector ends the search, perhaps in one of its own threads."""
+    before = set(threading.enumerate())
+    real = found_rows.click.echo
+
+    def full(text="", **options):
+        if "1-00" in str(text):
+            raise OSError("no space left")
+        return real(text, **options)
+
+    monkeypatch.setattr(found_rows.click, "echo", full)
+    gc.disable()
+    try:
+        options = ["--json"] if form == "object" else ["--format", form]
+        result = ssn(folder, "--value", "1-00", "--value", "2-00", *options)
+        assert set(threading.enumerate()) <= before
+    finally:
+        gc.enable()
+    assert result.exit_code == 3
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "txt"])

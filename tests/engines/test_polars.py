@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import pickle
 import sys
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
@@ -158,6 +159,47 @@ def test_zoned_timestamps_in_a_list_skip_no_rows(tmp_path):
     later = pl.col("at") > at
     assert secure_bloom.scan(source).filter(later).collect().height == 0
     assert source.report.row_groups.statistics == 1  # comparisons are not shifted
+
+
+@pytest.mark.parametrize("zone", ["Europe/Rome", "America/New_York"])
+@pytest.mark.parametrize("bloom_filters", [False, True])
+def test_zoned_timestamps_that_are_not_in_utc_skip_no_rows(tmp_path, zone, bloom_filters):
+    """Polars 2.1 shifts these values, too."""
+    at = dt.datetime(2020, 7, 1, tzinfo=dt.UTC)
+    local = pl.lit(at.astimezone(ZoneInfo(zone)))
+    rows = pa.table({"at": pa.array([at], pa.timestamp("us", zone))})
+    secure_bloom.write_table(rows, tmp_path / "a.parquet", bloom_filters=bloom_filters)
+    people = secure_bloom.scan(tmp_path)
+    for condition in (pl.col("at") == local, pl.col("at") >= local, pl.col("at") <= local,
+                      pl.col("at").is_between(local, local), pl.col("at").eq_missing(local),
+                      (pl.col("at") == local) | pl.col("at").is_null(),
+                      pl.col("at") == pl.lit(at).dt.convert_time_zone(zone)):
+        assert people.filter(condition).collect().height == 1, condition
+
+
+def test_a_column_with_an_empty_name_is_refused(tmp_path):
+    """Polars renames such a column, so that no query would find its columns."""
+    secure_bloom.write_table(pa.table({"id": [1], "": [2]}), tmp_path / "a.parquet",
+                             bloom_filters={})
+    with pytest.raises(UnsupportedError, match="empty name"):
+        secure_bloom.scan(tmp_path)
+    some = secure_bloom.scan(tmp_path, schema=pa.schema([("id", pa.int64())]))
+    assert some.collect()["id"].to_list() == [1]
+
+
+def test_enums_are_compared_in_the_order_of_their_categories(tmp_path):
+    sizes = pl.Enum(["low", "mid", "high"])  # "high" is the first as text
+    rows = pl.DataFrame({"size": pl.Series(["low", "mid", "high", None], dtype=sizes)})
+    secure_bloom.write_table(rows, tmp_path / "a.parquet", row_group_size=1, bloom_filters=True)
+    source = secure_bloom.dataset(tmp_path)
+    scanned = secure_bloom.scan(source)
+    assert scanned.collect_schema() == rows.schema
+    size = pl.col("size")
+    for condition in (size > "mid", size >= "low", size < "high", size <= "mid", ~(size > "low"),
+                      size.is_between(pl.lit("low"), pl.lit("high"))):
+        assert_frame_equal(scanned.filter(condition).collect(), rows.filter(condition))
+    assert scanned.filter(size == "mid").collect().height == 1
+    assert source.report.row_groups.read == 1
 
 
 def test_filters_of_a_data_set_are_applied(people, native):
