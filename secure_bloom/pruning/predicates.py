@@ -95,6 +95,8 @@ def condition_of(filters: Filters) -> Condition:
         import pyarrow.compute as pc  # takes 50 ms
         if isinstance(filters, pc.Expression):
             return filters
+        if isinstance(filters, pa.BooleanScalar):  # which DataFusion passes as a constant condition
+            return pc.scalar(filters)
         raise TypeError("filters must be a pyarrow Expression, a list of (column, op, value), or a "
                         "list of such lists")
     return normalize(filters)

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import secure_bloom
 from tests.engines.conftest import ROW_GROUPS, ssn
 
 
@@ -49,3 +50,13 @@ def test_values_of_a_join_are_not_pushed_down_but_a_filtered_data_set_is(people)
     some = source.filter(pc.field("ssn").isin([ssn(5), ssn(6)]))
     assert rows(some, query) == [{"n": 2}]
     assert some.report.row_groups.read == 1
+
+
+def test_a_condition_that_is_constant(tmp_path):
+    """DataFusion passes it as a scalar, which pyarrow's own data sets refuse."""
+    rows = pa.table({"u8": pa.array([1, 2], pa.uint8()), "st": [{"y": "z"}, {"y": "a"}]})
+    secure_bloom.write_table(rows, tmp_path / "a.parquet")
+    context = datafusion.SessionContext()
+    context.register_dataset("people", secure_bloom.dataset(tmp_path))
+    condition = "u8 = 128 AND (st['y'] <> 'z' AND u8 = 127)"
+    assert context.sql(f"SELECT u8 FROM people WHERE {condition}").to_pydict() == {"u8": []}
