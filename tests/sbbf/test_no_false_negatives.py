@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table, writer
+from secure_bloom import ParquetFile, SplitBlockBloomFilter, write_table
+from secure_bloom.arrow import table_filters
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.errors import PredicateError
 from tests.support import MODES, encryptions, examples
@@ -25,7 +26,7 @@ from tests.support import MODES, encryptions, examples
 def _several_parts():
     """Filters are built part by part: here the parts are small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_PART", 3)
+        patch.setattr(table_filters, "_PART", 3)
         yield
 
 
