@@ -103,10 +103,15 @@ def test_column_names_match_without_case(spark, tmp_path, keyring, encrypted):
             "Ssn": True, "Home.City": False}
 
 
+def numbers(spark):
+    """Three rows. This makes the session the active one, whose settings Spark's analysis uses."""
+    return spark.createDataFrame([(0,), (1,), (2,)], "id long")
+
+
 def test_columns_that_differ_in_case_only_are_refused(spark, tmp_path):
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        frame = spark.range(3).selectExpr("id", "id as ID")
+        frame = numbers(spark).selectExpr("id", "id as ID")
         refused(frame, tmp_path / "out", "'id' may mean id or ID", **PLAINTEXT,
                 **{f"{ENABLED}#ID": "true"})
     finally:
@@ -152,7 +157,7 @@ def test_columns_that_differ_in_case_only_are_told_apart_where_case_is_kept(spar
     folder = tmp_path / "t"
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        frame = spark.range(3).selectExpr("concat('low-', id) as a", "concat('up-', id) as A")
+        frame = numbers(spark).selectExpr("concat('low-', id) as a", "concat('up-', id) as A")
         write(frame.withMetadata("A", {"secure_bloom.key": "pii"}), folder,
               keyring=str(keyring.path), compression="none", bloom_filters='{"a": true}',
               **{"parquet.encryption.footer.key": "footer"})
