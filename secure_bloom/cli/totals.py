@@ -10,23 +10,35 @@ from secure_bloom.verify.findings import VerifyResult
 
 
 @dataclass
-class InspectionTotals:
-    """Totals of :func:`secure_bloom.cli.report.inspect_file`."""
+class _Totals:
+    """Totals of results of files, some of which are errors."""
 
     files: int = 0
     failed: int = 0
-    encrypted: int = 0
-    rows: int = 0
-    row_groups: int = 0
-    filters: int = 0
-    filter_bytes: int = 0
 
     def add(self, result: dict[str, Any]) -> None:
         """Add the result of a file, or its error."""
         self.files += 1
         if "error" in result:
             self.failed += 1
-            return
+        else:
+            self._add(result)
+
+    def _add(self, result: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class InspectionTotals(_Totals):
+    """Totals of :func:`secure_bloom.cli.report.inspect_file`."""
+
+    encrypted: int = 0
+    rows: int = 0
+    row_groups: int = 0
+    filters: int = 0
+    filter_bytes: int = 0
+
+    def _add(self, result: dict[str, Any]) -> None:
         self.encrypted += result["encryption"] is not None
         self.rows += result["rows"]
         self.row_groups += result["row_groups"]
@@ -41,22 +53,15 @@ class InspectionTotals:
 
 
 @dataclass
-class ProbeTotals:
+class ProbeTotals(_Totals):
     """Totals of :func:`secure_bloom.cli.report.probe_file`; ``may_contain`` counts files."""
 
-    files: int = 0
-    failed: int = 0
     without_column: int = 0
     may_contain: int = 0
     row_groups: int = 0
     row_groups_may_contain: int = 0
 
-    def add(self, result: dict[str, Any]) -> None:
-        """Add the result of a file, or its error."""
-        self.files += 1
-        if "error" in result:
-            self.failed += 1
-            return
+    def _add(self, result: dict[str, Any]) -> None:
         self.without_column += not result["has_column"]
         self.may_contain += result["may_contain"]
         self.row_groups += len(result["row_groups"])
