@@ -173,6 +173,18 @@ class _Sql(Engine):
             case op:
                 return f"{column} {op} {literals[0]}"
 
+    def of_files(self, query) -> list:
+        return self._rows("people", query)
+
+    def of_memory(self, query) -> list:
+        return self._rows("memory_rows", query)
+
+    def of_arrow(self, query) -> list:
+        return self._rows("arrow_rows", query)
+
+    def _rows(self, table: str, query) -> list:
+        raise NotImplementedError
+
     def name_of(self, column: str) -> str:
         raise NotImplementedError
 
@@ -191,15 +203,6 @@ class DuckDB(_Sql):
         self.connection.register("arrow_rows", ds.dataset(rows))
         self.connection.register("given", rows)
         self.connection.execute("CREATE TABLE memory_rows AS SELECT * FROM given")
-
-    def of_files(self, query) -> list:
-        return self._rows("people", query)
-
-    def of_memory(self, query) -> list:
-        return self._rows("memory_rows", query)
-
-    def of_arrow(self, query) -> list:
-        return self._rows("arrow_rows", query)
 
     def _rows(self, table: str, query) -> list:
         columns, condition = query
@@ -246,15 +249,6 @@ class DataFusion(_Sql):
         self.context.register_dataset("people", people)
         self.context.register_dataset("arrow_rows", ds.dataset(rows))
         self.context.from_arrow(rows, name="memory_rows")
-
-    def of_files(self, query) -> list:
-        return self._rows("people", query)
-
-    def of_memory(self, query) -> list:
-        return self._rows("memory_rows", query)
-
-    def of_arrow(self, query) -> list:
-        return self._rows("arrow_rows", query)
 
     def _rows(self, table: str, query) -> list:
         columns, condition = query
