@@ -8,7 +8,14 @@ from typing import Any
 
 from secure_bloom.errors import NO_KEY, KeyRetrievalError
 from secure_bloom.keys.cache import CachedKms, cached
+from secure_bloom.keys.environment import shared_keys
 from secure_bloom.keys.kms import KmsClient
+
+
+def keys_for_files(keys: Any, *, masks: bool) -> Any:
+    """Resolve ``keys`` for many files, in which columns without a key may be masked."""
+    keys = shared_keys(keys)
+    return remembering_denials(keys) if masks else keys
 
 
 def remembering_denials(keys: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -15,10 +15,10 @@ from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.masking import nullable_schema
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
-from secure_bloom.datasets.scan import in_order, pool_for
+from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.scanner import Columns, Scanner, View
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.sources import DatasetSource, Files, find_files
+from secure_bloom.datasets.sources import DatasetSource, find_files
 from secure_bloom.display import count, shown
 from secure_bloom.encryption_requirement import (
     FolderChecks,
@@ -26,14 +26,10 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, error_location
-from secure_bloom.keys.denials import remembering_denials
-from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
 
 
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
@@ -94,10 +90,10 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files)
     checks = FolderChecks(requirement, found.partition_schema.names)
-    keys = remembering_denials(shared_keys(keys)) if masks else shared_keys(keys)
-    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key)
+    access = FileAccess.new(found.filesystem, keys_for_files(keys, masks=masks), checks,
+                            with_source, on_missing_key)
     with error_location(file=found.name):
-        files = _inspected(found, access)
+        files = list(inspected(found, access, lambda path, inspect: inspect()))
         checks.finish()
     if schema is None:
         schema = common_schema(found.paths, [file.schema for file in files],
@@ -262,16 +258,6 @@ def _streamed(dataset: ds.Dataset, *compared: str | list[str]) -> ds.Dataset:
     for names in compared:
         dataset._check_compared([names] if isinstance(names, str) else list(names))
     return ds.InMemoryDataset(dataset.scanner().to_reader())
-
-
-def _inspected(found: Files, access: FileAccess) -> list[DatasetFile]:
-    def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile:
-        path, partition = place
-        return DatasetFile(access, path, partition, found.constants(partition))
-
-    with pool_for(access.filesystem) as pool:
-        places = zip(found.paths, found.partitions, strict=True)
-        return list(in_order(pool, inspect, places, 64))
 
 
 def _with_source(schema: pa.Schema) -> pa.Schema:

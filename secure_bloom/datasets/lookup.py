@@ -17,7 +17,7 @@ from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
-from secure_bloom.datasets.scan import Scan, in_order, pool_for
+from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, listed
@@ -27,8 +27,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
-from secure_bloom.keys.denials import remembering_denials
-from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
@@ -38,7 +37,6 @@ from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
 _AHEAD = 64  # files that are inspected before they are searched
@@ -162,9 +160,7 @@ class Search:
         requirement = encryption_requirement(require_encryption)
         found = find_files(source, filesystem, all_files=all_files)
         checks = FolderChecks(requirement, found.partition_schema.names)
-        keys = shared_keys(keys)
-        if is_masking(on_missing_key):
-            keys = remembering_denials(keys)
+        keys = keys_for_files(keys, masks=is_masking(on_missing_key))
         self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
                                      on_missing_key=on_missing_key)
         self.paths, self.num_files = found.paths, len(found.paths)
@@ -186,20 +182,13 @@ class Search:
                             self.schema.names if self.columns is None else self.columns)
 
     def _inspected(self, found: Files) -> list[DatasetFile]:
-        def inspect(place: tuple[str, pc.Expression | None]) -> DatasetFile | FailedFile:
-            path, partition = place
-            return self.attempt(path, lambda: DatasetFile(self.access, path, partition,
-                                                          found.constants(partition)))
-
         files = []
-        with pool_for(self.access.filesystem) as pool:
-            places = zip(found.paths, found.partitions, strict=True)
-            for number, file in enumerate(in_order(pool, inspect, places, _AHEAD), 1):
-                if isinstance(file, FailedFile):
-                    self.fail(file)
-                else:
-                    files.append(file)
-                self.tell(number / 2)
+        for number, file in enumerate(inspected(found, self.access, self.attempt), 1):
+            if isinstance(file, FailedFile):
+                self.fail(file)
+            else:
+                files.append(file)
+            self.tell(number / 2)
         return files
 
     def _of_one_schema(self, files: list[DatasetFile], partition_schema: pa.Schema) \

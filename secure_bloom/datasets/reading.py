@@ -26,8 +26,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import error_location
-from secure_bloom.keys.denials import remembering_denials
-from secure_bloom.keys.environment import shared_keys
+from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import file_pruning
@@ -92,10 +91,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         If a file changes while it is read, or the files of a folder do, on each of ten attempts.
         The rows of a file are always of one version of it.
     """
-    masks = masking.is_masking(on_missing_key)
     requirement = encryption_requirement(require_encryption)
-    keys = shared_keys(keys)  # one cache for all files
-    keys = remembering_denials(keys) if masks else keys
+    keys = keys_for_files(keys, masks=masking.is_masking(on_missing_key))
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement,
                            on_missing_key=on_missing_key).read(columns, filters)

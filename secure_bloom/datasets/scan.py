@@ -18,13 +18,17 @@ from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
+from secure_bloom.datasets.partitions import values_of
 from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
+
+    from secure_bloom.datasets.sources import Files
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 
@@ -163,6 +167,22 @@ class Scan:
             if masked:
                 batch = with_masked(batch, map(self._schema.field, names), masked)
             yield marked(batch, self._masking.num_files)
+
+
+def inspected(found: Files, access: FileAccess,
+              attempt: Callable[[str, Callable[[], DatasetFile]], Outcome]) -> Iterator[Outcome]:
+    """Yield the files of a data set, in order, after their footers were read.
+
+    ``attempt(path, inspect)`` returns the result of a function, or what stands for its error.
+    """
+    def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
+        path, partition = place
+        constants = {} if partition is None else values_of(partition, found.partition_schema)
+        return attempt(path, lambda: DatasetFile(access, path, partition, constants))
+
+    with pool_for(access.filesystem) as pool:
+        yield from in_order(pool, inspect, zip(found.paths, found.partitions, strict=True),
+                            _OPEN_FILES)
 
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:

@@ -39,13 +39,6 @@ def common_schema(paths: list[str], schemas: list[pa.Schema],
         raise
 
 
-def inexact_columns(of_file: pa.Schema, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns whose values may change when a file is read with another schema."""
-    return frozenset(field.name for field in of_file
-                     if (index := schema.get_field_index(field.name)) >= 0
-                     and not is_exact(field.type, schema.field(index).type))
-
-
 def is_exact(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of a type that can be cast to another one remains the same value."""
     if source.equals(target) or pa.types.is_null(source):
@@ -104,7 +97,8 @@ def _unified(schemas: list[pa.Schema]) -> pa.Schema:
     except (pa.ArrowTypeError, pa.ArrowInvalid):
         unified = pa.unify_schemas(schemas, promote_options="permissive")
     for schema in schemas:
-        for name in inexact_columns(schema, unified):
-            raise TypeError(f"column {name!r} has type {schema.field(name).type}, which not every "
-                            f"type in the other files can be combined with")
+        for field in schema:
+            if not is_exact(field.type, unified.field(field.name).type):
+                raise TypeError(f"column {field.name!r} has type {field.type}, which not every "
+                                "type in the other files can be combined with")
     return unified

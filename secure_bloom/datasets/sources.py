@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.datasets.partitions import find_partitions, values_of
+from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
@@ -52,10 +52,6 @@ class Files(NamedTuple):
     paths: list[str]
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
-
-    def constants(self, partition: pc.Expression | None) -> dict[str, pa.Scalar]:
-        """Return the values of the columns that come from the path of a file."""
-        return {} if partition is None else values_of(partition, self.partition_schema)
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
