@@ -1,0 +1,39 @@
+"""Publish a new version of a manifest beside other writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.keys.cache import CachedKms
+
+_TRIES = 100
+
+
+def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body], Body | None],
+            first: Callable[[], Manifest] | None = None) -> Manifest | None:
+    """Apply a change to the newest manifest, and store the result as the next version.
+
+    ``change`` is called again if another writer was faster. It returns None if there is nothing to
+    change. ``first`` makes the manifest of a new index.
+
+    Returns the manifest that is the newest now; None if there is none.
+    """
+    for _ in range(_TRIES):
+        newest = folder.open_newest(kms)
+        if newest is None and first is not None:
+            newest = first()
+        body = None if newest is None else change(newest.body)
+        if newest is None or body is None:
+            return newest
+        # Later than a torn manifest, too, which stays where it is.
+        published = newest.next(body, max([0, *folder.versions()]) + 1)
+        try:
+            folder.publish(published)
+        except FileExistsError:
+            continue
+        return published
+    raise SecureBloomError("other programs update this index faster than this one can; try again",
+                           file=folder.path, column=folder.column)
