@@ -64,7 +64,8 @@ _FORMATS = ("table", "csv", "json", "parquet")
 def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[str, ...],
          file: TextIO | None, columns: str | None, output: str | None, overwrite: bool,
          form: str | None, of_files: bool, only_count: bool, all_files: bool,
-         index: IndexUse, kms: KmsClient | None, require_encryption: RequireEncryption, as_json: bool) -> None:
+         index: IndexUse, kms: KmsClient | None, require_encryption: RequireEncryption,
+         as_json: bool) -> None:
     """Find the rows in which a column has one of some values.
 
     PATH is a file, a folder, a glob pattern, or a URI of one. The rows are shown with their file
