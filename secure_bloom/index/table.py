@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.column_index import ColumnIndex, Place
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.storage.files import FilePath, read_file, resolve
 from secure_bloom.storage.visibility import (
@@ -77,4 +77,12 @@ def listing_for(table: Table, index: ColumnIndex) -> dict[str, Stamp]:
     if body.generation is None or body.generation != table.generation():
         return table.listing()
     dead = set(body.dead)
-    return {path: Stamp(*stamp) for path, *stamp in index.places if path not in dead}
+    found: dict[str, Stamp] = {}
+    places: dict[str, Place] = {}
+    for (path, *stamp), place in index.places.items():
+        if path in dead:
+            continue
+        if places.setdefault(path, place) != place:
+            return table.listing()  # two segments have this path: only a listing can tell
+        found[path] = Stamp(*stamp)
+    return found
