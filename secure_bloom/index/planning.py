@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import KMS_FAULTS, NO_KEY, IndexWarning, SecureBloomError
+from secure_bloom.errors import (
+    KMS_FAULTS,
+    NO_KEY,
+    ChangedMeanwhileError,
+    IndexWarning,
+    SecureBloomError,
+)
 from secure_bloom.index.column_index import ColumnIndex, Coverage, open_column
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import indexed_columns
@@ -106,8 +112,9 @@ class FolderIndexes:
     def attempt(self, column: str, work: Callable[[], _Result]) -> _Result | None:
         """Return the result of a function; None if an index cannot be used.
 
-        A missing key is no reason for a warning, a damaged index is. Raises an error only if
-        indexes are required, or the KMS does not respond.
+        A damaged index is a reason for a warning; a missing key, or segments that were merged
+        meanwhile, are not. Raises an error only if indexes are required, or the KMS does not
+        respond.
         """
         try:
             return work()
@@ -116,7 +123,7 @@ class FolderIndexes:
         except (SecureBloomError, OSError) as error:
             if self._is_required:
                 raise
-            if not isinstance(error, NO_KEY):
+            if not isinstance(error, (*NO_KEY, ChangedMeanwhileError)):
                 warnings.warn(IndexWarning(f"the index of column {column!r} in {self.table.path} "
                                            f"is not used: {error}"), stacklevel=2)
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.folder import IndexFolder
@@ -16,20 +17,20 @@ def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body],
             first: Callable[[], Manifest] | None = None) -> Manifest | None:
     """Apply a change to the newest manifest, and store the result as the next version.
 
-    ``change`` is called again if another writer was faster. It returns None if there is nothing to
-    change. ``first`` makes the manifest of a new index.
+    ``change`` is called again if another writer was faster, or seems to have been: the body may
+    have the change already. It returns None if there is nothing to change. ``first`` makes the
+    manifest of a new index.
 
     Returns the manifest that is the newest now; None if there is none.
     """
     for _ in range(_TRIES):
-        newest = folder.open_newest(kms)
+        newest, version = folder.newest_and_next(kms)
         if newest is None and first is not None:
             newest = first()
         body = None if newest is None else change(newest.body)
         if newest is None or body is None:
             return newest
-        # Later than a torn manifest, too, which stays where it is.
-        published = newest.next(body, max([0, *folder.versions()]) + 1)
+        published = newest.next(body, version)
         try:
             folder.publish(published)
         except FileExistsError:
@@ -37,3 +38,17 @@ def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body],
         return published
     raise SecureBloomError("other programs update this index faster than this one can; try again",
                            file=folder.path, column=folder.column)
+
+
+def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:
+    """Publish a version without segments that do not exist any more, if there are any.
+
+    Their files are then unknown to the index, and an update can cover them again.
+    """
+    def change(body: Body) -> Body | None:
+        stored = {info.base_name for info in folder.infos()}
+        kept = tuple(info for info in body.segments if info.name in stored)
+        return None if len(kept) == len(body.segments) \
+            else replace(body, segments=kept, generation=None, dead=())
+
+    publish(folder, kms, change)
