@@ -36,6 +36,10 @@ IndexUse: TypeAlias = Literal["auto", "off", "require"]
 
 _Result = TypeVar("_Result")
 
+#: whether the values of a filter may be compared with values of a column type
+IsComparable: TypeAlias = Callable[[ColumnType], bool]
+
+
 def check_index_use(index: object) -> None:
     """Raise ValueError unless this is an :data:`IndexUse`."""
     if index not in ("auto", "off", "require"):
@@ -154,7 +158,8 @@ class ListedIndexes:
         return found
 
     def select(self, paths: Iterable[str], alternatives: Alternatives,
-               excluded: Collection[str] = ()) -> dict[str, list[int]]:
+               excluded: Collection[str] = (), is_comparable: IsComparable | None = None) \
+            -> dict[str, list[int]]:
         """Return the row groups where a filter may hold, of the files for which an index tells.
 
         Parameters
@@ -164,33 +169,37 @@ class ListedIndexes:
         alternatives : list of list of Predicate, or None
         excluded : collection of str
             Columns whose values do not come from the files.
+        is_comparable : callable, optional
+            Where the values of the filter must not be compared with a type of the column in some
+            files, the index does not tell for these. Default: they can always be compared.
         """
         table = self._indexes.table.path
         own = {relative_path(path, table): path for path in paths}
         union: dict[str, list[int]] | None = None
         for alternative in alternatives or ():
             found = self._of_alternative(own.keys(), [
-                p for p in alternative if p.column not in excluded])
+                p for p in alternative if p.column not in excluded], is_comparable)
             union = found if union is None else {
                 path: sorted({*union[path], *groups}) for path, groups in found.items()
                 if path in union}
         return {own[path]: groups for path, groups in (union or {}).items()}
 
-    def _of_alternative(self, paths: Collection[str], predicates: list[Predicate]) \
-            -> dict[str, list[int]]:
+    def _of_alternative(self, paths: Collection[str], predicates: list[Predicate],
+                        is_comparable: IsComparable | None) -> dict[str, list[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
         known: dict[str, list[int]] = {}
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self._indexes.columns:
                 continue
-            for path, groups in self._candidates(predicate.column, values, paths).items():
+            for path, groups in self._candidates(predicate.column, values, paths,
+                                                 is_comparable).items():
                 known[path] = groups if path not in known \
                     else [group for group in known[path] if group in set(groups)]
         return known
 
-    def _candidates(self, column: str, values: list[Any], paths: Collection[str]) \
-            -> dict[str, list[int]]:
+    def _candidates(self, column: str, values: list[Any], paths: Collection[str],
+                    is_comparable: IsComparable | None) -> dict[str, list[int]]:
         """Return the row groups that may have one of some values, of the files that are covered."""
         opened = self._open(column)
         if opened is None:
@@ -205,7 +214,8 @@ class ListedIndexes:
         hits = self._indexes.attempt(column, lambda: index.find_hashes(hashes))
         if hits is None:
             return {}
-        answered = {one.segment for one in hits if not one.unanswered.size}
+        answered = {one.segment for one in hits if not one.unanswered.size and (
+            is_comparable is None or is_comparable(index.segments[one.segment].column_type))}
         found: dict[str, list[int]] = {path: [] for path, place in coverage.places.items()
                                        if place.segment in answered and path in paths}
         for one in hits:

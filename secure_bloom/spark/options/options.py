@@ -46,6 +46,7 @@ ANALYSED = "analysed"
 
 REQUIRE_ENCRYPTION = "require.encryption"
 ON_MISSING_KEY = "on.missing.key"
+INDEX = "index"
 PARTITION_BY = "partition_by"
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
@@ -73,7 +74,7 @@ _KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MA
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION,
-                 ON_MISSING_KEY)
+                 ON_MISSING_KEY, INDEX)
 
 _NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"
