@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 import math
 import uuid
 
@@ -125,7 +126,8 @@ def test_int96_timestamps_of_all_times(tmp_path):
 
 def test_nested_columns_and_columns_with_dots(tmp_path):
     table = pa.table({"s": [{"x": [1, 2], "y": "a"}, {"x": [], "y": None}, {"x": [3], "y": "b"}],
-                      "m": pa.array([[("k", 1)], [], [("l", 2)]], pa.map_(pa.string(), pa.int64()))})
+                      "m": pa.array([[("k", 1)], [], [("l", 2)]],
+                                    pa.map_(pa.string(), pa.int64()))})
     secure_bloom.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     columns = {"s.x.list.element": [2, 3], "s.y": ["a", "b"], "m.key_value.key": ["k", "l"]}
     build(tmp_path, columns, KMS, encryption=None)
@@ -249,7 +251,7 @@ def check_many(folder, files, values):
             write(folder / f"{number:05}.parquet", stored(number), rows=values // 2)
 
     parts = [files * part // 5 for part in range(6)]
-    for first, end in zip(parts, parts[1:], strict=False):
+    for first, end in itertools.pairwise(parts):
         add(first, end)
         build(folder, "ssn", KMS, budget=2**20)
     assert check(files).unknown == []
