@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import error_location
+from secure_bloom.errors import SecureBloomError, error_location
 from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import SUFFIX, ReadAt
 from secure_bloom.keys.cache import CachedKms
@@ -24,6 +24,7 @@ _MANIFEST = ".manifest"
 _VERSION = re.compile(r"(\d{12})\.manifest")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
+_TRIES = 100
 
 
 class IndexFolder:
@@ -38,17 +39,24 @@ class IndexFolder:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str):
-        self.filesystem, self.column = filesystem, column
+        self.filesystem, self.table, self.column = filesystem, table, column
         self.path = posixpath.join(table, INDEX, folder_name(column))
 
     def newest(self) -> StoredManifest | None:
         """Return the newest manifest that is complete; None if there is none."""
-        for version in reversed(self.versions()):
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):  # deleted: there is a newer one
+                return self._newest_of(self.versions())
+        raise SecureBloomError("other programs update this index faster than it can be read; try "
+                               "again", file=self.path, column=self.column)
+
+    def _newest_of(self, versions: list[int]) -> StoredManifest | None:
+        for version in reversed(versions):
             path = self.manifest_path(version)
-            with contextlib.suppress(FileNotFoundError), error_location(file=path):
+            with error_location(file=path):
                 stored = StoredManifest.parse(read_file(self.filesystem, path), version)
-                if stored is not None:
-                    return stored
+            if stored is not None:
+                return stored
         return None
 
     def open_newest(self, kms: CachedKms | None) -> Manifest | None:
@@ -66,6 +74,13 @@ class IndexFolder:
         """
         make_folder(self.filesystem, self.path)
         create_file(self.filesystem, self.manifest_path(manifest.version), manifest.to_bytes())
+
+    def delete_before(self, version: int) -> None:
+        """Delete all manifests of earlier versions, which a later complete one replaces."""
+        for earlier in self.versions():
+            if earlier < version:
+                with contextlib.suppress(FileNotFoundError):
+                    self.filesystem.delete_file(self.manifest_path(earlier))
 
     def versions(self) -> list[int]:
         """Return the versions of all manifests, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from secure_bloom.errors import SecureBloomError
 from secure_bloom.index.folder import IndexFolder
@@ -21,15 +22,26 @@ def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body],
 
     Returns the manifest that is the newest now; None if there is none.
     """
+    def changed(manifest: Manifest) -> Manifest | None:
+        body = change(manifest.body)
+        return None if body is None else replace(manifest, body=body)
+
+    return publish_manifest(folder, kms, changed, first)
+
+
+def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
+                     change: Callable[[Manifest], Manifest | None],
+                     first: Callable[[], Manifest] | None = None) -> Manifest | None:
+    """Do the same with a change to the whole manifest, whose version is set here."""
     for _ in range(_TRIES):
         newest = folder.open_newest(kms)
         if newest is None and first is not None:
             newest = first()
-        body = None if newest is None else change(newest.body)
-        if newest is None or body is None:
+        changed = None if newest is None else change(newest)
+        if changed is None:
             return newest
         # Later than a torn manifest, too, which stays where it is.
-        published = newest.next(body, max([0, *folder.versions()]) + 1)
+        published = changed.next(changed.body, max([0, *folder.versions()]) + 1)
         try:
             folder.publish(published)
         except FileExistsError:
