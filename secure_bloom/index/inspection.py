@@ -18,7 +18,8 @@ from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import INDEX, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.storage.visibility import is_hidden
+from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.visibility import files_below, is_hidden
 
 _MANIFEST = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}\.manifest", re.DOTALL)
 
@@ -99,6 +100,14 @@ def index_folders(filesystem: pa_fs.FileSystem, folder: str,
             found.add((table, column))
     return [IndexFolder(filesystem, posixpath.join(folder, table).rstrip("/") or "/", column)
             for table, column in sorted(found)]
+
+
+def find_indexes(path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> list[IndexFolder]:
+    """Return the indexes of all tables at or below a folder, sorted; none for a file."""
+    filesystem, folder = resolve(path, filesystem)
+    if filesystem.get_file_info(folder).type != pa_fs.FileType.Directory:
+        return []
+    return index_folders(filesystem, folder, files_below(filesystem, folder))
 
 
 def inspect_index(folder: IndexFolder, kms: CachedKms | None,
