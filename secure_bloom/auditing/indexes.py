@@ -14,8 +14,8 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.versions import without_subtree
 
-_ENCRYPT = "delete this folder, withdraw its copies, and build the index again when the column is " \
-           "encrypted"
+_ENCRYPT = "delete this folder, withdraw its copies, and build the index again when the column " \
+           "is encrypted"
 _BUILD = "delete this folder, and build the index again"
 _UPDATE = "run secure-bloom index update"
 

@@ -28,6 +28,7 @@ from secure_bloom.display import count
 if TYPE_CHECKING:
     from secure_bloom.datasets.lookup import FailedFile
     from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
 
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -49,6 +50,9 @@ _FORMATS = ("table", "csv", "json", "parquet")
 @click.option("--count", "only_count", is_flag=True, help="Show only the number of rows.")
 @click.option("--all-files", is_flag=True, help="Search the folder of a Delta Lake, Iceberg or "
               "Hudi table as plain files, which may hold deleted rows.")
+@click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
+              help="Use the index of a folder if possible (the default), never, or fail if it "
+                   "cannot be used.")
 @kms_options
 @reading_options
 @json_option
@@ -56,7 +60,8 @@ _FORMATS = ("table", "csv", "json", "parquet")
 def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[str, ...],
          file: TextIO | None, columns: str | None, output: str | None, overwrite: bool,
          form: str | None, of_files: bool, only_count: bool, all_files: bool,
-         kms: KmsClient | None, require_encryption: RequireEncryption, as_json: bool) -> None:
+         index: IndexUse, kms: KmsClient | None, require_encryption: RequireEncryption,
+         as_json: bool) -> None:
     """Find the rows in which a column has one of some values.
 
     PATH is a file, a folder, a glob pattern, or a URI of one. The rows are shown with their file
@@ -86,7 +91,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
         with progress("searching", hidden=is_on_screen) as advance:
             search = Search(list(paths) if len(paths) > 1 else paths[0], column, shown, kms,
                             all_files=all_files, require_encryption=require_encryption,
-                            on_error=failed.append, advance=advance)
+                            on_error=failed.append, advance=advance, index=index)
             with closing(FoundRows(search, failed, texts)) as found:
                 if output is not None:
                     with _refusing_to_replace():

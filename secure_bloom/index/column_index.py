@@ -5,14 +5,15 @@ from __future__ import annotations
 import posixpath
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError, error_location
+from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
 from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
@@ -20,6 +21,8 @@ from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
+
+_Result = TypeVar("_Result")
 
 _CHUNK_BYTES = 32 * 1024 * 1024  # of pages that are in memory together
 
@@ -95,10 +98,10 @@ class ColumnIndex:
             for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
                 if stamp.size < 0:
                     continue
-                found[path, *stamp] = Place(number, file)
                 again = restamped.get(path)
                 if again is not None and again.content == files.entry(file).content:
-                    found[path, again.size, again.mtime_ns] = Place(number, file)
+                    stamp = Stamp(again.size, again.mtime_ns)
+                found[path, *stamp] = Place(number, file)
         return found
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
@@ -150,7 +153,7 @@ class ColumnIndex:
             return Segment(info, self.manifest.key.segment(bytes.fromhex(info.id)),
                            self.folder.open_segment(info.name))
 
-    def _location(self, info: SegmentInfo) -> Any:
+    def _location(self, info: SegmentInfo) -> AbstractContextManager[None]:
         return error_location(file=self.folder.segment_path(info.name), column=self.column)
 
     def __repr__(self) -> str:
@@ -207,9 +210,27 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 
     Versions and segments that this process has open are used again, if the key is still available.
     """
-    folder = IndexFolder(filesystem, table, column)
+    return with_newest(lambda: _open_newest(IndexFolder(filesystem, table, column), kms))
+
+
+def with_newest(use: Callable[[], _Result]) -> _Result:
+    """Call a function that opens an index, and again if a segment was deleted meanwhile.
+
+    The segments of an older version may be deleted while a reader uses it.
+    """
+    try:
+        return use()
+    except ChangedMeanwhileError:
+        return use()
+
+
+def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
+    filesystem = folder.filesystem
     manifest = folder.open_newest(kms)
     if manifest is None:
+        if versions := folder.versions():
+            raise FormatError("no manifest of the index is complete; build it again",
+                              file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
     place = filesystem.type_name, posixpath.normpath(folder.path)
     with _lock:
@@ -220,11 +241,7 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
     if known is not None and known.manifest.version == manifest.version:
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
-    try:
-        found = ColumnIndex(folder, manifest, segments)
-    except FileNotFoundError as error:
-        raise UnsupportedError("a segment of the index is missing; build the index again",
-                               file=str(error), column=column) from error
+    found = ColumnIndex(folder, manifest, segments)
     with _lock:
         _opened[place] = found
         _opened.move_to_end(place)

@@ -106,7 +106,9 @@ class ColumnUpdate:
 
         def change(body: Body) -> Body | None:
             is_whole = body.is_exclusive and generation is not None
-            new = replace(body, segments=(*body.segments, *self._segments),
+            listed = {info.id for info in body.segments}  # perhaps by a try that seemed to fail
+            added = (info for info in self._segments if info.id not in listed)
+            new = replace(body, segments=(*body.segments, *added),
                           restamped={**body.restamped, **self._restamped},
                           generation=generation if is_whole else None,
                           dead=tuple(sorted(dead)) if is_whole else ())

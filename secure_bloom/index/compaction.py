@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import Place, open_column
-from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.file_table import FileEntry, Stamp
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body
 from secure_bloom.index.merging import merge
 from secure_bloom.index.publishing import publish
@@ -59,20 +60,29 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     replaced: dict[str, SegmentInfo | None] = {}
     for segments in chosen:
         new = None
-        if any(keep(segment, file) for segment in segments for file in range(len(segment.files))):
+        if any(Place(numbers[segment.info.id], file) in current
+               for segment in segments for file in range(len(segment.files))):
             new = merge(folder.filesystem, folder.path, index.manifest.key, segments, keep, budget)
         replaced |= dict.fromkeys(segment.info.id for segment in segments)
         replaced[segments[0].info.id] = new
-    publish(folder, kms, lambda body: _with_merged(body, replaced))
+    stamps = {path: listing[path] for place, path in current.items()
+              if index.segments[place.segment].info.id in replaced}
+    publish(folder, kms, lambda body: _with_merged(body, replaced, stamps))
     return len(replaced)
 
 
-def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None]) -> Body | None:
-    """Return the body with merged segments in the place of others; None if those are gone."""
+def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None],
+                 stamps: Mapping[str, Stamp]) -> Body | None:
+    """Return the body with merged segments in the place of others; None if those are gone.
+
+    ``stamps`` are those that the new segments have for their files, which need no other ones.
+    """
     if not replaced.keys() <= {info.id for info in body.segments}:
-        return None  # somebody else has merged them: the new segments are not needed
+        return None  # another writer has merged them: the new segments are not needed
     segments = [replaced.get(info.id, info) for info in body.segments]
-    return replace(body, segments=tuple(filter(None, segments)))
+    restamped = {path: one for path, one in body.restamped.items()
+                 if stamps.get(path) != (one.size, one.mtime_ns)}
+    return replace(body, segments=tuple(filter(None, segments)), restamped=restamped)
 
 
 def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
@@ -88,7 +98,8 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
 
     def choose(segments: list[Segment]) -> list[list[Segment]]:
         numbers = {segment.info.id: number for number, segment in enumerate(segments)}
-        return [some for some in _by_type(segments) if len(some) > 1 or any(
+        fitting = [few for some in _by_type(segments) for few in _fitting(some)]
+        return [some for some in fitting if len(some) > 1 or any(
             Place(numbers[one.info.id], file) not in covered
             for one in some for file in range(len(one.files)))]
 
@@ -129,8 +140,22 @@ def _full_tiers(segments: list[Segment]) -> list[list[Segment]]:
         tiers = defaultdict(list)
         for segment in of_type:
             tiers[int(math.log(max(segment.pairs, 1), FAN_OUT))].append(segment)
-        chosen += [tier for tier in tiers.values() if len(tier) >= FAN_OUT]
+        chosen += [few for tier in tiers.values() if len(tier) >= FAN_OUT
+                   for few in _fitting(tier) if len(few) > 1]
     return chosen
+
+
+def _fitting(segments: list[Segment]) -> Iterator[list[Segment]]:
+    """Yield segments in groups of which each fits into one segment."""
+    some: list[Segment] = []
+    for segment in segments:
+        if some and (sum(one.pairs for one in [*some, segment]) > MAX_PAIRS or sum(
+                one.files.num_row_groups for one in [*some, segment]) > MAX_ROW_GROUPS):
+            yield some
+            some = []
+        some.append(segment)
+    if some:
+        yield some
 
 
 def _by_type(segments: Sequence[Segment]) -> list[list[Segment]]:

@@ -5,7 +5,8 @@
     mtime_ns     as listed when the file was indexed
     row_groups   number of row groups, which the segment numbers through its files
     rows         number of rows
-    content      16 bytes that stay the same while keys are rotated and filters added or removed
+    content      16 bytes that stay the same while an encrypted file's keys are rotated, and its
+                 filters added or removed
     footer       16 bytes: start of the SHA-256 of the stored footer
     schema       the Arrow schema (IPC), each different one stored once
 """
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.errors import FormatError
+from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.reader import ParquetFile
 
 DIGEST_SIZE = 16
@@ -53,7 +55,7 @@ class FileEntry(NamedTuple):
     @classmethod
     def of(cls, file: ParquetFile, path: str, stamp: Stamp) -> FileEntry:
         """Return the entry of an open file."""
-        return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file),
+        return cls(path, *stamp, file.num_row_groups, file.num_rows, content_id(file, stamp),
                    footer_digest(file), file.schema.serialize().to_pybytes())
 
     def void(self) -> FileEntry:
@@ -67,8 +69,6 @@ class FileTable:
     def __init__(self, table: pa.Table):
         self._table = table
         counts = table["row_groups"].to_numpy()
-        if counts.size and counts.min() < 0:
-            raise FormatError("the file table of a segment is invalid")
         #: first row group of each file, and the end of the last one
         self.first_group = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -85,12 +85,18 @@ class FileTable:
     def from_buffer(cls, data: pa.Buffer) -> FileTable:
         """Parse :meth:`to_buffer`; the data has been authenticated."""
         try:
-            table = pa.ipc.open_file(data).read_all().unify_dictionaries()
-        except pa.ArrowInvalid:
+            table = pa.ipc.open_file(data).read_all()
+            table.validate(full=True)  # the index of an open column is not authenticated
+            table = table.unify_dictionaries()
+        except (pa.ArrowException, OSError, ValueError):
             raise FormatError("the file table of a segment cannot be read") from None
         if table.schema != SCHEMA:
             raise FormatError("the file table of a segment has other columns; a newer "
                               "secure_bloom may have written it")
+        counts = table["row_groups"]
+        if table.num_rows == 0 or any(column.null_count for column in table.columns) \
+                or min(counts.to_numpy()) < 0 or sum(counts.to_numpy().tolist()) > MAX_ROW_GROUPS:
+            raise FormatError("the file table of a segment is invalid")
         return cls(table)
 
     def to_buffer(self) -> pa.Buffer:
@@ -151,16 +157,18 @@ class FileTable:
         return files, groups - self.first_group[files]
 
 
-def content_id(file: ParquetFile) -> bytes:
+def content_id(file: ParquetFile, stamp: Stamp) -> bytes:
     """Return what stays the same while keys are rotated, and filters added or removed.
 
-    It differs between any two files that were written separately: of an encrypted file it depends
-    on aad_file_unique, of another one on the whole footer.
+    It differs between any two files that were written separately. Of an encrypted file it depends
+    on aad_file_unique. Files without encryption can have different values and equal footers, so
+    theirs depends on the stamp, too: such a file is read again whenever it was rewritten.
     """
     footer = file.footer
     rows = [footer.row_group_num_rows(group) for group in range(file.num_row_groups)]
     unique = footer.algorithm.aad_file_unique if footer.algorithm else b""
-    return _digest((unique or footer_digest(file)) + repr(rows).encode())
+    return _digest((unique or footer_digest(file) + repr(tuple(stamp)).encode())
+                   + repr(rows).encode())
 
 
 def footer_digest(file: ParquetFile) -> bytes:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import posixpath
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, unquote
@@ -13,18 +14,25 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError, error_location
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    FormatError,
+    UnsupportedError,
+    error_location,
+)
+from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import SUFFIX, ReadAt
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.storage.files import create_file, make_folder, read_file, write_file
+from secure_bloom.storage.files import make_folder, read_file, write_file
 
 INDEX = "_index"
 _MANIFEST = ".manifest"
 _VERSION = re.compile(r"(\d{12})\.manifest")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
-_TRIES = 100
+_TRIES = 10
+MAX_MANIFEST = 256 * 1024 * 1024  #: bytes
 
 
 class IndexFolder:
@@ -45,23 +53,49 @@ class IndexFolder:
     def newest(self) -> StoredManifest | None:
         """Return the newest manifest that is complete; None if there is none."""
         for _ in range(_TRIES):
-            with contextlib.suppress(FileNotFoundError):  # deleted: there is a newer one
-                return self._newest_of(self.versions())
-        raise SecureBloomError("other programs update this index faster than it can be read; try "
-                               "again", file=self.path, column=self.column)
-
-    def _newest_of(self, versions: list[int]) -> StoredManifest | None:
-        for version in reversed(versions):
-            path = self.manifest_path(version)
-            with error_location(file=path):
-                stored = StoredManifest.parse(read_file(self.filesystem, path), version)
-            if stored is not None:
-                return stored
-        return None
+            versions = self.versions()
+            found, is_gone = self._newest_of(versions)
+            if found is not None or not is_gone:
+                break  # else a later version was published, and this one deleted
+        return found
 
     def open_newest(self, kms: CachedKms | None) -> Manifest | None:
         """Return the newest manifest, opened with the key; None if there is none."""
-        stored = self.newest()
+        return self._opened(self.newest(), kms)
+
+    def newest_and_next(self, kms: CachedKms | None) -> tuple[Manifest | None, int]:
+        """Return the newest manifest, and the version that follows; both from one listing.
+
+        So that version exists already if another writer has published one since then. It is later
+        than a torn manifest, too, which stays where it is.
+        """
+        versions = self.versions()
+        found, _ = self._newest_of(versions)
+        return self._opened(found, kms), max(versions, default=0) + 1
+
+    def _newest_of(self, versions: list[int]) -> tuple[StoredManifest | None, bool]:
+        """Return the newest one that is complete, and whether one has been deleted."""
+        is_gone = False
+        for version in reversed(versions):
+            path = self.manifest_path(version)
+            try:
+                with error_location(file=path, column=self.column):
+                    stored = StoredManifest.parse(self._read_manifest(path), version)
+            except FileNotFoundError:
+                is_gone = True
+                continue
+            if stored is not None:
+                return stored, is_gone
+        return None, is_gone
+
+    def _read_manifest(self, path: str) -> bytes:
+        size = self.filesystem.get_file_info(path).size
+        if size is not None and size > MAX_MANIFEST:
+            raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
+                              f"{MAX_MANIFEST:,} are read")
+        return read_file(self.filesystem, path)
+
+    def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
         if stored is None:
             return None
         with error_location(file=self.manifest_path(stored.version), column=self.column):
@@ -73,7 +107,11 @@ class IndexFolder:
         Raises FileExistsError if another writer has stored one with this version.
         """
         make_folder(self.filesystem, self.path)
-        create_file(self.filesystem, self.manifest_path(manifest.version), manifest.to_bytes())
+        path, data = self.manifest_path(manifest.version), manifest.to_bytes()
+        if len(data) > MAX_MANIFEST:
+            raise UnsupportedError(f"the next manifest would have {len(data):,} bytes, more than "
+                                   "are read; compact the index", file=path, column=self.column)
+        create_exclusively(self.filesystem, path, data)
 
     def delete_before(self, version: int) -> None:
         """Delete all manifests of earlier versions, which a later complete one replaces."""
@@ -102,24 +140,47 @@ class IndexFolder:
 
     def now_ns(self) -> int | None:
         """Return the time by the clock that dates files; None if the filesystem has none."""
-        path = posixpath.join(self.path, _CLOCK)
+        path = posixpath.join(self.path, f"{_CLOCK}-{uuid.uuid4().hex}")
         make_folder(self.filesystem, self.path)
         write_file(self.filesystem, path, b"")
         found = self.filesystem.get_file_info(path).mtime_ns
-        with contextlib.suppress(OSError):  # another update may have deleted it
+        with contextlib.suppress(OSError):  # vacuum deletes it then
             self.filesystem.delete_file(path)
         return found
 
     def open_segment(self, name: str) -> ReadAt:
-        """Open a segment; return what reads from it. The file is closed with the result."""
+        """Open a segment; return what reads from it. The file is closed with the result.
+
+        Both raise ChangedMeanwhileError if it does not exist.
+        """
         path = self.segment_path(name)
-        file = pa.OSFile(path) if self.filesystem.type_name == "local" \
-            else self.filesystem.open_input_file(path)
+        with self._existing(path):
+            file = pa.OSFile(path) if self.filesystem.type_name == "local" \
+                else self.filesystem.open_input_file(path)
+            whole = file.size()
 
-        def read_at(size: int, offset: int) -> bytes:
-            return file.read_at(size, offset)
+        def read_at(offset: int, size: int) -> bytes:
+            with self._existing(path):
+                # Checked first: pyarrow allocates what is asked for.
+                data = file.read_at(size, offset) if 0 <= size <= whole - offset <= whole else b""
+            if len(data) != size:
+                raise FormatError("this segment of the index is truncated", file=path,
+                                  column=self.column)
+            return data
 
-        return lambda offset, size: read_at(size, offset)
+        return read_at
+
+    @contextlib.contextmanager
+    def _existing(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) \
+                    and self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+                raise  # the disk, or the network
+            raise ChangedMeanwhileError(
+                "this segment of the index is missing: another program has deleted it, or it was "
+                "lost; try again, or update the index", file=path, column=self.column) from error
 
     @contextlib.contextmanager
     def pool(self) -> Iterator[ThreadPoolExecutor | None]:

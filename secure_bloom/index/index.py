@@ -12,7 +12,7 @@ from secure_bloom.display import Summarized, listed, names
 from secure_bloom.errors import ColumnError, KeyNotFoundError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import ColumnIndex, open_column
+from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.lookup import Lookup, look_up
@@ -151,8 +151,11 @@ class Index(Summarized):
         AuthenticationError, FormatError
             If the index was changed, or is damaged; with the name of the file.
         """
-        index = self.column(column)
-        return look_up(index, index.coverage(listing_for(self._table, index)), values)
+        def look_up_newest() -> Lookup:
+            index = self.column(column)
+            return look_up(index, index.coverage(listing_for(self._table, index)), values)
+
+        return with_newest(look_up_newest)
 
     def column(self, column: str) -> ColumnIndex:
         """Open the newest version of the index of a column; the errors are those of lookup."""

@@ -41,9 +41,12 @@ class Lookup(Summarized):
 
 def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     """Look values up in the files that an index covers."""
-    values = [values] if is_scalar(values) else values
-    if not hasattr(values, "__len__"):
-        values = list(values)
+    if is_scalar(values):
+        values = [values]
+    elif isinstance(values, np.ndarray):
+        values = np.atleast_1d(values)
+    elif not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = list(values)  # positions of a Series may have other labels
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
     for hits in index.find(values[0] if len(values) == 1 else values):
         for value, path, group in located(index, coverage, hits):

@@ -29,7 +29,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from secure_bloom.errors import FormatError, KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import (
+    FormatError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.index.sealing import ID_SIZE, KEY_SIZE, IndexKey, ModuleType
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.keys.cache import CachedKms
@@ -75,11 +80,23 @@ class Body:
             restamped = {path: Restamp(size, mtime_ns, bytes.fromhex(content))
                          for path, (size, mtime_ns, content) in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
-            return cls(segments=segments, restamped=restamped, dead=tuple(fields.pop("dead")),
+            body = cls(segments=segments, restamped=restamped, dead=tuple(fields.pop("dead")),
                        **fields)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            body.check()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise FormatError("the manifest cannot be understood; a newer secure_bloom may have "
                               "written it") from None
+        return body
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if a field is invalid."""
+        texts = [self.column, *self.dead, *([] if self.generation is None else [self.generation])]
+        numbers = [one for stamp in self.restamped.values() for one in (stamp.size, stamp.mtime_ns)]
+        if any(type(one) is not str for one in texts) or type(self.is_exclusive) is not bool \
+                or any(type(one) is not int for one in numbers):
+            raise TypeError
+        if len({info.id for info in self.segments}) != len(self.segments):
+            raise ValueError
 
 
 @dataclass(frozen=True)
@@ -150,6 +167,8 @@ class StoredManifest:
             fields = json.loads(data)
         except ValueError:
             return None
+        except RecursionError:
+            raise FormatError("the manifest of the index is malformed") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise UnsupportedError("the manifest of the index has an unknown format; a newer "
                                    "secure_bloom may have written it")
@@ -213,7 +232,7 @@ def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMateria
 def unwrap_index_key(material: KeyMaterial, kms: CachedKms | None) -> bytes:
     """Unwrap the key of an index."""
     if kms is None:
-        raise KeyRetrievalError("the index is encrypted; pass a KMS client as keys")
+        raise KeyNotFoundError("the index is encrypted; pass keys (--keyring)")
     if material.kek_id is None:
         return kms.unwrap_key(material.wrapped_dek, material.master_key_id)
     kek = kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)

@@ -41,7 +41,7 @@ class Page:
     """A page that is being read. Raises FormatError if its size does not match its counts."""
 
     def __init__(self, content: pa.Buffer, layout: PageLayout):
-        data = memoryview(content).cast("B")
+        data = memoryview(content).cast("B") if content.size else memoryview(b"")
         buckets = 1 << layout.bucket_bits
         n = int.from_bytes(data[:4], "little")
         start = 4 + (n + buckets + 7) // 8
@@ -50,7 +50,7 @@ class Page:
         bits = np.unpackbits(np.frombuffer(data, np.uint8, start - 4, 4), count=n + buckets,
                              bitorder="little")
         zeros = np.flatnonzero(bits == 0)
-        if zeros.size != buckets:
+        if zeros.size != buckets or zeros[-1] != n + buckets - 1:
             raise FormatError("a page of the index has invalid counts")
         self._ends = zeros - np.arange(buckets)  # of the entries of each bucket
         self._entries = np.frombuffer(data, np.uint8, offset=start).reshape(n, layout.width)

@@ -71,6 +71,8 @@ class IndexKey:
 
     def fingerprints(self, hashes: np.ndarray) -> np.ndarray:
         """Return keyed fingerprints, uint64: half an AES block of each XXH64 hash and zeros."""
+        if hashes.size == 0:
+            return np.empty(0, np.uint64)
         blocks = np.zeros((hashes.size, 2), "<u8")
         blocks[:, 0] = hashes
         out = np.empty(blocks.nbytes + 15, np.uint8)

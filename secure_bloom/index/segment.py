@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,8 +37,9 @@ PART = 1 << 16  #: pages of a part of the directory
 SUFFIX = ".seg"
 
 _BAD_INFO = "the manifest describes a segment that cannot be understood"
+_ID = re.compile("[0-9a-f]{32}")
 
-#: reads so many bytes at an offset
+#: reads so many bytes at an offset; raises FormatError if the file is shorter
 ReadAt = Callable[[int, int], bytes]
 
 
@@ -65,11 +67,13 @@ class SegmentInfo:
         """Parse what :func:`dataclasses.asdict` returns."""
         try:
             found = cls(**fields)
-            bytes.fromhex(found.id)
-        except (TypeError, ValueError):
+            is_id = _ID.fullmatch(found.id)
+        except TypeError:
             raise FormatError(_BAD_INFO) from None
+        if is_id is None:  # it becomes the name of a file
+            raise FormatError(_BAD_INFO)
         numbers = found.tail, found.size, found.pairs, found.files, found.row_groups
-        if len(found.id) != 32 or any(type(one) is not int or one < 0 for one in numbers) \
+        if any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
                 or found.tail > found.size:
             raise FormatError(_BAD_INFO)
         return found
@@ -107,7 +111,7 @@ class Segment:
     def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt):
         self.info, self._sealer, self._read_at = info, sealer, read_at
         tail = read_at(info.tail, info.size - info.tail)
-        if len(tail) != info.size - info.tail or tail[-4:] != MAGIC or len(tail) < 8:
+        if len(tail) < 8 or tail[-4:] != MAGIC:
             raise FormatError("this is not a complete segment of an index")
         end = len(tail) - 8
         length = int.from_bytes(tail[end:end + 4], "little")
@@ -182,11 +186,10 @@ class Segment:
     def _add_part(self, part: int, module: bytes) -> None:
         data = memoryview(self._open(module, ModuleType.DIRECTORY, part)).cast("B")
         first = int.from_bytes(data[:8], "little")
-        sizes = np.frombuffer(data, "<u4", offset=8)
-        offsets = first + np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        if first < len(MAGIC) or offsets[-1] > self._directory:
+        ends = np.cumsum(np.frombuffer(data, "<u4", offset=8), dtype=np.int64)
+        if not len(MAGIC) <= first <= self._directory - int(ends[-1]):
             raise FormatError("the directory of a segment has invalid offsets")
-        self._parts[part] = offsets
+        self._parts[part] = first + np.append(0, ends)
 
     def _open(self, module: Bytes, kind: ModuleType, ordinal: int = 0) -> pa.Buffer:
         return self._sealer.open(module, kind, ordinal)
@@ -212,7 +215,7 @@ class _Footer(NamedTuple):
             pairs, directory, files = numbers
             return cls(pairs, directory, files, parse_column_type(fields["column_type"]),
                        Geometry.from_json(fields["geometry"]))
-        except (ValueError, TypeError, KeyError, pa.ArrowInvalid):
+        except (ValueError, TypeError, KeyError, OSError, RecursionError, pa.ArrowException):
             raise FormatError("the footer of a segment cannot be understood") from None
 
 

@@ -19,7 +19,7 @@ from secure_bloom.index.column_update import INDEXED, RESTAMPED, ColumnUpdate, n
 from secure_bloom.index.compaction import merge_tiers
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.publishing import publish
+from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.parquet.schema import filter_columns, find_column
@@ -103,6 +103,7 @@ def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, 
         generation, listing = table.generation(), table.listing()
         updates = []
         for folder in folders:
+            drop_missing(folder, kms)
             index = open_column(table.filesystem, table.path, folder.column, kms)
             if index is None:
                 raise FileNotFoundError(f"there is no index of column {folder.column!r}")
