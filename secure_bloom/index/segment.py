@@ -136,6 +136,8 @@ class Segment:
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
         """Return which pages to read to look up fingerprints."""
+        if fingerprints.size == 0:
+            return []
         pages = self.geometry.place(fingerprints)[0].astype(np.int64)
         order = np.argsort(pages, kind="stable")
         numbers, firsts = np.unique(pages[order], return_index=True)
