@@ -13,7 +13,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import KMS_FAULTS, NO_KEY, FormatError, SecureBloomError
-from secure_bloom.index.column_index import ColumnIndex, open_column
+from secure_bloom.index.column_index import ColumnIndex, with_newest
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import INDEX, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
@@ -137,7 +137,7 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
         if stored.is_encrypted and kms is None:
             info.hidden = "no key"
             return info
-        index = open_column(folder.filesystem, folder.table, folder.column, kms)
+        index = with_newest(lambda: _open(folder, kms))
         if index is not None:
             _add_content(info, index, listing)
     except NO_KEY as error:
@@ -147,6 +147,12 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
     except SecureBloomError as error:
         info.error = error
     return info
+
+
+def _open(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
+    # Not one that this process has open: the files may have been changed since then.
+    manifest = folder.open_newest(kms)
+    return None if manifest is None else ColumnIndex(folder, manifest)
 
 
 def _add_manifest(info: IndexInfo, stored: StoredManifest) -> None:
