@@ -92,6 +92,19 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
+    opened = open_dataset(source, keys, schema=schema, filesystem=filesystem,
+                          with_source=with_source, all_files=all_files,
+                          require_encryption=require_encryption, on_missing_key=on_missing_key,
+                          index=index)
+    opened.list_again()
+    return opened
+
+
+def open_dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
+                 filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
+                 all_files: bool = False, require_encryption: RequireEncryption = None,
+                 on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> Dataset:
+    """Open a data set that is scanned once, at once; the parameters are those of dataset."""
     masks = is_masking(on_missing_key)
     requirement = encryption_requirement(require_encryption)
     keys = keys_for_files(keys, masks=masks)
@@ -127,6 +140,11 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         self._last: Scanner | None = None
         refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))
         super().__init__([refused], view.schema, refused.format)
+
+    def list_again(self) -> None:
+        """Compare the files with an index again for each scan, because they may have changed."""
+        if self._view.access.indexes is not None:
+            self._view.access.indexes.recent = None
 
     @property
     def files(self) -> list[str]:

@@ -114,8 +114,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
 
         return until_unchanged(read)
     if filters is not None and FolderIndexes.find(filesystem, path, keys, index) is not None:
-        from secure_bloom.datasets.dataset import dataset  # which imports pyarrow.dataset
-        return until_unchanged(lambda: dataset(
+        from secure_bloom.datasets.dataset import open_dataset  # which imports pyarrow.dataset
+        return until_unchanged(lambda: open_dataset(
             path, keys, filesystem=filesystem, all_files=all_files,
             require_encryption=requirement, index=index).to_table(columns, filters), OutdatedError)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)

@@ -118,8 +118,8 @@ class Scan:
             if selected is None or selected.row_groups:
                 found.append(file)
             else:
-                self._report.add_file([INDEX] * selected.file.num_row_groups,
-                                      selected.file.row_group_bytes)
+                self._report.add_skipped(INDEX, selected.file.num_row_groups,
+                                         selected.file.stamp.size)
         return found
 
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:

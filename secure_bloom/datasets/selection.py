@@ -39,15 +39,14 @@ def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
            filters: Sequence[RowGroupFilter]) -> dict[str, Selected]:
     """Return, by path, the row groups where all filters may hold, of files in an index.
 
-    Files of which an index knows nothing are not in the result. The folder is listed again, because
-    files may have changed since the data set was opened.
+    Files of which an index knows nothing are not in the result.
     """
     if indexes is None or not any(one.alternatives for one in filters):
         return {}
     if not any(p.column in indexes.columns and p.candidates for one in filters
                for alternative in one.alternatives or () for p in alternative):
         return {}
-    listed = indexes.listed()
+    listed = indexes.recent or indexes.listed()
     found: dict[str, Selected] = {}
     for some in _alike(files):
         paths, excluded = [file.path for file in some], some[0].partition_values
@@ -55,8 +54,8 @@ def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
             alternatives = one.alternatives_for(some[0].schema)
             for path, groups in listed.select(paths, alternatives, excluded).items():
                 known = listed.known_files[path]
-                if not known.schema.equals(some[0].schema):  # it was replaced since
-                    continue
+                if known.schema is not some[0].schema and known.schema != some[0].schema:
+                    continue  # it was replaced since then
                 if path in found:
                     groups = [group for group in groups if group in found[path].row_groups]
                 found[path] = Selected(known, groups)

@@ -133,6 +133,7 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> li
 def _indexed(indexes: FolderIndexes, all_files: bool) -> Files:
     filesystem, folder = indexes.table.filesystem, indexes.folder
     listed = indexes.listed(_check(filesystem, folder, all_files))
+    indexes.recent = listed
     paths = _not_empty(sorted(listed.paths), folder)
     return _with_partitions(folder, filesystem, paths, folder)._replace(
         indexes=indexes, known=listed.known_files)

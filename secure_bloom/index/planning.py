@@ -49,11 +49,6 @@ class KnownFile(NamedTuple):
     schema: pa.Schema
     num_row_groups: int
 
-    @property
-    def row_group_bytes(self) -> list[int]:
-        """About the stored bytes of each row group."""
-        return [self.stamp.size // self.num_row_groups] * self.num_row_groups
-
 
 class FolderIndexes:
     """The indexes of the table that a folder belongs to.
@@ -69,7 +64,15 @@ class FolderIndexes:
         Whether it is an error if an index cannot be used.
     columns : collection of str
         The indexed columns.
+
+    Attributes
+    ----------
+    recent : ListedIndexes or None
+        For a reader that asks once, right after it has listed the files. None: they are listed
+        again for each scan, because they may have changed.
     """
+
+    recent: ListedIndexes | None = None
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: Any, is_required: bool,
                  columns: Collection[str]):

@@ -49,13 +49,13 @@ class Table(NamedTuple):
         """
         folder = self.path if folder is None else folder
         below = relative_path(folder, self.path)
-        return {posixpath.join(below, path): Stamp(info.size, -1 if info.mtime_ns is None
-                                                   else info.mtime_ns)
+        prefix = f"{below}/" if below else ""
+        return {prefix + path: Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
                 for path, info in visible_files(self.filesystem, folder, check).items()}
 
     def full_path(self, path: str) -> str:
         """Return the path of a file of the table in the filesystem."""
-        return posixpath.join(self.path, path)
+        return f"{self.path}/{path}" if self.path != "/" else f"/{path}"
 
     def generation(self) -> str | None:
         """Return what changes with every job that adds or removes files.
