@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.cli import main
 from secure_bloom.index.compaction import GRACE
 from secure_bloom.keys import Keyring
+from tests.storage.s3 import S3Server
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 
@@ -302,3 +304,39 @@ def test_an_index_whose_key_is_missing_is_named_if_its_files_change(table):
     assert result.exit_code == 0 and "0 indexes rotated, 1 without the old" in result.stdout
     assert f"not up to date: {table / '_index' / 'ssn'}: " in result.stdout
     assert "there is no master key named 'pii'" in result.stdout
+
+
+# --- object stores -------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def s3():
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+def test_all_commands_take_uris(tmp_path, monkeypatch, s3):
+    keyring = Keyring.create(tmp_path / "keys.json")
+    for name in ("footer", "pii", "new"):
+        keyring.add(name)
+    monkeypatch.setenv("SECURE_BLOOM_KEYRING", str(tmp_path / "keys.json"))
+    name = f"lake{uuid.uuid4().hex}"
+    table = pa.table({"ssn": range(40), "day": [1] * 20 + [2] * 20})
+    secure_bloom.write_dataset(table, s3.uri(f"{name}/t"), partition_by=["day"], keys=keyring,
+                               encryption=CONFIG)
+    uri = s3.uri(f"{name}/t")
+    assert run("build", uri, "--column", "ssn").stdout.startswith("2 files indexed")
+    assert json.loads(run("find", uri, "--column", "ssn", "--value", "7", "--json").stdout)[
+        "files"] == {"total": 2, "may_contain": 1, "uncovered": 0}
+    result = keys("rotate", s3.uri(name), "--from", "pii", "--to", "new", "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    assert len(shown["rotated"]) == 2 and len(shown["indexes"]["rotated"]) == 1
+    assert shown["not_updated"] == {}
+    assert json.loads(run("vacuum", uri, "--grace", "0", "--json").stdout)["deleted"]
+    [info] = json.loads(run("inspect", uri, "--json").stdout)["indexes"]
+    assert (info["master_key"], info["covered"], info["uncovered"]) == ("new", 2, 0)
+    [listed] = json.loads(keys("list", s3.uri(name), "--json").stdout)["indexes"]
+    assert listed["master_key"] == "new" and listed["path"].endswith(f"{name}/t/_index/ssn")
+    audited = CliRunner().invoke(main, ["audit", s3.uri(name)])
+    assert audited.exit_code == 0 and "0 errors, 0 warnings" in audited.stdout
