@@ -11,9 +11,12 @@ from click.testing import CliRunner
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration
-from secure_bloom.cli import main
+from secure_bloom.cli import main, rotation
+from secure_bloom.errors import KmsUnavailableError
 from secure_bloom.index.compaction import GRACE
+from secure_bloom.index.rotation import IndexRotation
 from secure_bloom.keys import Keyring
+from secure_bloom.storage.many_files import result_on_error
 from tests.storage.s3 import S3Server
 
 CONFIG = EncryptionConfiguration("footer", {"pii": ["ssn"]})
@@ -23,13 +26,15 @@ def run(command, *arguments, stdin=None):
     return CliRunner().invoke(main, ["index", command, *map(str, arguments)], input=stdin)
 
 
-def write(path, start=0, *, age=60.0, type_=None, **options):
+def write(path, start=0, *, age=60.0, type_=None, names=("ssn", "city"), **options):
     """A file of 40 rows in 4 row groups; ``age`` is in seconds."""
     options = {"encryption": CONFIG, "keys": os.environ.get("SECURE_BLOOM_KEYRING"), **options}
     path.parent.mkdir(parents=True, exist_ok=True)
     ssn = pa.array(range(start, start + 40)).cast(type_ or pa.int64())
-    secure_bloom.write_table(pa.table({"ssn": ssn, "city": ["Rome"] * 40}), path,
-                             bloom_filters=["ssn"], row_group_size=10, **options)
+    if "ssn" not in names:
+        options |= {"encryption": None, "keys": None}
+    secure_bloom.write_table(pa.table([ssn, ["Rome"] * 40], names=list(names)), path,
+                             row_group_size=10, **options)
     made = time.time_ns() - int(age * 1e9)
     os.utime(path, ns=(made, made))
     return path
@@ -158,6 +163,14 @@ def test_values_are_parsed_as_the_widest_type_of_the_files(table):
         # A value that the type of a file cannot hold may be anywhere in that file.
         result = run("find", table, "--column", "ssn", "--value", value)
         assert result.exit_code == code, result.output
+
+
+def test_files_without_the_column_do_not_matter_for_the_type(table):
+    write(table / "c.parquet", names=["other", "city"])
+    assert run("update", table).exit_code == 0
+    assert run("find", table, "--column", "ssn", "--value", "7").exit_code == 0
+    result = run("find", table, "--column", "ssn", "--value", "seven")
+    assert result.exit_code == 2 and "not a valid int64" in result.stderr
 
 
 def test_types_that_cannot_be_combined_are_a_mistake(table):
@@ -304,6 +317,26 @@ def test_an_index_whose_key_is_missing_is_named_if_its_files_change(table):
     assert result.exit_code == 0 and "0 indexes rotated, 1 without the old" in result.stdout
     assert f"not up to date: {table / '_index' / 'ssn'}: " in result.stdout
     assert "there is no master key named 'pii'" in result.stdout
+
+
+@pytest.mark.parametrize("error", [KmsUnavailableError("it does not respond"),
+                                   KeyboardInterrupt()], ids=["error", "interruption"])
+@pytest.mark.parametrize("step", ["rotate_indexes", "update_rotated"])
+def test_what_was_done_before_an_error_is_shown(table, monkeypatch, step, error):
+    def fail(*arguments, **options):
+        with result_on_error(IndexRotation):
+            raise error
+
+    monkeypatch.setattr(rotation, step, fail)
+    result = keys("rotate", table, "--from", "pii", "--to", "new")
+    is_rotated = step == "update_rotated"
+    assert "2 files rotated" in result.stdout
+    assert f"{int(is_rotated)} index" in result.stdout
+    if isinstance(error, KeyboardInterrupt):
+        assert result.exit_code == 130
+    else:
+        assert result.exit_code == (0 if is_rotated else 4)
+        assert "it does not respond" in (result.stdout if is_rotated else result.stderr)
 
 
 # --- object stores -------------------------------------------------------------------------------
