@@ -47,7 +47,7 @@ class IndexFolder:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str):
-        self.filesystem, self.column = filesystem, column
+        self.filesystem, self.table, self.column = filesystem, table, column
         self.path = posixpath.join(table, INDEX, folder_name(column))
 
     def newest(self) -> StoredManifest | None:
@@ -112,6 +112,13 @@ class IndexFolder:
             raise UnsupportedError(f"the next manifest would have {len(data):,} bytes, more than "
                                    "are read; compact the index", file=path, column=self.column)
         create_exclusively(self.filesystem, path, data)
+
+    def delete_before(self, version: int) -> None:
+        """Delete all manifests of earlier versions, which a later complete one replaces."""
+        for earlier in self.versions():
+            if earlier < version:
+                with contextlib.suppress(FileNotFoundError):
+                    self.filesystem.delete_file(self.manifest_path(earlier))
 
     def versions(self) -> list[int]:
         """Return the versions of all manifests, in order."""
