@@ -15,12 +15,13 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     echo,
     exit_code,
+    given_values,
     json_option,
     kms_options,
-    line_from_stdin,
     names,
     progress,
     reading_options,
+    values_options,
 )
 from secure_bloom.display import count
 
@@ -37,12 +38,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option("--column", required=True, metavar="C",
               help="Column, or dotted path of a field of structs.")
-@click.option("--value", "given", multiple=True, metavar="V",
-              help="Value to look for; may be repeated. Without --value and --values, one is read "
-                   "from standard input, which keeps it out of the process list.")
-@click.option("--values", "file", type=click.File(encoding="utf-8-sig"), metavar="FILE",
-              help="Values to look for, one per line; - for standard input. Empty lines are "
-                   "skipped.")
+@values_options
 @click.option("--columns", metavar="col,col", help="Columns to show. Default: all.")
 @click.option("--output", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write the rows to this file, which is not encrypted.")
@@ -86,7 +82,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
         _check_absent(output)
-    texts = _texts(given, file)
+    texts = given_values(given, file)
     shown = [] if of_files or only_count else None if columns is None else names(columns)
     what = PLACES if of_files else ROWS
     is_on_screen = output is None and sys.stdout.isatty()  # then a bar would be between the rows
@@ -150,16 +146,3 @@ def _refusing_to_replace() -> Iterator[None]:
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another output file, or --overwrite to replace "
                                "it") from None
-
-
-def _texts(given: tuple[str, ...], file: TextIO | None) -> list[str]:
-    if file is None:
-        return list(given) or [line_from_stdin()]
-    try:
-        lines = [line.rstrip("\r\n") for line in file]
-    except UnicodeDecodeError:  # its message has a part of the values
-        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
-    texts = [*given, *filter(None, lines)]
-    if not texts:
-        raise click.UsageError("there are no values to look for in the file")
-    return texts

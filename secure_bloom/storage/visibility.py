@@ -147,15 +147,18 @@ def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = 
     return [info.path for info in visible_files(filesystem, folder, check).values()]
 
 
-def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
+def parquet_files(filesystem: pa_fs.FileSystem, path: str,
+                  check: Check | None = None) -> list[str]:
     """Return the visible files below a folder, or the file itself.
+
+    For ``check``, see :func:`visible_files`; it is not called for a file.
 
     Raises FileNotFoundError if nothing exists at the path.
     """
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.NotFound:
         raise FileNotFoundError(f"there is no file or folder {path}")
-    return data_files(filesystem, path) if kind == pa_fs.FileType.Directory else [path]
+    return data_files(filesystem, path, check) if kind == pa_fs.FileType.Directory else [path]
 
 
 def visible_files(filesystem: pa_fs.FileSystem, folder: str,
