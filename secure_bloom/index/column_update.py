@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index.column_index import ColumnIndex, Coverage
 from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest
-from secure_bloom.index.publishing import publish
+from secure_bloom.index.publishing import publish_manifest
 from secure_bloom.keys.cache import CachedKms
 
 
@@ -50,14 +51,12 @@ class ColumnUpdate:
         """
         dead = {path for path, *_ in self._index.places if path not in self._listing}
 
-        def change(body: Body) -> Body | None:
+        def change(body: Body) -> Body:
             is_whole = body.is_exclusive and generation is not None
-            new = with_segments(body, made)
-            new = replace(new, generation=generation if is_whole else None,
-                          dead=tuple(sorted(dead)) if is_whole else ())
-            return None if new == body else new
+            return replace(body, generation=generation if is_whole else None,
+                           dead=tuple(sorted(dead)) if is_whole else ())
 
-        publish(self._folder, self._kms, change)
+        publish_segments(self._folder, self._kms, self.key, made, change)
 
     def _earlier(self) -> dict[str, list[bytes]]:
         """Return the content of the files that are covered with another stamp, by path."""
@@ -70,7 +69,27 @@ class ColumnUpdate:
         return found
 
 
-def with_segments(body: Body, made: Sequence[Segments]) -> Body:
+def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
+                     made: Sequence[Segments],
+                     change: Callable[[Body], Body] = lambda body: body) -> None:
+    """Publish segments that were made with a key, and a further change.
+
+    Raises
+    ------
+    ChangedMeanwhileError
+        If the index has another key, because it was deleted and built again.
+    """
+    def changed(manifest: Manifest) -> Manifest | None:
+        if manifest.key != key.key:
+            raise ChangedMeanwhileError("the index was deleted and built again meanwhile; update "
+                                        "it", file=folder.path, column=folder.column)
+        body = change(_with_segments(manifest.body, made))
+        return None if body == manifest.body else replace(manifest, body=body)
+
+    publish_manifest(folder, kms, changed)
+
+
+def _with_segments(body: Body, made: Sequence[Segments]) -> Body:
     """Return the body with further segments."""
     listed = {info.id for info in body.segments}  # perhaps by a try that seemed to fail
     restamped = dict(body.restamped)
