@@ -17,6 +17,7 @@ from secure_bloom.spark.writing import writer as writer_module
 from secure_bloom.spark.writing.writer import SecureParquetWriter
 from tests.spark.helpers import PLAINTEXT, people, uses_spark, visible, write
 from tests.spark.test_streaming import Stream
+from tests.storage.s3 import BUCKET
 
 pytestmark = uses_spark
 
@@ -65,6 +66,18 @@ def test_other_ways_to_write(spark, tmp_path, keyring, indexed, options):
     assert len(known(folder, keyring, "ssn-42")[0]) == 1
     if "id" in options.get("index_columns", ""):
         assert known(folder, keyring, 42, "id") == known(folder, keyring, "ssn-42")
+
+
+def test_an_object_store(spark, s3, tmp_path, keyring, indexed):
+    uri, path, filesystem = s3.uri(tmp_path.name), f"{BUCKET}/{tmp_path.name}", s3.filesystem_of()
+    for start in (0, 100):
+        write(people(spark, start=start), uri, **indexed)
+    index = Index.open(path, keyring, filesystem=filesystem)
+    assert index.lookup("ssn", "absent").unknown == []
+    frames = [secure_bloom.spark.load(spark, uri, [("ssn", "=", "ssn-150")], index=use,
+                                      keyring=indexed["keyring"]) for use in ("require", "off")]
+    assert frames[0].collect() == frames[1].collect() == [("ssn-150", "city-0", 150)]
+    assert frames[0].rdd.getNumPartitions() == 1 < frames[1].rdd.getNumPartitions()
 
 
 def test_one_key_for_everything(spark, tmp_path, keyring):
@@ -156,7 +169,7 @@ def test_an_aborted_job_publishes_nothing(spark, tmp_path, keyring, indexed, mon
 
 @pytest.mark.parametrize(("where", "name"), [
     (indexing.SegmentMaker, "add"), (indexing.SegmentMaker, "write"),
-    (indexing, "publish_segments"), (indexing, "merge_tiers"), (indexing, "_restamped")])
+    (indexing, "publish_segments"), (indexing, "_restamped"), (indexing, "merge_tiers")])
 def test_whatever_fails_the_job_is_committed(spark, tmp_path, keyring, indexed, monkeypatch, caplog,
                                              where, name):
     def fails(*args, **options):
@@ -165,11 +178,21 @@ def test_whatever_fails_the_job_is_committed(spark, tmp_path, keyring, indexed, 
     tasks = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
     monkeypatch.setattr(where, name, fails)
     tasks.writer.commit([tasks.run()])
-    assert "are searched without it: planted" in caplog.text
+    assert ("could not be merged" if name == "merge_tiers" else "searched without it: planted") \
+        in caplog.text
     monkeypatch.undo()
     assert len(read_table(tmp_path / "t", keyring, filters=[("ssn", "=", "ssn-5")])) == 1
     assert secure_bloom.index.build(tmp_path / "t", "ssn", keyring).failed == {}
     assert known(tmp_path / "t", keyring) == ([], [])
+
+
+def test_a_segment_that_a_vacuum_deleted_is_not_published(spark, tmp_path, keyring, indexed,
+                                                          monkeypatch):
+    tasks = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
+    report = tasks.run()
+    Index.open(tmp_path / "t", keyring).vacuum(grace=0)
+    tasks.writer.commit([report])
+    assert len(known(tmp_path / "t", keyring)[1]) == 1
 
 
 def test_an_index_that_was_built_again_does_not_get_segments_of_the_old_one(
@@ -212,7 +235,7 @@ def check_many_batches(stream, keyring, indexed, number):
     stream.run(change=lambda frame: frame.selectExpr("id", "concat('ssn-', id) as ssn"), **indexed)
     assert len(visible(stream.folder)) == number
     index = Index.open(stream.folder, keyring).column("ssn")
-    tiers = [max(segment.info.pairs, 1).bit_length() // 3 for segment in index.segments]
+    tiers = [(segment.info.pairs.bit_length() - 1) // 3 for segment in index.segments]
     assert len(tiers) <= 14 and max(map(tiers.count, tiers)) <= 7
     assert known(stream.folder, keyring) == ([], [])
     for value in range(5, 10 * number, 37):

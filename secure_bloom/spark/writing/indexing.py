@@ -18,11 +18,12 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
-from secure_bloom.index.compaction import merge_tiers
+from secure_bloom.index.compaction import merge_tiers, vacuum
 from secure_bloom.index.file_table import Stamp, content_id
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.publishing import publish
+from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.reader import ParquetFile
@@ -104,7 +105,7 @@ class WrittenIndexes:
         return result
 
     def publish(self, job: Job, tasks: Iterable[TaskSegments], kms: CachedKms | None) -> None:
-        """Publish what the tasks of a committed job have made, and merge small segments."""
+        """Publish what the tasks of a committed job have made, and keep the index small."""
         done = list(tasks)
         for column, key in self._keys.items():
             made = [one.made[column] for one in done if column in one.made]
@@ -112,11 +113,17 @@ class WrittenIndexes:
                 continue
             folder = IndexFolder(job.filesystem, job.table, column)
             try:
-                made.append(Segments((), _restamped(job, done)))
-                publish_segments(folder, kms, key, made)
-                merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET)
+                made = [one._replace(segments=_existing(folder, one.segments)) for one in made]
+                publish_segments(folder, kms, key, [*made, Segments((), _restamped(job, done))])
             except Exception as error:
                 _warn(job, column, error)
+                continue
+            try:
+                if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
+                    vacuum(folder, kms)
+            except Exception as error:
+                _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
+                                                f"not be merged, or removed: {error}"))
 
     def _add(self, maker: SegmentMaker, job: Job, path: str, keys: Any,
              result: TaskSegments) -> str:
@@ -143,6 +150,12 @@ def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) 
                        first=lambda: new_manifest(folder.column, master_key, kms, False))
     assert manifest is not None  # there was one, or it was created
     return manifest
+
+
+def _existing(folder: IndexFolder, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
+    """Return the segments that no vacuum has deleted while the job went on."""
+    found = folder.filesystem.get_file_info([folder.segment_path(one.name) for one in segments])
+    return [one for one, info in zip(segments, found, strict=True) if info.size == one.size]
 
 
 def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
