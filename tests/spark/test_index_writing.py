@@ -11,6 +11,7 @@ import secure_bloom.index
 import secure_bloom.spark
 from secure_bloom import read_table
 from secure_bloom.index import Index
+from secure_bloom.index.file_table import Stamp
 from secure_bloom.spark.options.options import Options
 from secure_bloom.spark.writing import indexing
 from secure_bloom.spark.writing import writer as writer_module
@@ -159,6 +160,19 @@ def test_attempts_that_are_lost_or_repeated_publish_nothing(spark, tmp_path, key
     assert [one.id for one in Index.open(tmp_path / "t", keyring).column("ssn").manifest.body
             .segments] == [reported.index.made["ssn"].segments[0].id]
     assert lost.index.made["ssn"].segments[0].name in os.listdir(tmp_path / "t" / "_index" / "ssn")
+
+
+def test_a_store_whose_listings_date_objects_more_precisely(spark, s3, tmp_path, keyring, indexed,
+                                                            monkeypatch):
+    tasks = Tasks(spark, s3.uri(tmp_path.name), indexed, monkeypatch)
+    stamp = indexing._stamp
+    monkeypatch.setattr(indexing, "_stamp", lambda info: Stamp(info.size, info.mtime_ns - 1))
+    report = tasks.run()
+    monkeypatch.setattr(indexing, "_stamp", stamp)
+    tasks.writer.commit([report])
+    index = Index.open(f"{BUCKET}/{tmp_path.name}", keyring, filesystem=s3.filesystem_of())
+    assert index.lookup("ssn", "absent").unknown == []
+    assert len(index.lookup("ssn", "ssn-5").row_groups[0]) == 1
 
 
 def test_an_aborted_job_publishes_nothing(spark, tmp_path, keyring, indexed, monkeypatch):
