@@ -95,11 +95,12 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
     if index is None:
         return 0
     covered = set(index.coverage(table.listing()).places.values())
+    restamped = index.manifest.body.restamped
 
     def choose(segments: list[Segment]) -> list[list[Segment]]:
         numbers = {segment.info.id: number for number, segment in enumerate(segments)}
         fitting = [few for some in _by_type(segments) for few in _fitting(some)]
-        return [some for some in fitting if len(some) > 1 or any(
+        return [some for some in fitting if len(some) > 1 or restamped or any(
             Place(numbers[one.info.id], file) not in covered
             for one in some for file in range(len(one.files)))]
 

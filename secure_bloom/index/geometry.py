@@ -56,6 +56,9 @@ class Geometry:
             if fields["fingerprint_bits"] != FINGERPRINT_BITS:
                 raise UnsupportedError("this segment of the index has fingerprints of another "
                                        "length; a newer secure_bloom may have written it")
+            if len(fields) != 4:
+                raise UnsupportedError("the geometry of a segment has unknown fields; a newer "
+                                       "secure_bloom may have written it")
             found = cls(*(fields[name] for name in ("page_bits", "bucket_bits", "group_bits")))
         except (TypeError, KeyError):
             raise FormatError("the geometry of a segment is invalid") from None

@@ -48,7 +48,8 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = list(values)  # positions of a Series may have other labels
     found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
-    for hits in index.find(values[0] if len(values) == 1 else values):
+    is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
+    for hits in index.find(values[0] if is_one else values):
         for value, path, group in located(index, coverage, hits):
             found[value].setdefault(path, []).append(group)
         for value in hits.unanswered.tolist():

@@ -77,6 +77,8 @@ class Body:
         """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
         try:
             fields = json.loads(data)
+            if type(fields["segments"]) is not list or type(fields["dead"]) is not list:
+                raise TypeError
             restamped = {path: Restamp(size, mtime_ns, bytes.fromhex(content))
                          for path, (size, mtime_ns, content) in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))

@@ -71,7 +71,7 @@ class IndexKey:
 
     def fingerprints(self, hashes: np.ndarray) -> np.ndarray:
         """Return keyed fingerprints, uint64: half an AES block of each XXH64 hash and zeros."""
-        if hashes.size == 0:
+        if not hashes.size:
             return np.empty(0, np.uint64)
         blocks = np.zeros((hashes.size, 2), "<u8")
         blocks[:, 0] = hashes

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.crypto.modules import OVERHEAD, Bytes
-from secure_bloom.errors import FormatError
+from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.pages import Page
@@ -37,6 +37,7 @@ PART = 1 << 16  #: pages of a part of the directory
 SUFFIX = ".seg"
 
 _BAD_INFO = "the manifest describes a segment that cannot be understood"
+_FOOTER_FIELDS = {"pairs", "directory", "files", "column_type", "geometry"}
 _ID = re.compile("[0-9a-f]{32}")
 
 #: reads so many bytes at an offset; raises FormatError if the file is shorter
@@ -136,7 +137,7 @@ class Segment:
 
     def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
         """Return which pages to read to look up fingerprints."""
-        if fingerprints.size == 0:
+        if not fingerprints.size:
             return []
         pages = self.geometry.place(fingerprints)[0].astype(np.int64)
         order = np.argsort(pages, kind="stable")
@@ -211,6 +212,9 @@ class _Footer(NamedTuple):
     def parse(cls, data: pa.Buffer) -> _Footer:
         try:
             fields = json.loads(data.to_pybytes())
+            if not _FOOTER_FIELDS.issuperset(fields):
+                raise UnsupportedError("the footer of a segment has unknown fields; a newer "
+                                       "secure_bloom may have written it")
             numbers = [fields[name] for name in ("pairs", "directory", "files")]
             if any(type(one) is not int or one < 0 for one in numbers):
                 raise ValueError
@@ -230,7 +234,8 @@ def column_type_json(column_type: ColumnType) -> dict[str, Any]:
 
 def parse_column_type(fields: Any) -> ColumnType:
     """Parse :func:`column_type_json`."""
-    if fields["physical_type"] not in PHYSICAL_TYPES or type(fields["length"]) is not int:
+    if fields["physical_type"] not in PHYSICAL_TYPES or type(fields["length"]) is not int \
+            or len(fields) != 3:
         raise ValueError
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["arrow_schema"])))
     return ColumnType(fields["physical_type"], fields["length"], schema.field(0).type)
