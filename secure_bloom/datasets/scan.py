@@ -112,14 +112,15 @@ class Scan:
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
         self._by_index = select(self._files, self._access.indexes, self._filters)
-        found = []
+        found, skipped = [], []
         for file in self._files:
             selected = self._by_index.get(file.path)
             if selected is None or selected.row_groups:
                 found.append(file)
             else:
-                self._report.add_skipped(INDEX, selected.file.num_row_groups,
-                                         selected.file.stamp.size)
+                skipped.append(selected.file)
+        self._report.add_skipped(INDEX, len(skipped), sum(one.num_row_groups for one in skipped),
+                                 sum(one.stamp.size for one in skipped))
         return found
 
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
