@@ -15,7 +15,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.arrow.predicate_rows import remaining
+from secure_bloom.arrow.predicate_rows import constants_in, remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.partitions import values_of
@@ -211,20 +211,19 @@ def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, i
     opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
     if left is None:
         return
-    with opened.source.one_version():
-        result = opened.file.prune_row_groups(left, groups)
+    result = opened.file.prune_row_groups(left, groups)
     outcomes.update(dict.fromkeys(groups, STATISTICS))
     outcomes.update(dict.fromkeys(result.after_statistics, BLOOM_FILTERS))
     outcomes.update(dict.fromkeys(result.after_filters, READ))
 
 
 def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str, pa.Scalar]:
-    """Return the columns that have a single value in a file; null if it lacks the column."""
-    own = {leaf.path for leaf in opened.file.columns}
-    absent = {p.column for alternative in condition for p in alternative} - own
-    if opened.dataset_file.access.with_source:
-        absent.discard(ROW_GROUP)  # it differs between row groups
-    return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
+    """Return the columns that have a single value in a file."""
+    file = opened.dataset_file
+    found = constants_in(condition, opened.file.footer.columns_by_path, file.partition_values)
+    if file.access.with_source:
+        found.pop(ROW_GROUP, None)  # it differs between row groups
+    return found
 
 
 def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
