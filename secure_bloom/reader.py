@@ -527,7 +527,7 @@ class ParquetFile(Summarized):
     def close(self) -> None:
         """Close the file if it was opened by this object."""
         if self._source.path is not None:
-            self._source.file.close()
+            self._source.close()
 
     def __enter__(self) -> ParquetFile:
         return self

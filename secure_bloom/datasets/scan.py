@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import groupby, islice
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATIS
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
+_FILES_PER_TASK = 16  # at most
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -76,8 +79,11 @@ class Scan:
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
+        size = self._files_per_task()
+        tasks = (self._files[start:start + size] for start in range(0, len(self._files), size))
         with pool_for(self._access.filesystem) as pool:
-            for opened, outcomes in in_order(pool, self.look, self._files, _OPEN_FILES):
+            found = in_order(pool, self._look_at, tasks, _OPEN_FILES // size)
+            for opened, outcomes in chain.from_iterable(found):
                 self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
@@ -99,6 +105,24 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options, new_reader)
 
+    def _files_per_task(self) -> int:
+        """Return how many files a thread opens at a time.
+
+        With local files there is little to wait for, and each task costs as much as a file.
+        """
+        is_local = self._access.filesystem.type_name == "local"
+        return max(1, min(_FILES_PER_TASK, len(self._files) // 16)) if is_local else 1
+
+    def _look_at(self, files: list[DatasetFile]) -> list[tuple[OpenedFile, dict[int, int]]]:
+        """Look at several files; if one of them fails, none stays open."""
+        found = []
+        with ExitStack() as stack:
+            for file in files:
+                found.append(until_unchanged(partial(self.look, file)))
+                stack.callback(found[-1][0].close)
+            stack.pop_all()
+        return found
+
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
@@ -110,6 +134,7 @@ class Scan:
                 _check(opened, row_filter, outcomes)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
             if kept:
+                opened.open_now()
                 opened.masked = self._masking.of_file(opened)
         except BaseException:
             opened.close()
