@@ -110,8 +110,12 @@ class Scan:
 
         With local files there is little to wait for, and each task costs as much as a file.
         """
-        is_local = self._access.filesystem.type_name == "local"
-        return max(1, min(_FILES_PER_TASK, len(self._files) // 16)) if is_local else 1
+        most = min(_FILES_PER_TASK, _OPEN_FILES, len(self._files) // 16)
+        return max(1, most) if self._is_local else 1
+
+    @property
+    def _is_local(self) -> bool:
+        return bool(self._access.filesystem.type_name == "local")
 
     def _look_at(self, files: list[DatasetFile]) -> list[tuple[OpenedFile, dict[int, int]]]:
         """Look at several files; if one of them fails, none stays open."""
@@ -151,7 +155,7 @@ class Scan:
               options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
-                found = pool.map(lambda opened: fragments_of(opened, shared), group)
+                found = each(lambda opened: fragments_of(opened, shared), group)
                 fragments = [fragment for of_file in found for fragment in of_file]
                 yield from self.rows_of(fragments, masked, columns, options)
 
@@ -163,6 +167,7 @@ class Scan:
             for opened in files:
                 stack.enter_context(opened.source.one_version())
             pool = stack.enter_context(pool_for(self._access.filesystem))
+            each = map if self._is_local else pool.map  # each file may take a request
             self._reading = files
             stack.callback(setattr, self, "_reading", [])
             rows = 0
@@ -181,7 +186,7 @@ class Scan:
                             raise UnsupportedError("its values do not fit the types in the schema "
                                                    "of the data set") from None
                 raise
-            list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
+            list(each(OpenedFile.check, files))
 
     def rows_of(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
                 columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
