@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
-_FILES_PER_TASK = 16  # at most
+_FILES_PER_TASK = 32  # at most
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
