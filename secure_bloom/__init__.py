@@ -40,10 +40,13 @@ _HOME = {
     "write_table": "secure_bloom.writer",
 }
 
+_PACKAGES = "index",  # whose names are used with theirs: secure_bloom.index.build
+
 __version__ = "0.1.0"
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
+    from secure_bloom import index as index
     from secure_bloom.auditing.audit import audit as audit
     from secure_bloom.datasets.dataset import dataset as dataset
     from secure_bloom.datasets.lookup import find as find
@@ -69,6 +72,8 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.writer import write_table as write_table
 else:
     def __getattr__(name: str) -> object:
+        if name in _PACKAGES:
+            return importlib.import_module(f"{__name__}.{name}")
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOME[name]), name)
@@ -77,4 +82,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_PACKAGES})

@@ -198,6 +198,11 @@ class ParquetFile(Summarized):
         return len(self._content)
 
     @property
+    def stored_footer(self) -> bytes:
+        """The bytes of the footer as they are stored."""
+        return self._content
+
+    @property
     def footer(self) -> Footer:
         """The footer, for uses beyond what this class provides."""
         return self._footer

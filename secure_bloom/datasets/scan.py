@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -20,7 +20,15 @@ from secure_bloom.arrow.predicate_rows import constants_in, remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.partitions import values_of
-from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
+from secure_bloom.datasets.report import (
+    BLOOM_FILTERS,
+    INDEX,
+    PARTITIONS,
+    READ,
+    STATISTICS,
+    ScanReport,
+)
+from secure_bloom.datasets.selection import Selected, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.datasets.sources import Files
+    from secure_bloom.index.planning import KnownFile
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 _FILES_PER_TASK = 32  # at most
@@ -68,6 +77,7 @@ class Scan:
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
         self._reading: list[OpenedFile] = []
+        self._by_index: dict[str, Selected] = {}
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
@@ -79,8 +89,9 @@ class Scan:
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
-        size = self._files_per_task()
-        tasks = (self._files[start:start + size] for start in range(0, len(self._files), size))
+        files = self.candidates()
+        size = self._files_per_task(len(files))
+        tasks = (files[start:start + size] for start in range(0, len(files), size))
         with pool_for(self._access.filesystem) as pool:
             found = in_order(pool, self._look_at, tasks, _OPEN_FILES // size)
             for opened, outcomes in chain.from_iterable(found):
@@ -105,12 +116,12 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options, new_reader)
 
-    def _files_per_task(self) -> int:
+    def _files_per_task(self, num_files: int) -> int:
         """Return how many files a thread opens at a time.
 
         With local files there is little to wait for, and each task costs as much as a file.
         """
-        most = min(_FILES_PER_TASK, _OPEN_FILES, len(self._files) // 16)
+        most = min(_FILES_PER_TASK, _OPEN_FILES, num_files // 16)
         return max(1, most) if self._is_local else 1
 
     @property
@@ -127,6 +138,19 @@ class Scan:
             stack.pop_all()
         return found
 
+    def candidates(self) -> list[DatasetFile]:
+        """Return the files to look at: those in which no index rules all row groups out."""
+        self._by_index = select(self._files, self._access.indexes, self._filters)
+        found = []
+        for file in self._files:
+            selected = self._by_index.get(file.path)
+            if selected is None or selected.row_groups:
+                found.append(file)
+            else:
+                self._report.add_skipped(INDEX, selected.file.num_row_groups,
+                                         selected.file.stamp.size)
+        return found
+
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
@@ -134,6 +158,10 @@ class Scan:
             groups = range(opened.file.num_row_groups) if file.row_groups is None \
                 else file.row_groups
             outcomes = dict.fromkeys(groups, READ)
+            selected = self._by_index.get(file.path)
+            if selected is not None and opened.is_as_listed(selected.file.stamp):
+                outcomes = {group: READ if group in selected.row_groups else INDEX
+                            for group in outcomes}
             for row_filter in self._filters:
                 _check(opened, row_filter, outcomes)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
@@ -199,20 +227,25 @@ class Scan:
             yield marked(batch, self._masking.num_files)
 
 
-def inspected(found: Files, access: FileAccess,
+def inspected(found: Files, access: FileAccess, known: Mapping[str, KnownFile],
               attempt: Callable[[str, Callable[[], DatasetFile]], Outcome]) -> Iterator[Outcome]:
     """Yield the files of a data set, in order, after their footers were read.
 
-    ``attempt(path, inspect)`` returns the result of a function, or what stands for its error.
+    Those of ``known`` files are not read. ``attempt(path, inspect)`` returns the result of a
+    function, or what stands for its error.
     """
     def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
         path, partition = place
-        constants = {} if partition is None else values_of(partition, found.partition_schema)
-        return attempt(path, lambda: DatasetFile(access, path, partition, constants))
+        constants = values_of(partition, found.partition_schema)
+        return attempt(path, lambda: DatasetFile(access, path, partition, constants,
+                                                 known.get(path)))
 
+    places = zip(found.paths, found.partitions, strict=True)
+    if len(known) == len(found.paths):  # nothing is read, so threads would only take time
+        yield from map(inspect, places)
+        return
     with pool_for(access.filesystem) as pool:
-        yield from in_order(pool, inspect, zip(found.paths, found.partitions, strict=True),
-                            _OPEN_FILES)
+        yield from in_order(pool, inspect, places, _OPEN_FILES)
 
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:

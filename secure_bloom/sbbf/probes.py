@@ -17,7 +17,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -165,11 +165,57 @@ class _Hashed:
         answers[self._known] = known
         return answers
 
+    def by_value(self) -> ValueHashes:
+        """Return the hashes with the positions of their values."""
+        numbers, unknown = np.arange(self.size), np.empty(0, np.int64)
+        if self._known is not None:
+            numbers, unknown = numbers[self._known], numbers[~self._known]
+        hashes, of_zeros = self._hashes, self._zero_hashes
+        if of_zeros.size:
+            zeros = numbers[self._zeros]
+            hashes = np.concatenate([hashes, np.tile(of_zeros, zeros.size)])
+            numbers = np.concatenate([numbers, np.repeat(zeros, of_zeros.size)])
+        return ValueHashes(hashes, numbers, unknown)
+
     def check_any(self, filter_: SplitBlockBloomFilter) -> bool:
         if self._known is not None and not self._known.all():
             return True
         return any(filter_.check_hashes(part).any()
                    for part in (self._zero_hashes, *_parts(self._hashes)))
+
+
+class ValueHashes(NamedTuple):
+    """The hashes of some values, of which one must be present if the value is.
+
+    Attributes
+    ----------
+    hashes : uint64 array
+    numbers : int64 array
+        For each hash the position of its value. A zero has two hashes.
+    unknown : int64 array
+        Positions of the values for which hashes cannot answer.
+    """
+
+    hashes: np.ndarray
+    numbers: np.ndarray
+    unknown: np.ndarray
+
+
+def value_hashes(values: object, column_type: ColumnType) -> ValueHashes:
+    """Hash values of any form as a column of this type stores them."""
+    stored = stored_bytes(values, column_type) if type(values) in _DEFAULTS else None
+    if stored is not None:
+        return ValueHashes(np.array([xxh64_intdigest(stored)], np.uint64), np.zeros(1, np.int64),
+                           np.empty(0, np.int64))
+    parts, start = [], 0
+    for array in as_arrays(values):
+        hashes, numbers, unknown = _Hashed(array, column_type).by_value()
+        parts.append((hashes, numbers + start, unknown + start))
+        start += len(array)
+    if len(parts) == 1:
+        return ValueHashes(*parts[0])
+    empty = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
+    return ValueHashes(*map(np.concatenate, zip(empty, *parts, strict=True)))
 
 
 def _parts(hashes: np.ndarray) -> Iterator[np.ndarray]:

@@ -22,7 +22,13 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError, UnsupportedError
-from secure_bloom.storage.local_files import Replacement, is_special, sync_folder, temporary_name
+from secure_bloom.storage.local_files import (
+    Replacement,
+    create,
+    is_special,
+    sync_folder,
+    temporary_name,
+)
 from secure_bloom.storage.locations import is_uri, open_uri
 from secure_bloom.storage.versions import (
     FileVersion,
@@ -297,14 +303,7 @@ def create_file(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
         check_absent(filesystem, path)
         write_file(filesystem, path, data)
         return
-    with open(path, "xb", buffering=0) as file:
-        try:
-            Output(file).write(data)
-            os.fsync(file.fileno())
-            sync_folder(os.path.dirname(path) or ".")
-        except BaseException:
-            os.unlink(path)
-            raise
+    create(path, lambda file: Output(file).write(data))
 
 
 def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:

@@ -60,6 +60,38 @@ class Replacement:
             os.unlink(self.file.name)
 
 
+def create(path: str, write: Callable[[BinaryIO], None]) -> None:
+    """Write a complete local file at a path where no file exists yet.
+
+    Raises FileExistsError if the file exists. A process that dies leaves no part of the file under
+    its name, except on filesystems without hard links.
+    """
+    temporary = _open_temporary(path, 0o666)
+    try:
+        write(temporary)
+        os.fsync(temporary.fileno())
+        try:
+            os.link(temporary.name, path)
+        except FileExistsError:
+            raise FileExistsError(f"{path} exists") from None
+        except OSError:  # there are no hard links on this filesystem
+            _create_in_place(path, write)
+    finally:
+        temporary.close()
+        os.unlink(temporary.name)
+    sync_folder(os.path.dirname(path) or ".")
+
+
+def _create_in_place(path: str, write: Callable[[BinaryIO], None]) -> None:
+    with open(path, "xb", buffering=0) as file:
+        try:
+            write(file)
+            os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(path)
+            raise
+
+
 def is_special(path: str) -> bool:
     """Whether a path is a pipe, a device or similar, which is written to directly."""
     try:
@@ -97,6 +129,9 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         for info in filesystem.get_file_info(selector):
             try:
                 path = info.path
+                if info.is_file:
+                    yield info
+                    continue
             except UnicodeDecodeError as error:
                 raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the "
                                        "file", file=here) from None

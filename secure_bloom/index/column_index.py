@@ -1,0 +1,250 @@
+"""The index of one column, open at one version: which files it covers, and where values are."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
+from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Manifest
+from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.probes import ValueHashes, value_hashes
+
+_Result = TypeVar("_Result")
+
+_CHUNK_BYTES = 32 * 1024 * 1024  # of pages that are in memory together
+
+#: hashes values for a column type
+HashValues = Callable[[ColumnType], ValueHashes]
+
+
+class Place(NamedTuple):
+    """Where a file is in an index: numbers of the segment, and of the file in it."""
+
+    segment: int
+    file: int
+
+
+class Coverage(NamedTuple):
+    """Which listed files an index covers.
+
+    ``places`` has the covered files by path. The others, ``unknown``, must be searched themselves.
+    """
+
+    places: dict[str, Place]
+    unknown: list[str]
+
+
+class Hits(NamedTuple):
+    """Where values may be in a segment.
+
+    ``values`` are positions of the values that were looked up; files and row groups are numbers.
+    ``unanswered`` are the positions of values for which the segment cannot answer.
+    """
+
+    segment: int
+    values: np.ndarray
+    files: np.ndarray
+    row_groups: np.ndarray
+    unanswered: np.ndarray
+
+
+class ColumnIndex:
+    """The index of one column at one version.
+
+    Parameters
+    ----------
+    folder : IndexFolder
+    manifest : Manifest
+    known : mapping of str to Segment
+        Segments that are open already, by id.
+    """
+
+    def __init__(self, folder: IndexFolder, manifest: Manifest,
+                 known: Mapping[str, Segment] | None = None):
+        self.folder, self.manifest = folder, manifest
+        infos = manifest.body.segments
+        new = [info for info in infos if info.id not in (known or {})]
+        with folder.pool() as pool:
+            opened = dict(zip((info.id for info in new),
+                              map(self._open, new) if pool is None else pool.map(self._open, new),
+                              strict=True))
+        self.segments = [opened.get(info.id) or (known or {})[info.id] for info in infos]
+
+    @property
+    def column(self) -> str:
+        """Dotted path of the column."""
+        return self.folder.column
+
+    @cached_property
+    def places(self) -> dict[tuple[str, int, int], Place]:
+        """Where each covered file is, by path, size and mtime_ns."""
+        found: dict[tuple[str, int, int], Place] = {}
+        restamped = self.manifest.body.restamped
+        for number, segment in enumerate(self.segments):
+            files = segment.files
+            for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
+                if stamp.size < 0:
+                    continue
+                again = restamped.get(path)
+                if again is not None and again.content == files.entry(file).content:
+                    stamp = Stamp(again.size, again.mtime_ns)
+                found[path, *stamp] = Place(number, file)
+        return found
+
+    def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
+        """Return which listed files the index covers."""
+        places, known, unknown = {}, self.places, []
+        for path, stamp in listing.items():
+            place = known.get((path, *stamp))
+            if place is None:
+                unknown.append(path)
+            else:
+                places[path] = place
+        return Coverage(places, unknown)
+
+    def files(self, place: Place) -> FileTable:
+        """Return the file table in which a place is."""
+        return self.segments[place.segment].files
+
+    def entry(self, place: Place) -> FileEntry:
+        """Return what the index has recorded of a file."""
+        return self.files(place).entry(place.file)
+
+    def find(self, values: Any) -> list[Hits]:
+        """Look values up; return where they may be, for each segment."""
+        return self.find_hashes(partial(value_hashes, values))
+
+    def find_hashes(self, hash_values: HashValues) -> list[Hits]:
+        """Look up what a function returns for the column type of each segment."""
+        plans = [_Plan.of(segment, self.manifest, hash_values) for segment in self.segments]
+        found: list[list[Match]] = [[] for _ in plans]
+        with self.folder.pool() as pool:
+            for chunk in _chunks(plans):
+                reads = (partial(self._read, plans[number].segment, read)
+                         for number, read in chunk)
+                modules = [read() for read in reads] if pool is None \
+                    else list(pool.map(lambda read: read(), reads))
+                for (number, read), module in zip(chunk, modules, strict=True):
+                    plan = plans[number]
+                    with self._location(plan.segment.info):
+                        found[number].append(plan.segment.find(plan.fingerprints, read, module))
+        return [plan.hits(number, matches)
+                for number, (plan, matches) in enumerate(zip(plans, found, strict=True))]
+
+    def _read(self, segment: Segment, read: PageRead) -> bytes:
+        with self._location(segment.info):
+            return segment.read_page(read)
+
+    def _open(self, info: SegmentInfo) -> Segment:
+        with self._location(info):
+            return Segment(info, self.manifest.key.segment(bytes.fromhex(info.id)),
+                           self.folder.open_segment(info.name))
+
+    def _location(self, info: SegmentInfo) -> AbstractContextManager[None]:
+        return error_location(file=self.folder.segment_path(info.name), column=self.column)
+
+    def __repr__(self) -> str:
+        return (f"<ColumnIndex of {self.column!r}, version {self.manifest.version}, "
+                f"{len(self.segments)} segments>")
+
+
+class _Plan(NamedTuple):
+    """What to look up in a segment."""
+
+    segment: Segment
+    hashes: ValueHashes
+    fingerprints: np.ndarray
+    reads: list[PageRead]
+
+    @classmethod
+    def of(cls, segment: Segment, manifest: Manifest, hash_values: HashValues) -> _Plan:
+        hashes = hash_values(segment.column_type)
+        fingerprints = manifest.key.fingerprints(hashes.hashes)
+        return cls(segment, hashes, fingerprints, segment.reads(fingerprints))
+
+    def hits(self, number: int, matches: list[Match]) -> Hits:
+        empty = np.empty(0, np.int64)
+        probes, files, groups = map(np.concatenate, zip(
+            (empty, empty, empty), *matches, strict=True))
+        return Hits(number, self.hashes.numbers[probes], files, groups, self.hashes.unknown)
+
+
+def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
+    """Yield some reads at a time, with the numbers of their plans."""
+    chunk: list[tuple[int, PageRead]] = []
+    size = 0
+    for number, plan in enumerate(plans):
+        for read in plan.reads:
+            chunk.append((number, read))
+            size += read.size
+            if size >= _CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+# --- opened indexes of this process --------------------------------------------------------------
+
+_KEPT = 16
+_opened: OrderedDict[tuple[str, str], ColumnIndex] = OrderedDict()
+_lock = Lock()
+
+
+def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
+                kms: CachedKms | None) -> ColumnIndex | None:
+    """Open the newest version of an index; None if there is none.
+
+    Versions and segments that this process has open are used again, if the key is still available.
+    """
+    return with_newest(lambda: _open_newest(IndexFolder(filesystem, table, column), kms))
+
+
+def with_newest(use: Callable[[], _Result]) -> _Result:
+    """Call a function that opens an index, and again if a segment was deleted meanwhile.
+
+    The segments of an older version may be deleted while a reader uses it.
+    """
+    try:
+        return use()
+    except ChangedMeanwhileError:
+        return use()
+
+
+def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
+    filesystem = folder.filesystem
+    manifest = folder.open_newest(kms)
+    if manifest is None:
+        if versions := folder.versions():
+            raise FormatError("no manifest of the index is complete; build it again",
+                              file=folder.manifest_path(versions[-1]), column=folder.column)
+        return None
+    place = filesystem.type_name, posixpath.normpath(folder.path)
+    with _lock:
+        known = _opened.get(place)
+    if known is None or known.manifest.key != manifest.key \
+            or not known.folder.filesystem.equals(filesystem):
+        known = None
+    if known is not None and known.manifest.version == manifest.version:
+        return known
+    segments = {} if known is None else {one.info.id: one for one in known.segments}
+    found = ColumnIndex(folder, manifest, segments)
+    with _lock:
+        _opened[place] = found
+        _opened.move_to_end(place)
+        while len(_opened) > _KEPT:
+            _opened.popitem(last=False)
+    return found

@@ -1,0 +1,34 @@
+"""Which master key encrypts a column of a file."""
+
+from __future__ import annotations
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.reader import ParquetFile
+
+OPEN = None  #: stands for a column chunk without encryption
+
+
+def master_keys(file: ParquetFile, column: LeafColumn) -> set[str | None]:
+    """Return the master keys of a column's chunks; None for those without encryption.
+
+    Raises
+    ------
+    UnsupportedError
+        If the file was encrypted with explicit keys, which have no master key.
+    """
+    return {_master_key(file, chunks[column.ordinal]) for chunks in file.footer.row_groups}
+
+
+def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
+    footer = file.footer
+    encryption = chunk.encryption
+    if encryption is None:
+        return OPEN
+    metadata = chunk.key_metadata if encryption == "column key" else footer.footer_key_metadata
+    found = footer.crypto.master_key(metadata)
+    if found is None:
+        raise UnsupportedError("the file was encrypted with explicit keys; an index needs a KMS, "
+                               "whose master key protects it", **chunk.place)
+    return found

@@ -1,0 +1,54 @@
+"""Create a small file that several writers want to create, of which one may succeed.
+
+Local filesystems decide this themselves. An fsspec filesystem is asked to, if it can. On other
+stores a writer looks whether the file exists, and reads it again after writing: it notices if it
+was overwritten until then, but not if that happens later.
+"""
+
+from __future__ import annotations
+
+import inspect
+import posixpath
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.storage.files import create_file, read_file
+from secure_bloom.storage.versions import without_subtree
+
+
+def create_exclusively(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a whole file at a path where no file exists yet.
+
+    Raises FileExistsError if the file exists, or another writer has overwritten it.
+    """
+    filesystem, path = without_subtree(filesystem, path)
+    fsspec = _creating(filesystem)
+    if fsspec is None:
+        create_file(filesystem, path, data)
+    else:
+        _create_on(fsspec, path, data)
+    if filesystem.type_name != "local" and not _has(filesystem, path, data):
+        raise FileExistsError(f"another writer has overwritten {path}")
+
+
+def _has(filesystem: pa_fs.FileSystem, path: str, data: bytes) -> bool:
+    try:
+        return read_file(filesystem, path) == data
+    except FileNotFoundError:
+        return False
+
+
+def _creating(filesystem: pa_fs.FileSystem) -> Any:
+    """Return the fsspec filesystem, if it can create files exclusively; else None."""
+    handler = getattr(filesystem, "handler", None)
+    if not isinstance(handler, pa_fs.FSSpecHandler):
+        return None
+    function = getattr(handler.fs, "_pipe_file", None) or handler.fs.pipe_file
+    return handler.fs if "mode" in inspect.signature(function).parameters else None
+
+
+def _create_on(fsspec: Any, path: str, data: bytes) -> None:
+    fsspec.makedirs(posixpath.dirname(path), exist_ok=True)
+    fsspec.pipe_file(path, data, mode="create")
+    fsspec.invalidate_cache(path)

@@ -1,0 +1,210 @@
+"""The folder of an index: ``_index/<column>`` of the table, on any filesystem."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    FormatError,
+    UnsupportedError,
+    error_location,
+)
+from secure_bloom.index.exclusive_files import create_exclusively
+from secure_bloom.index.manifest import Manifest, StoredManifest
+from secure_bloom.index.segment import SUFFIX, ReadAt
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.storage.files import make_folder, read_file, write_file
+
+INDEX = "_index"
+_MANIFEST = ".manifest"
+_VERSION = re.compile(r"(\d{12})\.manifest")
+_CLOCK = "clock"
+_AT_ONCE = 16  # requests to a store
+_TRIES = 10
+MAX_MANIFEST = 256 * 1024 * 1024  #: bytes
+
+
+class IndexFolder:
+    """The files of the index of one column.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    table : str
+    column : str
+        Dotted path.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str):
+        self.filesystem, self.table, self.column = filesystem, table, column
+        self.path = posixpath.join(table, INDEX, folder_name(column))
+
+    def newest(self) -> StoredManifest | None:
+        """Return the newest manifest that is complete; None if there is none."""
+        for _ in range(_TRIES):
+            versions = self.versions()
+            found, is_gone = self._newest_of(versions)
+            if found is not None or not is_gone:
+                break  # else a later version was published, and this one deleted
+        return found
+
+    def open_newest(self, kms: CachedKms | None) -> Manifest | None:
+        """Return the newest manifest, opened with the key; None if there is none."""
+        return self._opened(self.newest(), kms)
+
+    def newest_and_next(self, kms: CachedKms | None) -> tuple[Manifest | None, int]:
+        """Return the newest manifest, and the version that follows; both from one listing.
+
+        So that version exists already if another writer has published one since then. It is later
+        than a torn manifest, too, which stays where it is.
+        """
+        versions = self.versions()
+        found, _ = self._newest_of(versions)
+        return self._opened(found, kms), max(versions, default=0) + 1
+
+    def _newest_of(self, versions: list[int]) -> tuple[StoredManifest | None, bool]:
+        """Return the newest one that is complete, and whether one has been deleted."""
+        is_gone = False
+        for version in reversed(versions):
+            path = self.manifest_path(version)
+            try:
+                with error_location(file=path, column=self.column):
+                    stored = StoredManifest.parse(self._read_manifest(path), version)
+            except FileNotFoundError:
+                is_gone = True
+                continue
+            if stored is not None:
+                return stored, is_gone
+        return None, is_gone
+
+    def _read_manifest(self, path: str) -> bytes:
+        size = self.filesystem.get_file_info(path).size
+        if size is not None and size > MAX_MANIFEST:
+            raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
+                              f"{MAX_MANIFEST:,} are read")
+        return read_file(self.filesystem, path)
+
+    def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
+        if stored is None:
+            return None
+        with error_location(file=self.manifest_path(stored.version), column=self.column):
+            return stored.open(self.column, kms)
+
+    def publish(self, manifest: Manifest) -> None:
+        """Store a manifest.
+
+        Raises FileExistsError if another writer has stored one with this version.
+        """
+        make_folder(self.filesystem, self.path)
+        path, data = self.manifest_path(manifest.version), manifest.to_bytes()
+        if len(data) > MAX_MANIFEST:
+            raise UnsupportedError(f"the next manifest would have {len(data):,} bytes, more than "
+                                   "are read; compact the index", file=path, column=self.column)
+        create_exclusively(self.filesystem, path, data)
+
+    def delete_before(self, version: int) -> None:
+        """Delete all manifests of earlier versions, which a later complete one replaces."""
+        for earlier in self.versions():
+            if earlier < version:
+                with contextlib.suppress(FileNotFoundError):
+                    self.filesystem.delete_file(self.manifest_path(earlier))
+
+    def versions(self) -> list[int]:
+        """Return the versions of all manifests, in order."""
+        matches = (_VERSION.fullmatch(info.base_name) for info in self.infos())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def manifest_path(self, version: int) -> str:
+        """Return the path of a manifest."""
+        return posixpath.join(self.path, f"{version:012}{_MANIFEST}")
+
+    def segment_path(self, name: str) -> str:
+        """Return the path of a segment."""
+        return posixpath.join(self.path, name)
+
+    def infos(self) -> list[pa_fs.FileInfo]:
+        """List the files."""
+        found = self.filesystem.get_file_info(pa_fs.FileSelector(self.path, allow_not_found=True))
+        return [info for info in found if info.type == pa_fs.FileType.File]
+
+    def now_ns(self) -> int | None:
+        """Return the time by the clock that dates files; None if the filesystem has none."""
+        path = posixpath.join(self.path, f"{_CLOCK}-{uuid.uuid4().hex}")
+        make_folder(self.filesystem, self.path)
+        write_file(self.filesystem, path, b"")
+        found = self.filesystem.get_file_info(path).mtime_ns
+        with contextlib.suppress(OSError):  # vacuum deletes it then
+            self.filesystem.delete_file(path)
+        return found
+
+    def open_segment(self, name: str) -> ReadAt:
+        """Open a segment; return what reads from it. The file is closed with the result.
+
+        Both raise ChangedMeanwhileError if it does not exist.
+        """
+        path = self.segment_path(name)
+        with self._existing(path):
+            file = pa.OSFile(path) if self.filesystem.type_name == "local" \
+                else self.filesystem.open_input_file(path)
+            whole = file.size()
+
+        def read_at(offset: int, size: int) -> bytes:
+            with self._existing(path):
+                # Checked first: pyarrow allocates what is asked for.
+                data = file.read_at(size, offset) if 0 <= size <= whole - offset <= whole else b""
+            if len(data) != size:
+                raise FormatError("this segment of the index is truncated", file=path,
+                                  column=self.column)
+            return data
+
+        return read_at
+
+    @contextlib.contextmanager
+    def _existing(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) \
+                    and self.filesystem.get_file_info(path).type != pa_fs.FileType.NotFound:
+                raise  # the disk, or the network
+            raise ChangedMeanwhileError(
+                "this segment of the index is missing: another program has deleted it, or it was "
+                "lost; try again, or update the index", file=path, column=self.column) from error
+
+    @contextlib.contextmanager
+    def pool(self) -> Iterator[ThreadPoolExecutor | None]:
+        """Return threads for requests to a store; None for local files, which need none."""
+        if self.filesystem.type_name == "local":
+            yield None
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield pool
+
+
+def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:
+    """Return the columns that have a folder below ``_index``, sorted."""
+    selector = pa_fs.FileSelector(posixpath.join(table, INDEX), allow_not_found=True)
+    return sorted(unquote(info.base_name) for info in filesystem.get_file_info(selector)
+                  if info.type == pa_fs.FileType.Directory)
+
+
+def folder_name(column: str) -> str:
+    """Return the name of the folder of a column: its dotted path, percent-encoded."""
+    name = quote(column, safe="")
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def segment_names(names: Sequence[str]) -> list[str]:
+    """Return those of some file names that are segments."""
+    return [name for name in names if os.path.splitext(name)[1] == SUFFIX]

@@ -1,0 +1,138 @@
+"""Which bits of a fingerprint are the page, the bucket and the remainder in a segment.
+
+Fingerprints have the same length in all segments of an index, whatever their sizes. So segments can
+be merged without the values: bits that a small segment stores are page and bucket in a large one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.index.pages import PageLayout
+
+FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false row groups a lookup
+MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
+MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
+MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
+_PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The bits of page, bucket and row group; the other bits of a fingerprint are the remainder."""
+
+    page_bits: int
+    bucket_bits: int
+    group_bits: int
+
+    @classmethod
+    def of(cls, pairs: int, row_groups: int) -> Geometry:
+        """Return the geometry for a segment with at most so many pairs, and row groups.
+
+        Raises ValueError if one segment cannot hold them.
+        """
+        if pairs > MAX_PAIRS or row_groups > MAX_ROW_GROUPS:
+            raise ValueError("this is too much for one segment of an index")
+        total = max(1, (max(pairs, 1) - 1).bit_length())
+        bucket_bits = min(total, _PAGE_BITS)
+        return cls(total - bucket_bits, bucket_bits, max(1, (max(row_groups, 1) - 1).bit_length()))
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Geometry:
+        """Parse :meth:`to_json`.
+
+        Raises
+        ------
+        UnsupportedError
+            If fingerprints have another length: they would be misread as absent.
+        FormatError
+            If the numbers of bits are invalid.
+        """
+        try:
+            if fields["fingerprint_bits"] != FINGERPRINT_BITS:
+                raise UnsupportedError("this segment of the index has fingerprints of another "
+                                       "length; a newer secure_bloom may have written it")
+            if len(fields) != 4:
+                raise UnsupportedError("the geometry of a segment has unknown fields; a newer "
+                                       "secure_bloom may have written it")
+            found = cls(*(fields[name] for name in ("page_bits", "bucket_bits", "group_bits")))
+        except (TypeError, KeyError):
+            raise FormatError("the geometry of a segment is invalid") from None
+        bits = asdict(found).values()
+        if any(type(one) is not int or one < 0 for one in bits) or found.remainder_bits < 4 \
+                or found.bucket_bits > 30 or not 1 <= found.group_bits <= MAX_GROUP_BITS:
+            raise FormatError("the geometry of a segment is invalid")
+        return found
+
+    def to_json(self) -> dict[str, int]:
+        """Return what the footer of a segment records."""
+        return {"fingerprint_bits": FINGERPRINT_BITS, **asdict(self)}
+
+    @property
+    def num_pages(self) -> int:
+        """Number of pages."""
+        return 1 << self.page_bits
+
+    @property
+    def remainder_bits(self) -> int:
+        """Bits of a fingerprint that entries store."""
+        return FINGERPRINT_BITS - self.page_bits - self.bucket_bits
+
+    @property
+    def entry_bits(self) -> int:
+        """Bits of an entry: remainder and row group."""
+        return self.remainder_bits + self.group_bits
+
+    @property
+    def layout(self) -> PageLayout:
+        """The layout of pages."""
+        return PageLayout(self.bucket_bits, (self.entry_bits + 7) // 8)
+
+    def place(self, fingerprints: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return page, bucket and remainder of fingerprints; all uint64."""
+        top = fingerprints >> np.uint64(64 - FINGERPRINT_BITS)
+        slots = top >> np.uint64(self.remainder_bits)
+        return (slots >> np.uint64(self.bucket_bits), slots & _mask(self.bucket_bits),
+                top & _mask(self.remainder_bits))
+
+    def split(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return slots (page above bucket) and entries of pairs as :func:`pack` returns them."""
+        top, groups = unpack(pairs)
+        entries = (top & _mask(self.remainder_bits)) << np.uint64(self.group_bits) | groups
+        return top >> np.uint64(self.remainder_bits), entries
+
+    def join(self, page: int, buckets: np.ndarray, entries: np.ndarray) \
+            -> tuple[np.ndarray, np.ndarray]:
+        """Return fingerprints (their bits lowest) and row groups of a decoded page; uint64."""
+        slots = np.uint64(page << self.bucket_bits) | buckets
+        top = slots << np.uint64(self.remainder_bits) | entries >> np.uint64(self.group_bits)
+        return top, entries & _mask(self.group_bits)
+
+
+def pack(fingerprints: np.ndarray, groups: np.ndarray | int) -> np.ndarray:
+    """Return pairs as uint64, which sort by fingerprint, then by row group.
+
+    The first 38 bits are those of the fingerprints (uint64, their bits highest).
+    """
+    return fingerprints & ~_mask(MAX_GROUP_BITS) | np.asarray(groups, np.uint64)
+
+
+def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return fingerprints (their bits lowest) and row groups of such pairs."""
+    return pairs >> np.uint64(MAX_GROUP_BITS), pairs & _mask(MAX_GROUP_BITS)
+
+
+def sorted_pairs(parts: list[np.ndarray]) -> np.ndarray:
+    """Return pairs in order, each once."""
+    pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    pairs.sort()
+    again = pairs[1:] == pairs[:-1]
+    return pairs[np.append(True, ~again)] if again.any() else pairs
+
+
+def _mask(bits: int) -> np.uint64:
+    return np.uint64((1 << bits) - 1)

@@ -1,0 +1,262 @@
+"""The indexes of a table: build them, look values up, keep them small and up to date."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.display import Summarized, listed, names
+from secure_bloom.errors import ColumnError, KeyNotFoundError
+from secure_bloom.index import compaction
+from secure_bloom.index.building import BUDGET
+from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
+from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.inspection import IndexInfo, inspect_index
+from secure_bloom.index.lookup import Lookup, look_up
+from secure_bloom.index.rotation import IndexRotation, rotate_indexes
+from secure_bloom.index.table import Table, listing_for
+from secure_bloom.index.update import (
+    IndexEncryption,
+    UpdateResult,
+    create_index,
+    update_indexes,
+)
+from secure_bloom.keys.cache import CachedKms, cached
+from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_client, open_keys
+from secure_bloom.keys.kms import KeyWrapper
+from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.many_files import Advance
+
+#: keys of an index; None: the KMS of the environment
+IndexKeys: TypeAlias = KeyWrapper | NoKeys | str | os.PathLike[str] | None
+
+
+def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, *,
+          encryption: IndexEncryption = "column", exclusive: bool = False,
+          filesystem: pa_fs.FileSystem | None = None, budget: int = BUDGET,
+          advance: Advance | None = None) -> UpdateResult:
+    """Build the indexes of some columns of a table, or update those that exist.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder of the table, or its URI. The index is stored in ``_index`` below it.
+    columns : str or iterable of str
+        Dotted paths of columns that can have a Bloom filter.
+    keys : KmsClient, path of a keyring, or URI of a KMS, optional
+        Default: the KMS of the environment.
+    encryption : {"column", None}
+        How a new index is encrypted. "column": under the master key of the column, which must be
+        encrypted. None: not at all, for columns without encryption: anyone who can read the index
+        can then test which values exist.
+    exclusive : bool
+        Whether only jobs of secure_bloom (its Spark writer, ``write_dataset``, ``erase``) add and
+        remove files of the table. Then lookups need not list the folder while no job has written
+        since the last update. Do not set it for other tables: lookups would miss their files.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Filesystem of ``path``; default: local, or by URI.
+    budget : int
+        Bytes of memory for values; the process needs about four times as much.
+    advance : callable, optional
+        Called with the completed fraction, 0 to 1.
+
+    Returns
+    -------
+    UpdateResult
+
+    Raises
+    ------
+    ColumnError
+        If no file has the column, or it cannot have a Bloom filter.
+    UnsupportedError
+        If the encryption does not fit: an index with encryption of an open column, or the reverse.
+    KeyRetrievalError
+        If a key is missing, denied or wrong, or the KMS does not respond.
+    FileNotFoundError
+        If the folder does not exist, or has no Parquet files.
+
+    Examples
+    --------
+    >>> secure_bloom.index.build("people/", ["ssn"], "keyring.json")    # doctest: +SKIP
+    """
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    if not wanted:
+        raise ValueError("columns must name at least one column")
+    table, kms = Table.at(path, filesystem), index_client(keys)
+    listing = table.listing()
+    for column in wanted:
+        create_index(table, column, kms, encryption, listing, exclusive)
+    return update_indexes(table, wanted, kms, budget=budget, advance=advance)
+
+
+class Index(Summarized):
+    """The indexes of a table, by column. Use :meth:`open`.
+
+    Attributes
+    ----------
+    columns : list of str
+        The indexed columns.
+    """
+
+    def __init__(self, table: Table, columns: list[str], kms: CachedKms | None):
+        self._table, self.columns, self._kms = table, columns, kms
+
+    @classmethod
+    def open(cls, path: FilePath, keys: IndexKeys = None, *,
+             filesystem: pa_fs.FileSystem | None = None) -> Index:
+        """Open the indexes of a table.
+
+        Parameters
+        ----------
+        path : str or path
+            The folder of the table, or its URI.
+        keys : KmsClient, path of a keyring, or URI of a KMS, optional
+            Default: the KMS of the environment. An index is opened with the master key of its
+            column, when the column is first looked up.
+        filesystem : pyarrow.fs.FileSystem, optional
+            Filesystem of ``path``; default: local, or by URI.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the table has no index.
+        """
+        table = Table.at(path, filesystem)
+        columns = indexed_columns(table.filesystem, table.path)
+        if not columns:
+            raise FileNotFoundError(f"{table.path} has no index; build one with "
+                                    "secure_bloom.index.build, or secure-bloom index build")
+        return cls(table, columns, index_client(keys))
+
+    def lookup(self, column: str, values: Any) -> Lookup:
+        """Look values up in the files that the table has now.
+
+        Parameters
+        ----------
+        column : str
+            Dotted path of an indexed column.
+        values : scalar, sequence, or Arrow array
+            Null, NaN, and values that cannot be converted exactly to the type of the column may be
+            anywhere.
+
+        Raises
+        ------
+        ColumnError
+            If the column has no index.
+        KeyRetrievalError
+            If the master key of the column is missing, denied or wrong.
+        AuthenticationError, FormatError
+            If the index was changed, or is damaged; with the name of the file.
+        """
+        def look_up_newest() -> Lookup:
+            index = self.column(column)
+            return look_up(index, index.coverage(listing_for(self._table, index)), values)
+
+        return with_newest(look_up_newest)
+
+    def column(self, column: str) -> ColumnIndex:
+        """Open the newest version of the index of a column; the errors are those of lookup."""
+        found = open_column(self._table.filesystem, self._table.path, column, self._kms)
+        if found is None:
+            raise ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",
+                              column=column)
+        return found
+
+    def update(self, *, budget: int = BUDGET, advance: Advance | None = None) -> UpdateResult:
+        """Cover the files that the indexes do not cover yet; then merge segments of similar size.
+
+        Lookups use the new version as a whole. After an error or a crash, call it again.
+        """
+        return update_indexes(self._table, self.columns, self._kms, budget=budget, advance=advance)
+
+    def compact(self, *, budget: int = BUDGET) -> int:
+        """Merge all segments of each column, without files that do not exist any more.
+
+        No data file is read. Returns the number of segments that were merged. Their files remain
+        until :meth:`vacuum`.
+        """
+        return sum(compaction.compact(self._table, folder, self._kms, budget)
+                   for folder in self._folders())
+
+    def vacuum(self, grace: float = compaction.GRACE) -> list[str]:
+        """Delete segments and manifests that the newest version does not need.
+
+        Parameters
+        ----------
+        grace : float
+            Seconds. Younger files are kept, because open readers may use them, or an update may be
+            about to publish them. 0 only if nobody else uses the index.
+
+        Returns
+        -------
+        list of str
+            Names of the deleted files.
+        """
+        return [name for folder in self._folders()
+                for name in compaction.vacuum(folder, self._kms, grace)]
+
+    def rotate(self, *, old: str, new: str, dry_run: bool = False) -> IndexRotation:
+        """Wrap the keys of the indexes with another master key.
+
+        Each index gets one new manifest, and its earlier manifests are deleted. Segments do not
+        change. Indexes under other master keys are left as they are.
+
+        :func:`secure_bloom.keys.rotate_master_keys` rotates the files. Rotated files have new sizes
+        and times: call :meth:`update` after two seconds, which reads only their footers.
+
+        Parameters
+        ----------
+        old, new : str
+            Names of master keys. If they are equal, for a KMS that has a new version of the key,
+            every index under this key is wrapped again.
+        dry_run : bool
+            Only report what would be done, after a test of both master keys.
+
+        Raises
+        ------
+        TypeError
+            If the index was opened without a KMS client that wraps keys.
+        KeyNotFoundError
+            If no index uses the old or the new master key.
+        KeyRetrievalError
+            If the old or the new master key is missing or denied, or cannot unwrap what it has
+            wrapped, or the KMS does not respond.
+        """
+        if self._kms is None or not hasattr(self._kms.kms, "wrap_key"):
+            raise TypeError("open the index with a KmsClient that has the old and the new master "
+                            "key")
+        result = rotate_indexes(self._folders(), self._kms, old=old, new=new, dry_run=dry_run)
+        if not result.failed and not {old, new} & set(result.master_keys):
+            raise KeyNotFoundError(f"no index of {self._table.path} uses master key {old!r}; the "
+                                   f"indexes use: {listed(result.master_keys) or 'none'}")
+        return result
+
+    def inspect(self) -> list[IndexInfo]:
+        """Return what each index is; without its key, only what its manifest reveals.
+
+        Raises
+        ------
+        KmsUnavailableError, KeyringError
+            If the KMS does not respond, or the keyring cannot be read.
+        """
+        listing = self._table.listing()
+        return [inspect_index(folder, self._kms, listing) for folder in self._folders()]
+
+    def _folders(self) -> Sequence[IndexFolder]:
+        return [IndexFolder(self._table.filesystem, self._table.path, column)
+                for column in self.columns]
+
+    def _headline(self) -> str:
+        return f"{self._table.path}: {names(self.columns)}"
+
+
+def index_client(keys: IndexKeys) -> CachedKms | None:
+    """Return the KMS client for the keys of an index; None without keys.
+
+    Raises TypeError if it cannot unwrap keys.
+    """
+    found = open_keys(keys)
+    return None if found is None or found is NO_KEYS else cached(open_client(found))

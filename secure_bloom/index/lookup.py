@@ -1,0 +1,85 @@
+"""Where values may be, according to an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.display import Summarized, count
+from secure_bloom.index.column_index import ColumnIndex, Coverage, Hits
+from secure_bloom.sbbf.probes import is_scalar
+
+
+@dataclass(frozen=True, repr=False)
+class Lookup(Summarized):
+    """Where values may be.
+
+    Attributes
+    ----------
+    row_groups : list of dict of str to list of int
+        For each value, the row groups that may have it, by the path of the file, relative to the
+        table; only of covered files.
+    unknown : list of str
+        Files that the index does not cover: they may have any value.
+    num_files : int
+        Number of files that were listed.
+    """
+
+    row_groups: list[dict[str, list[int]]]
+    unknown: list[str] = field(default_factory=list)
+    num_files: int = 0
+
+    def _headline(self) -> str:
+        found = {path for groups in self.row_groups for path in groups}
+        return (f"of {count(len(self.row_groups), 'value')}: {len(found):,} of "
+                f"{count(self.num_files, 'file')} may have them, {len(self.unknown):,} not covered")
+
+
+def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
+    """Look values up in the files that an index covers."""
+    if is_scalar(values):
+        values = [values]
+    elif isinstance(values, np.ndarray):
+        values = np.atleast_1d(values)
+    elif not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = list(values)  # positions of a Series may have other labels
+    found: list[dict[str, list[int]]] = [{} for _ in range(len(values))]
+    is_one = len(values) == 1 and is_scalar(values[0])  # which is looked up in less time
+    for hits in index.find(values[0] if is_one else values):
+        for value, path, group in located(index, coverage, hits):
+            found[value].setdefault(path, []).append(group)
+        for value in hits.unanswered.tolist():
+            found[value].update(all_row_groups(index, coverage, hits.segment))
+    for value in _nulls(values):
+        for segment in range(len(index.segments)):
+            found[value].update(all_row_groups(index, coverage, segment))
+    return Lookup([{path: sorted(set(one[path])) for path in sorted(one)} for one in found],
+                  coverage.unknown, len(coverage.places) + len(coverage.unknown))
+
+
+def located(index: ColumnIndex, coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int]]:
+    """Yield hits in covered files: number of the value, path, row group."""
+    paths = index.segments[hits.segment].files.paths
+    for value, file, group in zip(hits.values.tolist(), hits.files.tolist(),
+                                  hits.row_groups.tolist(), strict=True):
+        if coverage.places.get(paths[file]) == (hits.segment, file):
+            yield value, paths[file], group
+
+
+def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
+        -> dict[str, list[int]]:
+    """Return the row groups of all covered files of a segment."""
+    counts = np.diff(index.segments[segment].files.first_group).tolist()
+    return {path: list(range(counts[place.file])) for path, place in coverage.places.items()
+            if place.segment == segment}
+
+
+def _nulls(values: Any) -> Iterable[int]:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist() \
+            if values.null_count else ()
+    return [number for number, value in enumerate(values) if value is None]

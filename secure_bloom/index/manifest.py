@@ -1,0 +1,241 @@
+"""Manifests: which segments an index has. Each version is a file that is created and never changed.
+
+``_index/<column>/<version, 12 digits>.manifest`` is JSON:
+
+    format          "SBX1"
+    index_id        32 hex digits
+    version         as in the name
+    key_material    the index key wrapped by the column's master key (PKMT1); or
+    index_key       the index key itself, in base64: the index of a column without encryption
+    body            base64 of a sealed module (MANIFEST, ordinal: version) with JSON:
+        column      dotted path
+        segments    id, tail, size, pairs, files and row_groups of each
+        restamped   files that were rewritten with the same values: path -> size, mtime_ns, content
+        is_exclusive  whether only jobs of secure_bloom write to the table
+        generation  SHA-256 of the table's _staging/generation when the index covered all files, if
+                    it is exclusive; else null
+        dead        covered files that no longer existed then
+
+A writer creates version n + 1 only if it does not exist; a writer that comes second reads it and
+tries again. Where a store cannot do that, the segments of one of them are not listed: its files are
+unknown to the index, and are searched themselves.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from secure_bloom.errors import (
+    FormatError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
+from secure_bloom.index.sealing import ID_SIZE, KEY_SIZE, IndexKey, ModuleType
+from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.kms import unwrap_locally
+from secure_bloom.keys.material import KeyMaterial
+
+FORMAT = "SBX1"
+
+
+@dataclass(frozen=True)
+class Restamp:
+    """The stamp that a covered file has now, although its entry in a segment has another one."""
+
+    size: int
+    mtime_ns: int
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Body:
+    """The sealed part of a manifest; see the module."""
+
+    column: str
+    segments: tuple[SegmentInfo, ...] = ()
+    restamped: Mapping[str, Restamp] = field(default_factory=dict)
+    is_exclusive: bool = False
+    generation: str | None = None
+    dead: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the body as JSON."""
+        restamped = {path: [one.size, one.mtime_ns, one.content.hex()]
+                     for path, one in self.restamped.items()}
+        return json.dumps({"column": self.column, "segments": list(map(asdict, self.segments)),
+                           "restamped": restamped, "is_exclusive": self.is_exclusive,
+                           "generation": self.generation, "dead": self.dead}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Body:
+        """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
+        try:
+            fields = json.loads(data)
+            if type(fields["segments"]) is not list or type(fields["dead"]) is not list:
+                raise TypeError
+            restamped = {path: Restamp(size, mtime_ns, bytes.fromhex(content))
+                         for path, (size, mtime_ns, content) in fields.pop("restamped").items()}
+            segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
+            body = cls(segments=segments, restamped=restamped, dead=tuple(fields.pop("dead")),
+                       **fields)
+            body.check()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise FormatError("the manifest cannot be understood; a newer secure_bloom may have "
+                              "written it") from None
+        return body
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError if a field is invalid."""
+        texts = [self.column, *self.dead, *([] if self.generation is None else [self.generation])]
+        numbers = [one for stamp in self.restamped.values() for one in (stamp.size, stamp.mtime_ns)]
+        if any(type(one) is not str for one in texts) or type(self.is_exclusive) is not bool \
+                or any(type(one) is not int for one in numbers):
+            raise TypeError
+        if len({info.id for info in self.segments}) != len(self.segments):
+            raise ValueError
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version.
+
+    Attributes
+    ----------
+    version : int
+    key : IndexKey
+    material : KeyMaterial or None
+        How the key is wrapped; None: the index has no encryption.
+    body : Body
+    """
+
+    version: int
+    key: IndexKey
+    material: KeyMaterial | None
+    body: Body
+
+    @classmethod
+    def new(cls, column: str, master_key: str | None, kms: CachedKms | None) -> Manifest:
+        """Return version 0 of a new index, which is never stored.
+
+        Without a master key, the index has no encryption.
+        """
+        key = IndexKey.new()
+        material = None if master_key is None or kms is None \
+            else wrap_index_key(key, master_key, kms)
+        return cls(0, key, material, Body(column))
+
+    def next(self, body: Body, version: int) -> Manifest:
+        """Return a later version."""
+        return replace(self, version=version, body=body)
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        sealed = self.key.manifest().seal(self.body.to_json(), ModuleType.MANIFEST, self.version)
+        key = {"index_key": base64.b64encode(self.key.secret).decode()} if self.material is None \
+            else {"key_material": self.material.serialize().decode()}
+        return json.dumps({"format": FORMAT, "index_id": self.key.index_id.hex(),
+                           "version": self.version, **key,
+                           "body": base64.b64encode(sealed).decode()}).encode()
+
+
+@dataclass(frozen=True)
+class StoredManifest:
+    """A manifest as it is stored, before its key is unwrapped."""
+
+    version: int
+    index_id: bytes
+    material: KeyMaterial | None
+    index_key: bytes | None
+    sealed: bytes
+
+    @classmethod
+    def parse(cls, data: bytes, version: int) -> StoredManifest | None:
+        """Parse a file; None if it is torn, because its writer was killed.
+
+        Raises
+        ------
+        UnsupportedError
+            If it has another format.
+        FormatError
+            If it is complete, but malformed.
+        """
+        try:
+            fields = json.loads(data)
+        except ValueError:
+            return None
+        except RecursionError:
+            raise FormatError("the manifest of the index is malformed") from None
+        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+            raise UnsupportedError("the manifest of the index has an unknown format; a newer "
+                                   "secure_bloom may have written it")
+        try:
+            return cls._of(fields, version)
+        except (ValueError, TypeError, KeyError, KeyRetrievalError):
+            raise FormatError("the manifest of the index is malformed") from None
+
+    @classmethod
+    def _of(cls, fields: dict[str, Any], version: int) -> StoredManifest:
+        known = {"format", "index_id", "version", "key_material", "index_key", "body"}
+        index_id = bytes.fromhex(fields["index_id"])
+        material, key = fields.get("key_material"), fields.get("index_key")
+        if fields["version"] != version or not known.issuperset(fields) \
+                or len(index_id) != ID_SIZE or (material is None) == (key is None):
+            raise ValueError
+        return cls(version, index_id, None if material is None else KeyMaterial.parse(material),
+                   None if key is None else base64.b64decode(key, validate=True),
+                   base64.b64decode(fields["body"], validate=True))
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the index has encryption."""
+        return self.material is not None
+
+    def open(self, column: str, kms: CachedKms | None) -> Manifest:
+        """Unwrap the key, and open the body.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If the key is missing, denied or wrong.
+        AuthenticationError
+            If the body was changed.
+        FormatError
+            If it is malformed, or belongs to another column.
+        """
+        key = IndexKey(self._unwrapped(kms), self.index_id)
+        body = Body.from_json(key.manifest().open(self.sealed, ModuleType.MANIFEST, self.version)
+                              .to_pybytes())
+        if body.column != column:
+            raise FormatError("this manifest belongs to the index of another column")
+        return Manifest(self.version, key, self.material, body)
+
+    def _unwrapped(self, kms: CachedKms | None) -> bytes:
+        key = self.index_key
+        if self.material is not None:
+            key = unwrap_index_key(self.material, kms)
+        assert key is not None  # there is one of the two
+        if len(key) != KEY_SIZE:
+            raise FormatError("the key of the index has an invalid length")
+        return key
+
+
+def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMaterial:
+    """Wrap the key of an index: a key-encryption key wraps it, and the master key wraps that."""
+    kek = kms.key_encryption_key(master_key, KEY_SIZE)
+    return KeyMaterial(master_key, kek.wrap(key.secret), kek.kek_id, kek.wrapped_kek)
+
+
+def unwrap_index_key(material: KeyMaterial, kms: CachedKms | None) -> bytes:
+    """Unwrap the key of an index."""
+    if kms is None:
+        raise KeyNotFoundError("the index is encrypted; pass keys (--keyring)")
+    if material.kek_id is None:
+        return kms.unwrap_key(material.wrapped_dek, material.master_key_id)
+    kek = kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)
+    return unwrap_locally(kek, material.wrapped_dek, material.kek_id)

@@ -1,0 +1,65 @@
+"""Publish a new version of a manifest beside other writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.keys.cache import CachedKms
+
+_TRIES = 100
+
+
+def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body], Body | None],
+            first: Callable[[], Manifest] | None = None) -> Manifest | None:
+    """Apply a change to the newest manifest, and store the result as the next version.
+
+    ``change`` is called again if another writer was faster, or seems to have been: the body may
+    have the change already. It returns None if there is nothing to change. ``first`` makes the
+    manifest of a new index.
+
+    Returns the manifest that is the newest now; None if there is none.
+    """
+    def changed(manifest: Manifest) -> Manifest | None:
+        body = change(manifest.body)
+        return None if body is None else replace(manifest, body=body)
+
+    return publish_manifest(folder, kms, changed, first)
+
+
+def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
+                     change: Callable[[Manifest], Manifest | None],
+                     first: Callable[[], Manifest] | None = None) -> Manifest | None:
+    """Do the same with a change to the whole manifest, whose version is set here."""
+    for _ in range(_TRIES):
+        newest, version = folder.newest_and_next(kms)
+        if newest is None and first is not None:
+            newest = first()
+        changed = None if newest is None else change(newest)
+        if changed is None:
+            return newest
+        published = changed.next(changed.body, version)
+        try:
+            folder.publish(published)
+        except FileExistsError:
+            continue
+        return published
+    raise SecureBloomError("other programs update this index faster than this one can; try again",
+                           file=folder.path, column=folder.column)
+
+
+def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:
+    """Publish a version without segments that do not exist any more, if there are any.
+
+    Their files are then unknown to the index, and an update can cover them again.
+    """
+    def change(body: Body) -> Body | None:
+        stored = {info.base_name for info in folder.infos()}
+        kept = tuple(info for info in body.segments if info.name in stored)
+        return None if len(kept) == len(body.segments) \
+            else replace(body, segments=kept, generation=None, dead=())
+
+    publish(folder, kms, change)

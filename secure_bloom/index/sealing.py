@@ -1,0 +1,122 @@
+"""Keys of an index, and its sealed modules.
+
+Each index has one random key of 32 bytes. The master key of the column wraps it, so that rotation
+rewrites one small file. HKDF-SHA256 derives the other keys from it, with the index id as salt:
+
+    fingerprint key    info "fingerprint"
+    segment key        info "segment" | segment id (16 bytes)
+    manifest key       info "manifest"
+
+A sealed module is an encrypted module as in Parquet (:mod:`secure_bloom.crypto.modules`). Its AAD
+binds it to its position:
+
+    "SBX1" | index id (16) | segment id (16) | module type (1) | ordinal (8, little-endian)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from secure_bloom.crypto.modules import Bytes, ModuleCipher
+
+MAGIC = b"SBX1"
+KEY_SIZE = 32
+ID_SIZE = 16  #: bytes of the id of an index or a segment
+
+
+class ModuleType(IntEnum):
+    """What a sealed module holds."""
+
+    PAGE = 0
+    DIRECTORY = 1
+    FILES = 2
+    FOOTER = 3
+    MANIFEST = 4
+
+
+class IndexKey:
+    """The key of an index, and what is derived from it."""
+
+    def __init__(self, key: bytes, index_id: bytes):
+        if len(key) != KEY_SIZE or len(index_id) != ID_SIZE:
+            raise ValueError("an index has a key of 32 bytes and an id of 16 bytes")
+        self._key, self.index_id = key, index_id
+
+    @classmethod
+    def new(cls) -> IndexKey:
+        """Make the random key of a new index."""
+        return cls(os.urandom(KEY_SIZE), os.urandom(ID_SIZE))
+
+    @property
+    def secret(self) -> bytes:
+        """The plaintext key, for callers that wrap it immediately."""
+        return self._key
+
+    def segment(self, segment_id: bytes) -> Sealer:
+        """Return what seals the modules of a segment."""
+        return Sealer(self._derive(b"segment" + segment_id), self.index_id, segment_id)
+
+    def manifest(self) -> Sealer:
+        """Return what seals the bodies of manifests."""
+        return Sealer(self._derive(b"manifest"), self.index_id, bytes(ID_SIZE))
+
+    def fingerprints(self, hashes: np.ndarray) -> np.ndarray:
+        """Return keyed fingerprints, uint64: half an AES block of each XXH64 hash and zeros."""
+        if not hashes.size:
+            return np.empty(0, np.uint64)
+        blocks = np.zeros((hashes.size, 2), "<u8")
+        blocks[:, 0] = hashes
+        out = np.empty(blocks.nbytes + 15, np.uint8)
+        self._cipher.encryptor().update_into(blocks.data.cast("B"), out.data)
+        return out[:blocks.nbytes].view("<u8")[::2].astype(np.uint64)
+
+    @cached_property
+    def _cipher(self) -> Cipher[modes.ECB]:
+        # Single blocks: a pseudorandom function of the hash, not encryption of a message.
+        return Cipher(algorithms.AES(self._derive(b"fingerprint")), modes.ECB())
+
+    def _derive(self, info: bytes) -> bytes:
+        return HKDF(hashes.SHA256(), KEY_SIZE, self.index_id, info).derive(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IndexKey) \
+            and (self._key, self.index_id) == (other._key, other.index_id)
+
+    def __hash__(self) -> int:
+        return hash((self._key, self.index_id))
+
+    def __repr__(self) -> str:
+        return f"<IndexKey of index {self.index_id.hex()}>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("an index key must not be pickled")
+
+
+class Sealer:
+    """Seals and opens the modules of one segment, or of the manifests."""
+
+    def __init__(self, key: bytes, index_id: bytes, segment_id: bytes):
+        self._cipher, self._prefix = ModuleCipher(key), MAGIC + index_id + segment_id
+
+    def seal(self, plaintext: Bytes, kind: ModuleType, ordinal: int = 0) -> bytes:
+        """Return a sealed module."""
+        return self._cipher.encrypt(plaintext, self._aad(kind, ordinal))
+
+    def open(self, module: Bytes, kind: ModuleType, ordinal: int = 0) -> pa.Buffer:
+        """Return the content of a module.
+
+        Raises AuthenticationError if it was changed, or belongs to another position.
+        """
+        return self._cipher.decrypt_buffer(module, self._aad(kind, ordinal))
+
+    def _aad(self, kind: ModuleType, ordinal: int) -> bytes:
+        return self._prefix + struct.pack("<BQ", kind, ordinal)

@@ -1,0 +1,241 @@
+"""A segment of an index: an immutable file of sealed pages, and the files that it covers.
+
+    "SBX1"              4 bytes
+    pages               sealed (PAGE, ordinal: page)
+    directory           sealed in parts of 65,536 pages (DIRECTORY, ordinal: part): offset of the
+                        first page (8 bytes), then the sizes of the sealed pages (4 bytes each)
+    file table          sealed (FILES), see secure_bloom.index.file_table
+    footer              sealed (FOOTER), JSON: pairs, column type, geometry, offsets of directory
+                        and file table
+    length of footer    4 bytes, little-endian, then "SBX1"
+
+Numbers are little-endian. The manifest records where the tail begins, so that one read opens a
+segment. What a segment covers is determined by its own file table alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from secure_bloom.crypto.modules import OVERHEAD, Bytes
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.index.file_table import FileTable
+from secure_bloom.index.geometry import Geometry
+from secure_bloom.index.pages import Page
+from secure_bloom.index.sealing import MAGIC, ModuleType, Sealer
+from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
+
+PART = 1 << 16  #: pages of a part of the directory
+SUFFIX = ".seg"
+
+_BAD_INFO = "the manifest describes a segment that cannot be understood"
+_FOOTER_FIELDS = {"pairs", "directory", "files", "column_type", "geometry"}
+_ID = re.compile("[0-9a-f]{32}")
+
+#: reads so many bytes at an offset; raises FormatError if the file is shorter
+ReadAt = Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """What the manifest records of a segment.
+
+    ``tail`` is the offset from which a reader reads to open it; the other numbers are totals.
+    """
+
+    id: str
+    tail: int
+    size: int
+    pairs: int
+    files: int
+    row_groups: int
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.id + SUFFIX
+
+    @classmethod
+    def from_json(cls, fields: Any) -> SegmentInfo:
+        """Parse what :func:`dataclasses.asdict` returns."""
+        try:
+            found = cls(**fields)
+            is_id = _ID.fullmatch(found.id)
+        except TypeError:
+            raise FormatError(_BAD_INFO) from None
+        if is_id is None:  # it becomes the name of a file
+            raise FormatError(_BAD_INFO)
+        numbers = found.tail, found.size, found.pairs, found.files, found.row_groups
+        if any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
+                or found.tail > found.size:
+            raise FormatError(_BAD_INFO)
+        return found
+
+
+class Match(NamedTuple):
+    """Fingerprints that a segment has: positions in the argument, file numbers, row groups."""
+
+    probes: np.ndarray
+    files: np.ndarray
+    row_groups: np.ndarray
+
+
+class PageRead(NamedTuple):
+    """A page to read, and which fingerprints to look up in it."""
+
+    page: int
+    offset: int
+    size: int
+    probes: np.ndarray
+
+
+class Segment:
+    """An open segment. Its pages are read when they are needed.
+
+    Parameters
+    ----------
+    info : SegmentInfo
+    sealer : Sealer
+        Of this segment.
+    read_at : callable
+        Reads from the file.
+    """
+
+    def __init__(self, info: SegmentInfo, sealer: Sealer, read_at: ReadAt):
+        self.info, self._sealer, self._read_at = info, sealer, read_at
+        tail = read_at(info.tail, info.size - info.tail)
+        if len(tail) < 8 or tail[-4:] != MAGIC:
+            raise FormatError("this is not a complete segment of an index")
+        end = len(tail) - 8
+        length = int.from_bytes(tail[end:end + 4], "little")
+        if length > end:
+            raise FormatError("the footer of the segment is longer than the segment")
+        footer = _Footer.parse(self._open(tail[end - length:end], ModuleType.FOOTER))
+        self.column_type, self.geometry, self.pairs = \
+            footer.column_type, footer.geometry, footer.pairs
+        self._directory = footer.directory
+        num_parts = -(-self.geometry.num_pages // PART)
+        directory_size = num_parts * (OVERHEAD + 8) + 4 * self.geometry.num_pages
+        if not info.tail <= footer.files <= info.size - 8 - length \
+                or footer.files - footer.directory != directory_size:
+            raise FormatError("the footer of the segment has invalid offsets")
+        start = footer.files - info.tail
+        self.files = FileTable.from_buffer(self._open(tail[start:end - length], ModuleType.FILES))
+        self._parts: dict[int, np.ndarray] = {}  # offsets of the pages, and the end of the last
+        if footer.directory >= info.tail:
+            for part in range(num_parts):
+                at, size = self._place_of(part)
+                self._add_part(part, tail[at - info.tail:at - info.tail + size])
+
+    def reads(self, fingerprints: np.ndarray) -> list[PageRead]:
+        """Return which pages to read to look up fingerprints."""
+        if not fingerprints.size:
+            return []
+        pages = self.geometry.place(fingerprints)[0].astype(np.int64)
+        order = np.argsort(pages, kind="stable")
+        numbers, firsts = np.unique(pages[order], return_index=True)
+        return [PageRead(page, *self._page(page), probes) for page, probes in
+                zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)]
+
+    def find(self, fingerprints: np.ndarray, read: PageRead, module: bytes) -> Match:
+        """Look up fingerprints in a page that was read."""
+        page = Page(self._open(module, ModuleType.PAGE, read.page), self.geometry.layout)
+        _, buckets, remainders = self.geometry.place(fingerprints[read.probes])
+        found, groups = page.find(buckets, remainders, self.geometry.group_bits)
+        return Match(read.probes[found], *self.files.locate(groups))
+
+    def read_page(self, read: PageRead) -> bytes:
+        """Read a sealed page."""
+        return self._read_at(read.offset, read.size)
+
+    def decode(self, first: int, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield fingerprints (their bits lowest) and row groups of pages; uint64."""
+        start, end = self._page(first)[0], sum(self._page(last - 1))
+        data = memoryview(self._read_at(start, end - start))
+        for page in range(first, last):
+            offset, size = self._page(page)
+            module = data[offset - start:offset - start + size]
+            decoded = Page(self._open(module, ModuleType.PAGE, page),
+                           self.geometry.layout).decode()
+            yield self.geometry.join(page, *decoded)
+
+    def size_of(self, first: int, last: int) -> int:
+        """Return the stored bytes of pages."""
+        return sum(self._page(last - 1)) - self._page(first)[0]
+
+    def _page(self, page: int) -> tuple[int, int]:
+        """Return offset and size of a page."""
+        part, number = divmod(page, PART)
+        if part not in self._parts:
+            at, size = self._place_of(part)
+            self._add_part(part, self._read_at(at, size))
+        start, end = self._parts[part][number:number + 2].tolist()
+        return start, end - start
+
+    def _place_of(self, part: int) -> tuple[int, int]:
+        """Return offset and size of a part of the directory."""
+        whole = OVERHEAD + 8 + 4 * PART
+        pages = min(PART, self.geometry.num_pages - part * PART)
+        return self._directory + part * whole, OVERHEAD + 8 + 4 * pages
+
+    def _add_part(self, part: int, module: bytes) -> None:
+        data = memoryview(self._open(module, ModuleType.DIRECTORY, part)).cast("B")
+        first = int.from_bytes(data[:8], "little")
+        ends = np.cumsum(np.frombuffer(data, "<u4", offset=8), dtype=np.int64)
+        if not len(MAGIC) <= first <= self._directory - int(ends[-1]):
+            raise FormatError("the directory of a segment has invalid offsets")
+        self._parts[part] = first + np.append(0, ends)
+
+    def _open(self, module: Bytes, kind: ModuleType, ordinal: int = 0) -> pa.Buffer:
+        return self._sealer.open(module, kind, ordinal)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.info.id}: {len(self.files)} files, {self.pairs:,} pairs>"
+
+
+class _Footer(NamedTuple):
+    pairs: int
+    directory: int
+    files: int
+    column_type: ColumnType
+    geometry: Geometry
+
+    @classmethod
+    def parse(cls, data: pa.Buffer) -> _Footer:
+        try:
+            fields = json.loads(data.to_pybytes())
+            if not _FOOTER_FIELDS.issuperset(fields):
+                raise UnsupportedError("the footer of a segment has unknown fields; a newer "
+                                       "secure_bloom may have written it")
+            numbers = [fields[name] for name in ("pairs", "directory", "files")]
+            if any(type(one) is not int or one < 0 for one in numbers):
+                raise ValueError
+            pairs, directory, files = numbers
+            return cls(pairs, directory, files, parse_column_type(fields["column_type"]),
+                       Geometry.from_json(fields["geometry"]))
+        except (ValueError, TypeError, KeyError, OSError, RecursionError, pa.ArrowException):
+            raise FormatError("the footer of a segment cannot be understood") from None
+
+
+def column_type_json(column_type: ColumnType) -> dict[str, Any]:
+    """Return a column type for the footer of a segment."""
+    schema = pa.schema([("value", column_type.arrow_type)]).serialize().to_pybytes()
+    return {"physical_type": column_type.physical_type, "length": column_type.length,
+            "arrow_schema": base64.b64encode(schema).decode()}
+
+
+def parse_column_type(fields: Any) -> ColumnType:
+    """Parse :func:`column_type_json`."""
+    if fields["physical_type"] not in PHYSICAL_TYPES or type(fields["length"]) is not int \
+            or len(fields) != 3:
+        raise ValueError
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["arrow_schema"])))
+    return ColumnType(fields["physical_type"], fields["length"], schema.field(0).type)

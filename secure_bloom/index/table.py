@@ -1,0 +1,89 @@
+"""The table that an index belongs to: its files as listed, and its generation."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from typing import NamedTuple
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.file_table import Stamp
+from secure_bloom.storage.files import FilePath, read_file, resolve
+from secure_bloom.storage.visibility import (
+    GENERATION,
+    STAGING,
+    Check,
+    files_below,
+    relative_path,
+    table_of,
+    visible_files,
+)
+
+
+class Table(NamedTuple):
+    """A folder of Parquet files, with a filesystem."""
+
+    filesystem: pa_fs.FileSystem
+    path: str
+
+    @classmethod
+    def at(cls, path: FilePath, filesystem: pa_fs.FileSystem | None = None) -> Table:
+        """Return the table at a path.
+
+        Raises ValueError if the path is a partition folder, which belongs to the table above.
+        """
+        filesystem, found = resolve(path, filesystem)
+        found = found.rstrip("/") or "/"
+        if table_of(found) != found:
+            raise ValueError(f"{found} is a partition of {table_of(found)}; pass the path of the "
+                             "whole table")
+        return cls(filesystem, found)
+
+    def listing(self, folder: str | None = None, check: Check | None = None) -> dict[str, Stamp]:
+        """Return the stamps of the visible files, by path relative to the table.
+
+        ``folder`` is the table or a partition folder of it, and ``check`` that of
+        :func:`.visible_files`.
+        """
+        folder = self.path if folder is None else folder
+        below = relative_path(folder, self.path)
+        prefix = f"{below}/" if below else ""
+        return {prefix + path: Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
+                for path, info in visible_files(self.filesystem, folder, check).items()}
+
+    def full_path(self, path: str) -> str:
+        """Return the path of a file of the table in the filesystem."""
+        return f"{self.path}/{path}" if self.path != "/" else f"/{path}"
+
+    def generation(self) -> str | None:
+        """Return what changes with every job that adds or removes files.
+
+        None if no job has written to the table, or one is at work or has left markers.
+        """
+        staging = posixpath.join(self.path, STAGING)
+        if set(files_below(self.filesystem, staging, allow_not_found=True)) != {GENERATION}:
+            return None
+        try:
+            content = read_file(self.filesystem, posixpath.join(staging, GENERATION))
+        except FileNotFoundError:
+            return None
+        return hashlib.sha256(content).hexdigest()
+
+
+def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
+                check: Check | None = None) -> dict[str, Stamp]:
+    """Return the listing for a lookup, as :meth:`Table.listing`.
+
+    It is that of the last update if only jobs of ours write to the table, and none has since then.
+    """
+    body = index.manifest.body
+    if body.generation is None or body.generation != table.generation():
+        return table.listing(folder, check)
+    dead, below = set(body.dead), relative_path(folder or table.path, table.path)
+    prefix = f"{below}/" if below else ""
+    live = [(path, Stamp(*stamp)) for path, *stamp in index.places
+            if path not in dead and path.startswith(prefix)]
+    found = dict(live)
+    return found if len(found) == len(live) else table.listing(folder, check)  # else ambiguous

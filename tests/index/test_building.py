@@ -1,0 +1,186 @@
+"""Segments hold every value that was added, whatever the budget; merged ones answer as built."""
+
+import itertools
+import os
+import tempfile
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_bloom.index import building, segment, segment_writer
+from secure_bloom.index.building import SegmentBuilder, slice_bits_for
+from secure_bloom.index.merging import merge
+from secure_bloom.index.sealing import IndexKey
+from tests.index.helpers import (
+    INT64,
+    LOCAL,
+    build_segment,
+    entry,
+    expected,
+    find,
+    open_segment,
+    random_groups,
+)
+from tests.support import examples
+
+KEY = IndexKey(b"k" * 32, b"i" * 16)
+BUDGETS = [1, 3000, 2**24]
+
+
+def keep_all(segment_, file):
+    return segment_.files.entry(file)
+
+
+@examples(40)
+@given(st.integers(0, 2**32), st.sampled_from(BUDGETS), st.sampled_from([0, 3, 40, 3000]),
+       st.sampled_from([1, 200, 10**6]))
+def test_exactly_the_values_that_were_added_are_found(seed, budget, values, distinct):
+    groups = [*random_groups(seed, 4, values, distinct), [[]]]
+    with tempfile.TemporaryDirectory() as folder:
+        built = build_segment(folder, KEY, groups, budget=budget)
+        stored = {int(one) for of_file in groups for group in of_file for one in group}
+        hashes = [*sorted(stored)[:50], 12345]
+        assert find(built, KEY, hashes) == expected(groups, hashes)
+        assert built.pairs == sum(len(set(map(int, group))) for of in groups for group in of)
+
+
+@examples(20)
+@given(st.integers(0, 2**32), st.sampled_from(BUDGETS))
+def test_segments_merged_one_by_one_answer_as_one_built_at_once(seed, budget):
+    groups = [*random_groups(seed, 2, 3, 50), *random_groups(seed + 1, 3, 2000, 10**6), [[seed]]]
+    with tempfile.TemporaryDirectory() as folder:
+        parts = [build_segment(folder, KEY, [one], first_file=number)
+                 for number, one in enumerate(groups)]
+        merged = parts[0]
+        for part in parts[1:]:
+            info = merge(LOCAL, folder, KEY, [merged, part], keep_all, budget)
+            merged = open_segment(folder, KEY, info)
+        at_once = build_segment(folder, KEY, groups, budget=budget)
+        assert decoded(merged) == decoded(at_once)
+        assert merged.files.paths == at_once.files.paths
+        assert merged.files.first_group.tolist() == at_once.files.first_group.tolist()
+
+
+def decoded(segment_):
+    parts = segment_.decode(0, segment_.geometry.num_pages)
+    return sorted(pair for top, groups in parts
+                  for pair in zip(top.tolist(), groups.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("budget", [1, 2**20])
+def test_a_small_segment_merges_with_a_large_one(tmp_path, budget):
+    source = np.random.default_rng(5)
+    large = [[source.integers(0, 2**64, 20_000, np.uint64)] for _ in range(3)]
+    small = [[np.array([7, 8, int(large[1][0][0])], np.uint64)]]
+    parts = [build_segment(tmp_path, KEY, small, first_file=3),
+             build_segment(tmp_path, KEY, large)]
+    assert parts[1].geometry.num_pages > parts[0].geometry.num_pages == 1
+    merged = open_segment(tmp_path, KEY, merge(LOCAL, str(tmp_path), KEY, parts, keep_all, budget))
+    hashes = [7, 8, 9, *(int(one) for of in large for one in of[0][:100])]
+    assert find(merged, KEY, hashes) == expected([*large, *small], hashes)
+
+
+def test_dropped_files_leave_nothing(tmp_path):
+    groups = [[[1, 2], [3]], [[1, 4]], [[2]]]
+    built = build_segment(tmp_path, KEY, groups)
+    info = merge(LOCAL, str(tmp_path), KEY, [built],
+                 lambda one, file: None if file == 0 else one.files.entry(file))
+    merged = open_segment(tmp_path, KEY, info)
+    assert info.pairs == merged.pairs == 3 and info.files == info.row_groups == 2
+    assert find(merged, KEY, [1, 2, 3, 4]) == {
+        (0, entry(1, 0).path, 0), (1, entry(2, 0).path, 0), (3, entry(1, 0).path, 0)}
+
+
+@pytest.mark.slow
+def test_one_value_in_131072_row_groups(tmp_path):
+    builder = SegmentBuilder(KEY, INT64, 2**20)
+    added = builder.add_file(entry(0, 131_072))
+    fingerprint_of = np.array([42], np.uint64)
+    for group in range(131_072):
+        added.add(group, fingerprint_of)
+    built = open_segment(tmp_path, KEY, builder.write(LOCAL, str(tmp_path)))
+    builder.close()
+    found = find(built, KEY, [42, 43])
+    assert len(found) == 131_072 == built.files.num_row_groups
+    assert {group for _, _, group in found} == set(range(131_072))
+
+
+@pytest.mark.slow
+def test_200_distinct_values_in_many_row_groups(tmp_path):
+    values = np.arange(200, dtype=np.uint64)
+    groups = [[values] for _ in range(500)]
+    built = build_segment(tmp_path, KEY, groups, budget=2**16)
+    assert find(built, KEY, [0, 199]) == expected(groups, [0, 199])
+    assert find(built, KEY, [200, 2**64 - 1]) == set()
+
+
+def test_a_directory_in_several_parts_is_read_in_parts(tmp_path, monkeypatch):
+    for module in (segment, segment_writer):
+        monkeypatch.setattr(module, "PART", 2)
+    monkeypatch.setattr(segment_writer, "_TAIL", 40)
+    source = np.random.default_rng(6)
+    groups = [[source.integers(0, 2**64, 60_000, np.uint64)]]
+    built = build_segment(tmp_path, KEY, groups)
+    assert built.geometry.num_pages == 8 and not built._parts
+    hashes = [int(one) for one in groups[0][0][:200]]
+    assert find(built, KEY, hashes) == expected(groups, hashes)
+    assert len(decoded(built)) == built.pairs
+    assert len(built._parts) == 4
+
+
+def test_many_threads_add_to_one_builder(tmp_path):
+    builder = SegmentBuilder(KEY, INT64, 5000)
+    source = np.random.default_rng(7)
+    groups = [[source.integers(0, 2**64, 500, np.uint64)] for _ in range(16)]
+    added = [builder.add_file(entry(number, 1)) for number in range(16)]
+    threads = [threading.Thread(target=one.add, args=(0, group))
+               for one, [group] in zip(added, groups, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    built = open_segment(tmp_path, KEY, builder.write(LOCAL, str(tmp_path)))
+    hashes = [int(group[0]) for [group] in groups]
+    assert find(built, KEY, hashes) == expected(groups, hashes)
+
+
+def test_what_is_spilled_has_no_unkeyed_hash(tmp_path, monkeypatch):
+    spilled = []
+    original = tempfile.TemporaryFile
+
+    def opened(**options):
+        spilled.append(original(**options))
+        return spilled[-1]
+
+    monkeypatch.setattr(building.tempfile, "TemporaryFile", opened)
+    source = np.random.default_rng(8)
+    hashes = source.integers(0, 2**64, 2000, np.uint64)
+    builder = SegmentBuilder(KEY, INT64, 1)
+    builder.add_file(entry(0, 1)).add(0, hashes)
+    [file] = spilled
+    content = os.pread(file.fileno(), 10**6, 0)
+    assert len(content) == 8 * 2000
+    # Row group 0: only the first 38 bits are of a hash, so those are compared.
+    stored = set((np.frombuffer(content, np.uint64) >> np.uint64(26)).tolist())
+    assert stored == set((KEY.fingerprints(hashes) >> np.uint64(26)).tolist())
+    assert not stored & set((hashes >> np.uint64(26)).tolist())
+    builder.close()
+    assert file.closed
+
+
+def test_fingerprints_depend_on_the_key_and_on_all_bits_of_a_hash():
+    hashes = np.array([0, *(1 << bit for bit in range(64))], np.uint64)
+    others = IndexKey(b"l" * 32, b"i" * 16), IndexKey(b"k" * 32, b"j" * 16)
+    found = [key.fingerprints(hashes).tolist() for key in (KEY, *others)]
+    assert len(set(itertools.chain(*found))) == 3 * 65
+    assert KEY.fingerprints(np.empty(0, np.uint64)).size == 0
+
+
+def test_memory_bounds_how_many_slices_there_are():
+    assert slice_bits_for(0, 2**20, 10) == slice_bits_for(100, 2**20, 10) == 0
+    assert slice_bits_for(2**20, 2**20, 10) == 5
+    assert slice_bits_for(2**30, 1, 4) == 4
+    assert slice_bits_for(2**34, 1, 21) == 12

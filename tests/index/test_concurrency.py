@@ -1,0 +1,254 @@
+"""Several programs use one index at once: nothing is missed, and no change is lost."""
+
+import multiprocessing
+import threading
+import uuid
+from dataclasses import replace
+
+import fsspec
+import pyarrow.fs as pa_fs
+import pytest
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.index import Index, build, folder
+from secure_bloom.index.exclusive_files import create_exclusively
+from secure_bloom.index.publishing import publish
+from secure_bloom.keys.cache import CachedKms
+from tests.index.helpers import KMS, age, folder_of, manifests_of, segments_of, write
+from tests.storage.s3 import BUCKET
+from tests.storage.stores import coarse_store
+
+
+@pytest.fixture
+def table(tmp_path):
+    for number in range(6):
+        write(tmp_path / f"{number}.parquet", [f"v{number}"])
+    build(tmp_path, "ssn", KMS)
+    return tmp_path
+
+
+def check(table, files):
+    found = Index.open(table, KMS).lookup("ssn", [f"v{number}" for number in range(files)])
+    for number, one in enumerate(found.row_groups):
+        path = f"{number}.parquet"
+        assert one == ({} if path in found.unknown else {path: [0]})
+    return found.unknown
+
+
+def run_together(works):
+    errors = []
+
+    def run(work):
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.slow
+def test_updates_merges_and_lookups_at_once(table):
+    def update():
+        for _ in range(3):
+            Index.open(table, KMS).update()
+
+    def compact():
+        for _ in range(4):
+            Index.open(table, KMS).compact()
+
+    def look_up():
+        for _ in range(30):
+            check(table, 12)
+
+    for number in range(6, 12):
+        write(table / f"{number}.parquet", [f"v{number}"])
+    run_together([update, update, compact, look_up])
+    assert check(table, 12) == []
+    index = Index.open(table, KMS)
+    index.compact()
+    index.vacuum(0)
+    assert check(table, 12) == [] and len(segments_of(table)) == len(manifests_of(table)) == 1
+
+
+def _update_in_process(table):
+    from secure_bloom.index import update
+    update._SETTLED_NS = 0
+    Index.open(table, KMS).update()
+
+
+@pytest.mark.slow
+def test_updates_in_several_processes(table):
+    for number in range(6, 10):
+        write(table / f"{number}.parquet", [f"v{number}"])
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_update_in_process, args=(str(table),)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert check(table, 10) == []
+    versions = folder_of(table).versions()
+    assert versions == list(range(1, len(versions) + 1))
+
+
+def with_dead(name):
+    return lambda body: replace(body, dead=tuple(sorted({*body.dead, name})))
+
+
+def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table, monkeypatch):
+    """Two writers read version n; the second one publishes first, the first one then tries again.
+    """
+    stored, kms = folder_of(table), CachedKms(KMS)
+    original = folder.IndexFolder._newest_of
+    turns = []
+
+    def newest_of(self, versions):
+        found = original(self, versions)
+        if not turns:
+            turns.append(1)
+            publish(stored, kms, with_dead("of the second"))
+        return found
+
+    monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
+    publish(stored, kms, with_dead("of the first"))
+    assert stored.open_newest(kms).body.dead == ("of the first", "of the second")
+
+
+def test_eight_publishers_lose_nothing(table):
+    stored, kms = folder_of(table), CachedKms(KMS)
+    run_together([lambda name=name: publish(stored, kms, with_dead(str(name)))
+                  for name in range(8)])
+    assert stored.open_newest(kms).body.dead == tuple(map(str, range(8)))
+
+
+def test_a_publisher_that_never_wins_gives_up(table, monkeypatch):
+    def create(filesystem, path, data):
+        raise FileExistsError
+    monkeypatch.setattr(folder, "create_exclusively", create)
+    with pytest.raises(SecureBloomError, match="faster") as raised:
+        publish(folder_of(table), CachedKms(KMS), with_dead("x"))
+    assert raised.value.column == "ssn"
+
+
+def test_a_change_that_seemed_to_fail_is_not_applied_twice(table, monkeypatch):
+    original = folder.create_exclusively
+    tries = []
+
+    def create(filesystem, path, data):
+        original(filesystem, path, data)
+        tries.append(path)
+        if len(tries) == 1:
+            raise FileExistsError
+
+    monkeypatch.setattr(folder, "create_exclusively", create)
+    write(table / "6.parquet", ["v6"])
+    assert Index.open(table, KMS).update().indexed == 1
+    assert check(table, 7) == []
+    assert len(Index.open(table, KMS).column("ssn").segments) == 2
+
+
+def test_an_update_does_not_disturb_the_clock_of_another_one(table, monkeypatch):
+    stored = folder_of(table)
+    original = folder.write_file
+    inner = []
+
+    def write_file(filesystem, path, data):
+        original(filesystem, path, data)
+        if not inner:
+            inner.append(1)
+            assert stored.now_ns() is not None  # it writes and deletes a clock meanwhile
+
+    monkeypatch.setattr(folder, "write_file", write_file)
+    assert stored.now_ns() is not None
+    assert not [info for info in stored.infos() if "clock" in info.base_name]
+
+
+# --- files that one of several writers may create ------------------------------------------------
+
+class Overwriting(pa_fs.LocalFileSystem):
+    """A store without conditional writes, on which another writer is a moment later."""
+
+    type_name = "store"
+
+    def move(self, source, target):
+        super().move(source, target)
+        with self.open_output_stream(target) as stream:
+            stream.write(b"theirs")
+
+
+def test_a_file_that_another_writer_overwrites_counts_as_theirs(tmp_path):
+    with pytest.raises(FileExistsError, match="another writer"):
+        create_exclusively(Overwriting(), str(tmp_path / "x"), b"ours")
+    assert (tmp_path / "x").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("store", ["local", "coarse", "memory", "s3"])
+def test_a_file_is_created_once(tmp_path, store, request):
+    path = str(tmp_path / "new" / "x")
+    if store == "s3":
+        filesystem = request.getfixturevalue("s3").filesystem_of()
+        path = f"{BUCKET}/{uuid.uuid4().hex}"
+    elif store == "memory":
+        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("memory")))
+    else:
+        filesystem = pa_fs.LocalFileSystem() if store == "local" \
+            else coarse_store(tmp_path).filesystem
+        (tmp_path / "new").mkdir()
+    create_exclusively(filesystem, path, b"first")
+    with pytest.raises(FileExistsError):
+        create_exclusively(filesystem, path, b"second")
+    with filesystem.open_input_stream(path) as stream:
+        assert stream.read() == b"first"
+
+
+def test_fsspec_filesystems_decide_who_creates_a_file(tmp_path):
+    created = []
+
+    class Filesystem(fsspec.get_filesystem_class("memory")):
+        protocol = "exclusive-memory"
+        cachable = False
+
+        def pipe_file(self, path, value, mode="overwrite", **options):
+            created.append(mode)
+            super().pipe_file(path, value, mode=mode, **options)
+
+    filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(Filesystem()))
+    create_exclusively(filesystem, f"/{uuid.uuid4().hex}/x", b"first")
+    assert created == ["create"]
+
+
+def test_filesystems_that_do_not_date_files_have_no_covered_files():
+    memory = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("memory")))
+    where = f"/{uuid.uuid4().hex}"
+    memory.create_dir(where)
+    write(f"{where}/0.parquet", ["v0"], filesystem=memory)
+    result = build(where, "ssn", KMS, filesystem=memory)
+    assert result.uncovered == {"0.parquet": "its filesystem does not date files"}
+    found = Index.open(where, KMS, filesystem=memory).lookup("ssn", "v0")
+    assert (found.row_groups, found.unknown) == ([{}], ["0.parquet"])
+
+
+@pytest.mark.parametrize("store", ["coarse", "fsspec"])
+def test_an_index_on_other_filesystems(tmp_path, store):
+    filesystem = coarse_store(tmp_path).filesystem if store == "coarse" \
+        else pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("file")))
+    where = str(tmp_path)
+    for number in range(3):
+        write(f"{where}/{number}.parquet", [f"v{number}"], filesystem=filesystem)
+    age(tmp_path)  # one file alone is dated in whole seconds
+    assert build(where, "ssn", KMS, filesystem=filesystem).indexed == 3
+    index = Index.open(where, KMS, filesystem=filesystem)
+    assert index.lookup("ssn", ["v1", "x"]).row_groups == [{"1.parquet": [0]}, {}]
+    write(f"{where}/3.parquet", ["v3"], filesystem=filesystem)
+    age(tmp_path)  # the first ones, too: they are restamped
+    assert index.update().indexed == 1 and index.compact() == 2
+    index.vacuum(0)
+    found = index.lookup("ssn", ["v1", "v3"])
+    assert (found.row_groups, found.unknown) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])

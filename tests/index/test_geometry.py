@@ -1,0 +1,79 @@
+"""Which bits of a fingerprint are where: nothing is lost, and unknown lengths are refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.index.geometry import (
+    FINGERPRINT_BITS,
+    MAX_PAIRS,
+    MAX_ROW_GROUPS,
+    Geometry,
+    pack,
+    sorted_pairs,
+    unpack,
+)
+from tests.support import examples
+
+GEOMETRIES = st.builds(Geometry.of, st.integers(0, MAX_PAIRS), st.integers(0, MAX_ROW_GROUPS))
+
+
+@examples(200)
+@given(GEOMETRIES, st.integers(0, 2**64 - 1), st.data())
+def test_a_pair_is_split_and_joined_without_loss(geometry, fingerprint, data):
+    group = data.draw(st.integers(0, 2**geometry.group_bits - 1))
+    fingerprints = np.array([fingerprint], np.uint64)
+    pairs = pack(fingerprints, group)
+    slots, entries = geometry.split(pairs)
+    page, bucket, remainder = (int(part[0]) for part in geometry.place(fingerprints))
+    assert int(slots[0]) == page << geometry.bucket_bits | bucket
+    assert int(entries[0]) == remainder << geometry.group_bits | group
+    top, groups = geometry.join(page, np.array([bucket], np.uint64), entries)
+    assert int(top[0]) == fingerprint >> 64 - FINGERPRINT_BITS
+    assert [part.tolist() for part in unpack(pairs)] == [top.tolist(), groups.tolist()]
+    assert geometry.layout.width * 8 >= geometry.entry_bits
+
+
+@examples(100)
+@given(st.integers(0, MAX_PAIRS), st.integers(0, MAX_ROW_GROUPS))
+def test_all_row_groups_and_about_one_pair_a_bucket_fit(pairs, row_groups):
+    geometry = Geometry.of(pairs, row_groups)
+    assert row_groups <= 1 << geometry.group_bits
+    slots = geometry.num_pages << geometry.bucket_bits
+    assert max(pairs, 2) <= slots <= 2 * max(pairs, 2)
+    assert Geometry.from_json(geometry.to_json()) == geometry
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 30), max_size=80), st.integers(1, 5))
+def test_sorted_pairs_are_in_order_and_each_once(values, parts):
+    split = np.array_split(np.array(values, np.uint64), parts)
+    assert sorted_pairs(split).tolist() == sorted(set(values))
+
+
+@pytest.mark.parametrize("many", [(MAX_PAIRS + 1, 1), (1, MAX_ROW_GROUPS + 1)])
+def test_too_much_for_one_segment_is_refused(many):
+    with pytest.raises(ValueError, match="too much"):
+        Geometry.of(*many)
+
+
+def test_fingerprints_of_another_length_are_refused():
+    for bits in (37, 39, 64, None, "38"):
+        with pytest.raises(UnsupportedError, match="length"):
+            Geometry.from_json(Geometry.of(10, 10).to_json() | {"fingerprint_bits": bits})
+
+
+@pytest.mark.parametrize("changed", [
+    {"page_bits": -1}, {"bucket_bits": 31}, {"group_bits": 0}, {"group_bits": 27},
+    {"page_bits": 35}, {"page_bits": 1.0}, {"page_bits": True}, {"bucket_bits": None}])
+def test_impossible_bits_are_refused(changed):
+    with pytest.raises(FormatError, match="geometry"):
+        Geometry.from_json(Geometry.of(10, 10).to_json() | changed)
+
+
+@pytest.mark.parametrize("fields", [None, [], 5, {"fingerprint_bits": 38}])
+def test_a_geometry_that_is_not_an_object_is_refused(fields):
+    with pytest.raises((FormatError, UnsupportedError)):
+        Geometry.from_json(fields)

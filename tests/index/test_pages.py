@@ -1,0 +1,76 @@
+"""Pages: what is encoded is found, and damaged pages are refused."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_bloom.errors import FormatError
+from secure_bloom.index.pages import Page, PageLayout, encode
+from tests.support import examples
+
+
+@st.composite
+def pages(draw):
+    """A layout, bits of row groups, and entries as triples of bucket, remainder, row group."""
+    bucket_bits, group_bits = draw(st.integers(0, 6)), draw(st.integers(1, 26))
+    remainder_bits = draw(st.integers(4, 38 - bucket_bits))
+    triples = st.tuples(st.integers(0, 2**bucket_bits - 1), st.integers(0, 2**remainder_bits - 1),
+                        st.integers(0, 2**group_bits - 1))
+    width = (remainder_bits + group_bits + 7) // 8
+    return PageLayout(bucket_bits, width), group_bits, sorted(draw(st.sets(triples, max_size=60)))
+
+
+def encoded(layout, group_bits, triples) -> bytes:
+    buckets = np.array([bucket for bucket, _, _ in triples], np.uint64)
+    entries = np.array([remainder << group_bits | group for _, remainder, group in triples],
+                       np.uint64)
+    return encode(buckets, entries, layout)
+
+
+@examples(200)
+@given(pages())
+def test_exactly_what_was_encoded_is_found(page):
+    layout, group_bits, triples = page
+    opened = Page(pa.py_buffer(encoded(*page)), layout)
+    probes = sorted({triple[:2] for triple in triples} | {(0, 0), (2**layout.bucket_bits - 1, 3)})
+    at, groups = opened.find(*(np.array(column, np.uint64)
+                               for column in zip(*probes, strict=True)), group_bits)
+    found = [(*probes[position], group) for position, group
+             in zip(at.tolist(), groups.tolist(), strict=True)]
+    assert sorted(found) == triples
+    buckets, entries = opened.decode()
+    mask = (1 << group_bits) - 1
+    assert [(bucket, one >> group_bits, one & mask) for bucket, one
+            in zip(buckets.tolist(), entries.tolist(), strict=True)] == triples
+
+
+@examples(100)
+@given(pages(), st.data())
+def test_changed_pages_are_refused_or_read_within_their_bounds(page, data):
+    layout = page[0]
+    content = bytearray(encoded(*page))
+    if data.draw(st.booleans()):
+        content = content[:data.draw(st.integers(0, len(content)))]
+    for _ in range(data.draw(st.integers(1, 4))):
+        if content:
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        opened = Page(pa.py_buffer(bytes(content)), layout)
+    except FormatError:
+        return
+    buckets, entries = opened.decode()
+    assert buckets.size == entries.size == int.from_bytes(content[:4], "little")
+
+
+def test_a_page_that_claims_four_billion_entries_allocates_nothing():
+    with pytest.raises(FormatError, match="size"):
+        Page(pa.py_buffer(b"\xff\xff\xff\xff" + bytes(100)), PageLayout(3, 4))
+
+
+def test_an_entry_after_the_last_bucket_is_refused():
+    # Of 3 bits two belong to the buckets: the last one counts an entry that no bucket has.
+    content = (1).to_bytes(4, "little") + bytes([0b100]) + bytes(2)
+    with pytest.raises(FormatError, match="counts"):
+        Page(pa.py_buffer(content), PageLayout(1, 2))
