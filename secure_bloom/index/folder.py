@@ -27,7 +27,7 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
 
 INDEX = "_index"
-_MANIFEST = ".manifest"
+MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(r"(\d{12})\.manifest")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
@@ -128,7 +128,7 @@ class IndexFolder:
 
     def manifest_path(self, version: int) -> str:
         """Return the path of a manifest."""
-        return posixpath.join(self.path, f"{version:012}{_MANIFEST}")
+        return posixpath.join(self.path, f"{version:012}{MANIFEST}")
 
     def segment_path(self, name: str) -> str:
         """Return the path of a segment."""

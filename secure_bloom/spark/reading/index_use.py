@@ -35,16 +35,25 @@ class TypedPredicate(NamedTuple):
         """Whether the value may be compared with values of this type in a file."""
         return same_values(self.type, column_type)
 
-    def row_groups(self, listed: ListedIndexes, paths: Sequence[str],
-                   schema: pa.Schema) -> dict[str, list[int]]:
-        """Return the row groups where it may hold, of files with this schema; as far as known."""
-        names = find_column(schema, self.predicate.path)
-        if names == ():
-            return {path: [] for path in paths}  # all values are null
-        if names is None:
-            return {}
-        return listed.select(paths, [[self.predicate.on(".".join(names))]],
-                             is_comparable=self.is_comparable)
+    def row_groups(self, listed: ListedIndexes,
+                   files: Iterable[tuple[pa.Schema, list[str]]]) -> dict[str, Sequence[int]]:
+        """Return the row groups where it may hold, as far as that is known.
+
+        ``files`` are paths by the schema of the files.
+        """
+        found: dict[str, Sequence[int]] = {}
+        by_column: dict[tuple[str, ...], dict[str, Sequence[int]]] = {}
+        for schema, paths in files:
+            names = find_column(schema, self.predicate.path)
+            if names == ():
+                found |= dict.fromkeys(paths, ())  # all values are null
+            elif names is not None:
+                if names not in by_column:
+                    by_column[names] = listed.select([[self.predicate.on(".".join(names))]],
+                                                     is_comparable=self.is_comparable)
+                groups = by_column[names]
+                found |= {path: groups[path] for path in paths if path in groups}
+        return found
 
 
 def selected_by_index(folder: Folder, files: list[DataFile], predicates: Iterable[TypedPredicate],
@@ -73,13 +82,12 @@ def selected_by_index(folder: Folder, files: list[DataFile], predicates: Iterabl
     table = indexes.table.path
     listed = ListedIndexes(indexes, {relative_path(file.path, table): _stamp(file)
                                      for file in files})
-    known = listed.known_files
-    found: dict[str, list[int]] = {}
-    for schema, paths in _by_schema(known):
-        for one in useful:
-            for path, groups in one.row_groups(listed, paths, schema).items():
-                found[path] = groups if path not in found \
-                    else [group for group in found[path] if group in set(groups)]
+    known = {file.path: one for file in files
+             if (one := listed.known_files.get(file.path)) is not None}
+    found: dict[str, Sequence[int]] = {}
+    for predicate in useful:
+        for path, groups in predicate.row_groups(listed, _by_schema(known)).items():
+            found[path] = sorted(set(groups).intersection(found.get(path, groups)))
     selected = (_selected(file, known[file.path], found[file.path]) if file.path in found else file
                 for file in files)
     return [file for file in selected if opens_all or file.row_groups != ()]
@@ -114,6 +122,6 @@ def _by_schema(known: dict[str, KnownFile]) -> Iterable[tuple[pa.Schema, list[st
     return found.values()
 
 
-def _selected(file: DataFile, known: KnownFile, groups: list[int]) -> DataFile:
+def _selected(file: DataFile, known: KnownFile, groups: Sequence[int]) -> DataFile:
     share = len(groups) / max(known.num_row_groups, 1)
     return replace(file, row_groups=tuple(groups), read_bytes=int(file.size * share))
