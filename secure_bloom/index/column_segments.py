@@ -63,17 +63,17 @@ class SentKey:
     """
 
     def __init__(self, manifest: Manifest):
-        self._secret, self._index_id = manifest.key.secret, manifest.key.index_id
+        self._secret, self.index_id = manifest.key.secret, manifest.key.index_id
         #: master key of the index; None: the index has no encryption
         self.master_key = None if manifest.material is None else manifest.material.master_key_id
 
     @property
     def key(self) -> IndexKey:
         """The key."""
-        return IndexKey(self._secret, self._index_id)
+        return IndexKey(self._secret, self.index_id)
 
     def __repr__(self) -> str:
-        return f"<SentKey of index {self._index_id.hex()}>"
+        return f"<SentKey of index {self.index_id.hex()}>"
 
 
 class SegmentMaker:
@@ -94,8 +94,8 @@ class SegmentMaker:
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str, key: SentKey,
                  earlier: Mapping[str, Sequence[bytes]], budget: int = BUDGET):
-        self._folder, self._earlier, self._budget = IndexFolder(filesystem, table, column), \
-            earlier, budget
+        self._folder = IndexFolder(filesystem, table, column)
+        self._earlier, self._budget = earlier, budget
         self._key, self._master_key = key.key, key.master_key
         self._builders: dict[ColumnType, SegmentBuilder] = {}
         self._restamped: dict[str, Restamp] = {}

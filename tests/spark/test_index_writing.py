@@ -151,6 +151,13 @@ class Tasks:
         return self.writer.write(iter(self.frame.toArrow().to_batches()))
 
 
+def segment_of(report):
+    """Return the only segment that a task has written."""
+    [made] = report.index.made.values()
+    [segment] = made.segments
+    return segment
+
+
 def test_attempts_that_are_lost_or_repeated_publish_nothing(spark, tmp_path, keyring, indexed,
                                                             monkeypatch):
     tasks = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
@@ -158,8 +165,8 @@ def test_attempts_that_are_lost_or_repeated_publish_nothing(spark, tmp_path, key
     tasks.writer.commit([reported])
     assert known(tmp_path / "t", keyring, "ssn-5") == ([reported.files[0].path], [])
     assert [one.id for one in Index.open(tmp_path / "t", keyring).column("ssn").manifest.body
-            .segments] == [reported.index.made["ssn"].segments[0].id]
-    assert lost.index.made["ssn"].segments[0].name in os.listdir(tmp_path / "t" / "_index" / "ssn")
+            .segments] == [segment_of(reported).id]
+    assert segment_of(lost).name in os.listdir(tmp_path / "t" / "_index" / "ssn")
 
 
 def test_a_store_whose_listings_date_objects_more_precisely(spark, s3, tmp_path, keyring, indexed,
@@ -209,14 +216,20 @@ def test_a_segment_that_a_vacuum_deleted_is_not_published(spark, tmp_path, keyri
     assert len(known(tmp_path / "t", keyring)[1]) == 1
 
 
+@pytest.mark.parametrize("commits_elsewhere", [False, True])
 def test_an_index_that_was_built_again_does_not_get_segments_of_the_old_one(
-        spark, tmp_path, keyring, indexed, monkeypatch, caplog):
+        spark, tmp_path, keyring, indexed, monkeypatch, caplog, commits_elsewhere):
     tasks = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
     report = tasks.run()
     shutil.rmtree(tmp_path / "t" / "_index")
-    Tasks(spark, tmp_path / "t", indexed, monkeypatch)
-    tasks.writer.commit([report])
-    assert "deleted and built again" in caplog.text
+    other = Tasks(spark, tmp_path / "t", indexed, monkeypatch)
+    if commits_elsewhere:  # as a stream does
+        other.writer.job = tasks.writer.job
+        other.writer.commit([report])
+    else:
+        tasks.writer.commit([report])
+        assert "deleted and built again" in caplog.text
+    assert Index.open(tmp_path / "t", keyring).column("ssn").segments == []
     assert len(known(tmp_path / "t", keyring)[1]) == 1
 
 

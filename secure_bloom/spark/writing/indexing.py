@@ -39,12 +39,13 @@ _log = logging.getLogger("secure_bloom.spark")
 
 @dataclass
 class TaskSegments:
-    """What a task made: for each column what is to be published, and the content of its files.
+    """What a task made.
 
-    ``stamps`` has size, time and content of each file, by path relative to the table.
+    ``made`` has what is to be published for each column, by column and id of the index. ``stamps``
+    has size, time and content of each file, by path relative to the table.
     """
 
-    made: dict[str, Segments] = field(default_factory=dict)
+    made: dict[tuple[str, bytes], Segments] = field(default_factory=dict)
     stamps: dict[str, Restamp] = field(default_factory=dict)
 
 
@@ -96,7 +97,7 @@ class WrittenIndexes:
                 stack.callback(maker.close)
                 try:
                     reasons = {self._add(maker, job, file.path, keys, result) for file in files}
-                    result.made[column] = maker.write()
+                    result.made[column, key.index_id] = maker.write()
                 except Exception as error:
                     _warn(job, column, error)
                     continue
@@ -108,7 +109,9 @@ class WrittenIndexes:
         """Publish what the tasks of a committed job have made, and keep the index small."""
         done = list(tasks)
         for column, key in self._keys.items():
-            made = [one.made[column] for one in done if column in one.made]
+            # A stream commits with another writer, which may have opened a later index.
+            made = [one.made[column, key.index_id] for one in done
+                    if (column, key.index_id) in one.made]
             if not any(one.segments for one in made):
                 continue
             folder = IndexFolder(job.filesystem, job.table, column)
