@@ -152,6 +152,19 @@ def test_skipped_files_are_not_opened(folder, keyring, monkeypatch):
     assert opened == [str(folder / "2.parquet")]
 
 
+def test_pushed_conditions_of_a_single_use(folder, keyring):
+    pushdown = pytest.importorskip("secure_bloom.spark.pushdown")
+    for single_use, expected in (("true", ["2.parquet"]), ("false", [])):
+        source = Folder(Options({"path": str(folder), "keyring": str(keyring.path),
+                                 "single_use": single_use}))
+        reader = pushdown.PruningReader(source, source.schema(), True)
+        list(reader.pushFilters([pushdown.EqualTo(("ssn",), "ssn-215")]))
+        files = {part.file for task in reader.partitions() for part in task.ranges}
+        assert [os.path.basename(file.path) for file in files
+                if file.row_groups == (1,)] == expected
+        assert len(files) == (1 if expected else 5)
+
+
 # --- files that change ---------------------------------------------------------------------------
 
 def add(folder, keyring):
