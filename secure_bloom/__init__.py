@@ -43,7 +43,7 @@ _HOME = {
 _PACKAGES = "index",  # whose names are used with theirs: secure_bloom.index.build
 
 __version__ = "0.1.0"
-__all__ = sorted([*_HOME, *_PACKAGES])
+__all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom import index as index

@@ -183,6 +183,10 @@ class MissingExtraError(SecureBloomError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
+class IndexWarning(UserWarning):
+    """An index of a data set is damaged, so that files are searched without it."""
+
+
 class MissingKeyWarning(UserWarning):
     """Columns are read as nulls, because the reader does not have their keys and asked for that."""
 

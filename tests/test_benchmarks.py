@@ -11,7 +11,7 @@ from tests.tiers import sweep_where
 
 ROOT = Path(__file__).parent.parent
 WITHOUT_SPARK = ("kernels", "write", "filter_sizes", "footers", "startup", "memory", "growth",
-                 "engines")
+                 "engines", "index")
 TAKE_LONG = "kernels", "memory"
 
 

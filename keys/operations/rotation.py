@@ -8,22 +8,21 @@ done.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from threading import Lock
 from typing import Any
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import ChangeResult
-from secure_bloom.errors import NO_KEY, KeyNotFoundError, KeyUnwrapError
+from secure_bloom.errors import NO_KEY, KeyNotFoundError
 from secure_bloom.keys import external
 from secure_bloom.keys.cache import CachedKms, cached
 from secure_bloom.keys.environment import keys_or_kms
 from secure_bloom.keys.kms import KeyWrapper
 from secure_bloom.keys.material import KeyMaterial, key_reference
+from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
 from secure_bloom.keys.retrieval import KmsKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
@@ -32,7 +31,6 @@ from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
 from secure_bloom.storage.visibility import parquet_files
 
 _FILES_AT_ONCE = 4
-_KEY_SIZE = 16
 
 
 @dataclass(repr=False)
@@ -117,15 +115,16 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
         raise TypeError("keys must be a KmsClient with the old and the new master key")
     filesystem, path = resolve(path, filesystem)
     paths = parquet_files(filesystem, path)
-    rotation = _Rotation(filesystem, cached(client), old, new, dry_run)
+    rewrapping = Rewrapping(cached(client), old, new, dry_run)
+    rotation = _Rotation(filesystem, rewrapping)
     files = ManyFiles(lambda path, _: path if rotation.rotate(path) else None, paths, advance)
 
     def result() -> RotationResult:
-        return RotationResult(*files.outcomes(), sorted(rotation.found), dry_run)
+        return RotationResult(*files.outcomes(), sorted(rewrapping.found), dry_run)
 
     with result_on_error(result):
         try:
-            rotation.try_new_key()
+            rewrapping.try_new_key()
             if not dry_run:
                 remove_leftovers_of(filesystem, (file for path in paths for file in (
                     path, external.material_path(path))))
@@ -134,15 +133,8 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
             if not done.failed:
                 rotation.check_found(path)
             return done
-        except _Stop as stop:
+        except Stop as stop:
             raise stop.reason from stop.reason.__cause__
-
-
-class _Stop(Exception):
-    """Raised when no file can be rotated: the reason is not the failure of one file."""
-
-    def __init__(self, reason: Exception):
-        self.reason = reason
 
 
 class _FooterKeys(KmsKeys):
@@ -160,31 +152,23 @@ class _FooterKeys(KmsKeys):
         except NO_KEY as error:
             if key_metadata is not None \
                     and self.material(key_metadata).master_key_id in self._needed:
-                raise _Stop(error) from None
+                raise Stop(error) from None
             raise
 
 
 class _Rotation:
-    """One rotation: every distinct wrapped key is rewrapped only once."""
+    """One rotation of files."""
 
-    def __init__(self, filesystem: pa_fs.FileSystem, kms: CachedKms, old: str, new: str,
-                 dry_run: bool):
-        self._filesystem, self._kms, self._dry_run = filesystem, kms, dry_run
-        self._old, self._new = old, new
-        self.found: set[str] = set()  # names of master keys
-        self._wrapped: dict[str, str] = {}
-        self._old_has_opened = False
-        self._lock = Lock()
-
-    def try_new_key(self) -> None:
-        """Raise _Stop unless the new master key can be used."""
-        self._wrap(os.urandom(_KEY_SIZE))
+    def __init__(self, filesystem: pa_fs.FileSystem, rewrapping: Rewrapping):
+        self._filesystem, self._rewrapping = filesystem, rewrapping
+        self._old, self._new = rewrapping.old, rewrapping.new
 
     def check_found(self, path: str) -> None:
         """Raise KeyNotFoundError if no file has, or has had, anything to rotate."""
-        if {self._old, self._new} & self.found:
+        if {self._old, self._new} & self._rewrapping.found:
             return
-        found = f"the files use: {', '.join(sorted(self.found))}" if self.found \
+        names = sorted(self._rewrapping.found)
+        found = f"the files use: {', '.join(names)}" if names \
             else "no file is encrypted under a master key"
         raise KeyNotFoundError(f"no file below {path} uses master key {self._old!r}; {found}")
 
@@ -194,7 +178,7 @@ class _Rotation:
             with rewrite.source.one_version():
                 content, magic = read_footer(rewrite.source)
                 beside = partial(external.read_material, self._filesystem, path)
-                keys = _FooterKeys(self._kms, beside, self._old, self._new)
+                keys = _FooterKeys(self._rewrapping.kms, beside, self._old, self._new)
                 footer = Footer(content, magic, keys,
                                 start=rewrite.source.size - TAIL_SIZE - len(content))
             if not footer.is_encrypted:
@@ -209,11 +193,11 @@ class _Rotation:
         file = external.MaterialFile(self._filesystem, path)
         with file:
             materials = file.read()
-            rotated = {name: self._rotated(KeyMaterial.parse(text))
+            rotated = {name: self._rewrapping.rewrapped(KeyMaterial.parse(text))
                        for name, text in materials.items()}
             changed = {name: material.serialize(external=True).decode()
                        for name, material in rotated.items() if material is not None}
-            if changed and not self._dry_run:
+            if changed and not self._rewrapping.dry_run:
                 file.replace({**materials, **changed})
             return bool(changed)
 
@@ -224,7 +208,7 @@ class _Rotation:
             if key_metadata is None or key_reference(key_metadata) is not None:
                 return
             if key_metadata not in rotated:
-                material = self._rotated(KeyMaterial.parse(key_metadata))
+                material = self._rewrapping.rewrapped(KeyMaterial.parse(key_metadata))
                 rotated[key_metadata] = key_metadata if material is None else material.serialize()
             set_key_metadata(rotated[key_metadata])
 
@@ -233,57 +217,6 @@ class _Rotation:
         for chunk in footer.column_chunks():
             change(chunk.key_metadata, chunk.set_key_metadata)
         has_changed = any(before != after for before, after in rotated.items())
-        if has_changed and not self._dry_run:
+        if has_changed and not self._rewrapping.dry_run:
             rewrite.replace_tail(footer.start, [footer.to_bytes()])
         return has_changed
-
-    def _rotated(self, material: KeyMaterial) -> KeyMaterial | None:
-        """Return the material under the new master key; None if it is not under the old one."""
-        self.found.add(material.master_key_id)
-        if material.master_key_id != self._old:
-            return None
-        if self._dry_run:
-            self._try_old_key(material)
-            return replace(material, master_key_id=self._new, wrapped_dek="", wrapped_kek="")
-        if material.kek_id is None:
-            return replace(material, master_key_id=self._new,
-                           wrapped_dek=self._wrapped_again(material.wrapped_dek))
-        return replace(material, master_key_id=self._new,
-                       wrapped_kek=self._wrapped_again(material.wrapped_by_master_key))
-
-    def _try_old_key(self, material: KeyMaterial) -> None:
-        with self._lock:
-            if not self._old_has_opened:
-                self._unwrap(material.wrapped_by_master_key)
-                self._old_has_opened = True
-
-    def _wrapped_again(self, wrapped: str) -> str:
-        with self._lock:
-            if wrapped not in self._wrapped:
-                self._wrapped[wrapped] = self._wrap(self._unwrap(wrapped))
-            return self._wrapped[wrapped]
-
-    def _unwrap(self, wrapped: str) -> bytes:
-        try:
-            return self._kms.unwrap_key(wrapped, self._old)
-        except KeyUnwrapError:  # the file may be damaged
-            raise
-        except Exception as error:
-            raise _Stop(error) from None
-
-    def _wrap(self, key: bytes) -> str:
-        """Wrap with the new master key, and check that it can be unwrapped."""
-        try:
-            wrapped = self._kms.wrap_key(key, self._new)
-            if not isinstance(wrapped, str) or not self._opens(wrapped, key):
-                raise KeyUnwrapError("the KMS cannot unwrap a key that it just wrapped with "
-                                     f"master key {self._new!r}, so the rotation stopped")
-        except Exception as error:
-            raise _Stop(error) from None
-        return wrapped
-
-    def _opens(self, wrapped: str, key: bytes) -> bool:
-        try:
-            return self._kms.unwrap_key(wrapped, self._new) == key
-        except KeyUnwrapError:
-            return False

@@ -13,6 +13,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
+from secure_bloom.auditing.indexes import audit_indexes
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
     UNREADABLE,
@@ -29,6 +30,9 @@ from secure_bloom.errors import (
     PolicyError,
     SecureBloomError,
 )
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.inspection import index_folders
+from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, shared_keys
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.footer import (
@@ -52,7 +56,7 @@ def audit(path: FilePath, keys: Keys = None, *,
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
           files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
         -> AuditResult:
-    """Find what Bloom filters and metadata reveal. Changes nothing, and reads no pages.
+    """Find what Bloom filters, metadata and indexes reveal. Changes nothing, and reads no pages.
 
     Parameters
     ----------
@@ -89,7 +93,12 @@ def audit(path: FilePath, keys: Keys = None, *,
     """
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
-    paths = parquet_files(filesystem, path)
+    indexes: list[IndexFolder] = []
+
+    def note_indexes(found: Iterable[str]) -> None:
+        indexes[:] = index_folders(filesystem, path, found)
+
+    paths = parquet_files(filesystem, path, note_indexes)
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -100,6 +109,8 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
+    result.findings += audit_indexes(indexes, result.files,
+                                     keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:
         result.findings += _without_match(policy, result, filesystem)
     return result

@@ -10,7 +10,7 @@ from typing import Any
 
 from secure_bloom.display import Summarized, count, shown
 
-#: the kinds of findings, with their severity and meaning
+#: the kinds of findings, with their severity (error, warning or note) and meaning
 KINDS = {
     "leak": ("error", "A plaintext Bloom filter on an encrypted column"),
     "unencrypted": ("error", "A sensitive column that is not encrypted"),
@@ -23,10 +23,12 @@ KINDS = {
     "shared-id": ("error", "Files that share a file id, so parts of them can be swapped"),
     "authentication": ("error", "Encrypted data that does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
+    "index": ("error", "An index without encryption of a sensitive column"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
     "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),
     "policy": ("warning", "A name in the policy that matches no column"),
+    "stale-index": ("note", "An index that does not cover all files"),
 }
 
 PROTECTED, LEAKING, OPEN, NONE, UNKNOWN = "protected", "leaking", "open", "none", "unknown"
@@ -37,7 +39,7 @@ UNREADABLE = "unknown"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditFinding(Summarized):
-    """A problem found in a file.
+    """A problem found in a file or an index.
 
     Attributes
     ----------
@@ -48,6 +50,7 @@ class AuditFinding(Summarized):
     remedy : str
         What to do about it.
     file : str
+        The file, or the folder of the index.
     column : str or None
         Dotted path.
     row_groups : tuple of int
@@ -65,7 +68,7 @@ class AuditFinding(Summarized):
 
     @property
     def severity(self) -> str:
-        """``"error"`` or ``"warning"``."""
+        """``"error"``, ``"warning"`` or ``"note"``."""
         return KINDS[self.kind][0]
 
     def _headline(self) -> str:

@@ -15,18 +15,20 @@ from secure_bloom.cli.shared import (
     UNREADABLE,
     echo,
     exit_code,
+    given_values,
     json_option,
     kms_options,
-    line_from_stdin,
     names,
     progress,
     reading_options,
+    values_options,
 )
 from secure_bloom.display import count
 
 if TYPE_CHECKING:
     from secure_bloom.datasets.lookup import FailedFile
     from secure_bloom.encryption_requirement import RequireEncryption
+    from secure_bloom.index.planning import IndexUse
     from secure_bloom.keys.kms import KmsClient
 
 _FORMATS = ("table", "csv", "json", "parquet")
@@ -36,12 +38,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @click.option("--column", required=True, metavar="C",
               help="Column, or dotted path of a field of structs.")
-@click.option("--value", "given", multiple=True, metavar="V",
-              help="Value to look for; may be repeated. Without --value and --values, one is read "
-                   "from standard input, which keeps it out of the process list.")
-@click.option("--values", "file", type=click.File(encoding="utf-8-sig"), metavar="FILE",
-              help="Values to look for, one per line; - for standard input. Empty lines are "
-                   "skipped.")
+@values_options
 @click.option("--columns", metavar="col,col", help="Columns to show. Default: all.")
 @click.option("--output", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write the rows to this file, which is not encrypted.")
@@ -53,6 +50,9 @@ _FORMATS = ("table", "csv", "json", "parquet")
 @click.option("--count", "only_count", is_flag=True, help="Show only the number of rows.")
 @click.option("--all-files", is_flag=True, help="Search the folder of a Delta Lake, Iceberg or "
               "Hudi table as plain files, which may hold deleted rows.")
+@click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
+              help="Use the index of a folder if possible (the default), never, or fail if it "
+                   "cannot be used.")
 @kms_options
 @reading_options
 @json_option
@@ -60,7 +60,8 @@ _FORMATS = ("table", "csv", "json", "parquet")
 def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[str, ...],
          file: TextIO | None, columns: str | None, output: str | None, overwrite: bool,
          form: str | None, of_files: bool, only_count: bool, all_files: bool,
-         kms: KmsClient | None, require_encryption: RequireEncryption, as_json: bool) -> None:
+         index: IndexUse, kms: KmsClient | None, require_encryption: RequireEncryption,
+         as_json: bool) -> None:
     """Find the rows in which a column has one of some values.
 
     PATH is a file, a folder, a glob pattern, or a URI of one. The rows are shown with their file
@@ -81,7 +82,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
     form = _format(output, form, of_files, only_count, as_json)
     if output is not None and not overwrite:
         _check_absent(output)
-    texts = _texts(given, file)
+    texts = given_values(given, file)
     shown = [] if of_files or only_count else None if columns is None else names(columns)
     what = PLACES if of_files else ROWS
     is_on_screen = output is None and sys.stdout.isatty()  # then a bar would be between the rows
@@ -90,7 +91,7 @@ def find(ctx: click.Context, paths: tuple[str, ...], column: str, given: tuple[s
         with progress("searching", hidden=is_on_screen) as advance:
             search = Search(list(paths) if len(paths) > 1 else paths[0], column, shown, kms,
                             all_files=all_files, require_encryption=require_encryption,
-                            on_error=failed.append, advance=advance)
+                            on_error=failed.append, advance=advance, index=index)
             with closing(FoundRows(search, failed, texts)) as found:
                 if output is not None:
                     with _refusing_to_replace():
@@ -145,16 +146,3 @@ def _refusing_to_replace() -> Iterator[None]:
     except FileExistsError as error:
         raise click.UsageError(f"{error}; specify another output file, or --overwrite to replace "
                                "it") from None
-
-
-def _texts(given: tuple[str, ...], file: TextIO | None) -> list[str]:
-    if file is None:
-        return list(given) or [line_from_stdin()]
-    try:
-        lines = [line.rstrip("\r\n") for line in file]
-    except UnicodeDecodeError:  # its message has a part of the values
-        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
-    texts = [*given, *filter(None, lines)]
-    if not texts:
-        raise click.UsageError("there are no values to look for in the file")
-    return texts

@@ -17,8 +17,8 @@ from secure_bloom.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from secure_bloom.cli.rotation import FolderRotation
     from secure_bloom.keys.kms import KmsClient
-    from secure_bloom.keys.operations.rotation import RotationResult
 
 
 @click.group()
@@ -32,22 +32,30 @@ def keys() -> None:
 @json_option
 @click.pass_context
 def keys_list(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
-    """List the master keys that a file or folder needs.
+    """List the master keys that a file or folder needs, and those of the indexes in the folder.
 
     No keys are required, except for encrypted footers: what they say about the keys of columns can
     be read only with the footer key.
 
     Exit code 0: all files were read; 3: some were not; 2, 4, 5: other errors.
     """
+    from secure_bloom.cli.index_report import render_keys
     from secure_bloom.cli.report import render_inventory
+    from secure_bloom.index.inspection import find_indexes, inspect_index
     from secure_bloom.keys import list_master_keys
     with progress("reading footers") as advance:
         inventory = list_master_keys(path, kms, advance=advance)
+    indexes = [inspect_index(folder, None, {}) for folder in find_indexes(path)]
     if as_json:
-        print_json({"path": path, **inventory.to_dict()})
+        print_json({"path": path, **inventory.to_dict(), "indexes": [
+            {"path": one.path, "column": one.column, "is_encrypted": one.is_encrypted,
+             "master_key": one.master_key, "error": one.to_dict()["error"]} for one in indexes]})
     else:
         echo(render_inventory(inventory))
-    ctx.exit(UNREADABLE if inventory.failed else 0)
+        if indexes:
+            echo(render_keys(indexes))
+    is_read = not inventory.failed and all(one.error is None for one in indexes)
+    ctx.exit(0 if is_read else UNREADABLE)
 
 
 @keys.command("rotate", short_help="Rewrap keys with another master key.")
@@ -66,23 +74,29 @@ def keys_rotate(ctx: click.Context, path: str, old: str, new: str, kms: KmsClien
     changed either. Each file changes in one step, and after a crash the command can be run again.
     Readers need both master keys until it is done.
 
+    Indexes below a folder are rotated too: each gets a new manifest, and its earlier manifests are
+    deleted. Then they are updated, because the files have changed.
+
     The new master key is tested first. A dry run tests both master keys.
 
-    Exit code 0: all files are rotated, now or before; 3: some files could not be rotated; 4: a
-    master key is missing or refused, or no file uses the old or the new one; 2, 5: other errors.
-    What was done before an error is shown.
+    Exit code 0: all files and indexes are rotated, now or before (if an index could not be updated,
+    that is shown); 3: some could not be rotated; 4: a master key is missing or refused, or no file
+    uses the old or the new one; 2, 5: other errors. What was done before an error is shown.
     """
+    from secure_bloom.cli.index_report import render_rotated_indexes
     from secure_bloom.cli.report import render_rotation
-    from secure_bloom.keys import rotate_master_keys
+    from secure_bloom.cli.rotation import rotate
     if kms is None:
         raise click.UsageError("the master keys are missing: specify --keyring or --kms, or set "
                                "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
 
-    def show(result: RotationResult) -> None:
+    def show(result: FolderRotation) -> None:
         if as_json:
             print_json({"path": path, "from": old, "to": new, **result.to_dict()})
-        else:
-            echo(render_rotation(result, old))
+            return
+        echo(render_rotation(result, old))
+        if result.indexes is not None:
+            echo(render_rotated_indexes(result.indexes, result.not_updated))
 
-    change_files(ctx, "rotating", lambda advance: rotate_master_keys(
+    change_files(ctx, "rotating", lambda advance: rotate(
         path, kms, old=old, new=new, dry_run=dry_run, advance=advance), show)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
 
@@ -225,6 +225,32 @@ def line_from_stdin() -> str:
         raise click.UsageError("no value: specify --value, or write the value to standard "
                                "input")
     return line.removeprefix("\ufeff").rstrip("\r\n")  # some programs write a byte order mark
+
+
+def values_options(command: Command) -> Command:
+    """Add ``--value`` and ``--values``; the command receives ``given`` and ``file``."""
+    value = click.option("--value", "given", multiple=True, metavar="V",
+                         help="Value to look for; may be repeated. Without --value and --values, "
+                              "one is read from standard input, which keeps it out of the process "
+                              "list.")
+    values = click.option("--values", "file", type=click.File(encoding="utf-8-sig"),
+                          metavar="FILE", help="Values to look for, one per line; - for standard "
+                                               "input. Empty lines are skipped.")
+    return value(values(command))
+
+
+def given_values(given: tuple[str, ...], file: TextIO | None) -> list[str]:
+    """Return the values that these options name, as text."""
+    if file is None:
+        return list(given) or [line_from_stdin()]
+    try:
+        lines = [line.rstrip("\r\n") for line in file]
+    except UnicodeDecodeError:  # its message has a part of the values
+        raise click.UsageError("the values are not UTF-8 text: convert the file") from None
+    texts = [*given, *filter(None, lines)]
+    if not texts:
+        raise click.UsageError("there are no values to look for in the file")
+    return texts
 
 
 def write_report(path: str, text: str) -> None:

@@ -18,14 +18,17 @@ from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.scanner import Columns, Scanner, View
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.sources import DatasetSource, find_files
+from secure_bloom.datasets.selection import index_use
+from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, shown
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
+    Requirement,
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
@@ -35,11 +38,12 @@ from secure_bloom.pruning.predicates import Filters
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
             filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
             all_files: bool = False, require_encryption: RequireEncryption = None,
-            on_missing_key: OnMissingKey = "error") -> Dataset:
+            on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> Dataset:
     """Open Parquet files as one data set, which pyarrow, DuckDB, DataFusion and others can scan.
 
-    The footers of all files are read. The files and their schemas are those found now: if files are
-    added later, open the data set again. Rows are always those of the current version of a file.
+    The footers of all files are read, except those of files in an index. The files and their
+    schemas are those found now: if files are added later, open the data set again. Rows are always
+    those of the current version of a file.
 
     Parameters
     ----------
@@ -68,6 +72,9 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         which means that all values are null, in the files whose key is missing. Only the keys of
         the columns that a scan reads are requested. The schemas of results mark masked columns,
         and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the folder's table, see ``docs/index.md``. "auto": if there is
+        one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------
@@ -86,19 +93,31 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
-    masks = is_masking(on_missing_key)
+    keys = keys_for_files(keys, masks=is_masking(on_missing_key))
     requirement = encryption_requirement(require_encryption)
-    found = find_files(source, filesystem, all_files=all_files)
+    found = find_files(source, filesystem, all_files=all_files, keys=keys,
+                       index=index_use(index, on_missing_key))
+    opened = open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                        on_missing_key=on_missing_key)
+    opened.list_again()
+    return opened
+
+
+def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
+               schema: pa.Schema | None = None, with_source: bool = False,
+               on_missing_key: OnMissingKey = "error") -> Dataset:
+    """Open the files that were found as a data set, to be scanned at once."""
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess.new(found.filesystem, keys_for_files(keys, masks=masks), checks,
-                            with_source, on_missing_key)
+    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key,
+                            found.indexes)
     with error_location(file=found.name):
-        files = list(inspected(found, access, lambda path, inspect: inspect()))
+        known = found.known if requirement is None else {}
+        files = list(inspected(found, access, known, lambda path, inspect: inspect()))
         checks.finish()
     if schema is None:
         schema = common_schema(found.paths, [file.schema for file in files],
                                found.partition_schema)
-    if masks:
+    if is_masking(on_missing_key):
         schema = nullable_schema(schema, files)
     if with_source:
         schema = _with_source(schema)
@@ -118,6 +137,11 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         self._last: Scanner | None = None
         refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))
         super().__init__([refused], view.schema, refused.format)
+
+    def list_again(self) -> None:
+        """Compare the files with an index again for each scan, because they may have changed."""
+        if self._view.access.indexes is not None:
+            self._view.access.indexes.recent = None
 
     @property
     def files(self) -> list[str]:

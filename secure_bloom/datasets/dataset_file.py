@@ -15,6 +15,8 @@ from secure_bloom.arrow.pages import new_fragment
 from secure_bloom.datasets.cache import ByteCache
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.planning import FolderIndexes, KnownFile
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -40,6 +42,7 @@ class FileAccess(NamedTuple):
     """What all files of a data set have in common, and what was read of them last.
 
     The files in ``footers`` are closed. ``filters`` are by path, version, row group and column.
+    ``indexes`` are those that scans use.
     """
 
     filesystem: pa_fs.FileSystem
@@ -49,13 +52,15 @@ class FileAccess(NamedTuple):
     on_missing_key: OnMissingKey
     footers: ByteCache[ParquetFile]
     filters: ByteCache[SplitBlockBloomFilter]
+    indexes: FolderIndexes | None = None
 
     @classmethod
     def new(cls, filesystem: pa_fs.FileSystem, keys: Keys, checks: FolderChecks,
-            with_source: bool, on_missing_key: OnMissingKey = "error") -> FileAccess:
+            with_source: bool, on_missing_key: OnMissingKey = "error",
+            indexes: FolderIndexes | None = None) -> FileAccess:
         """Return the access to files of which nothing has been read."""
         return cls(filesystem, keys, checks, with_source, on_missing_key, ByteCache(_FOOTER_BYTES),
-                   ByteCache(_FILTER_BYTES))
+                   ByteCache(_FILTER_BYTES), indexes)
 
 
 class DatasetFile:
@@ -69,7 +74,7 @@ class DatasetFile:
     maskable: frozenset[str] = frozenset()
 
     def __init__(self, access: FileAccess, path: str, partition: pc.Expression | None,
-                 partition_values: dict[str, pa.Scalar]):
+                 partition_values: dict[str, pa.Scalar], known: KnownFile | None = None):
         self.access, self.path = access, path
         self.partition, self.partition_values = partition, partition_values
         if access.with_source:
@@ -78,10 +83,13 @@ class DatasetFile:
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
         self._is_masked: dict[str, bool] = {}  # as far as the keys were requested
+        self.is_encrypted = False  # until it has been opened
+        if known is not None:
+            self._schema = known.schema
+            return
         opened = self.open()
         if access.on_missing_key == "null":
             self.maskable = opened.file.maskable_columns
-        self.is_encrypted = opened.file.footer.is_encrypted
         opened.close()
 
     @property
@@ -143,10 +151,12 @@ class DatasetFile:
             if self._version is not None and source.version != self._version:
                 raise OutdatedError("the file was replaced after its row groups were chosen; start "
                                     "again with the data set", file=self.path)
-            return OpenedFile(self, self._parsed(source), source)
+            opened = OpenedFile(self, self._parsed(source), source)
         except BaseException:
             source.file.close()
             raise
+        self.is_encrypted = opened.file.footer.is_encrypted
+        return opened
 
     def _parsed(self, source: Source) -> ParquetFile:
         access = self.access
@@ -202,6 +212,12 @@ class OpenedFile:
                   row_groups: list[int] | None) -> ds.ParquetFileFragment:
         access = self.file.arrow_access(row_groups, shared)
         return new_fragment(access.file(self.source), access.properties, row_groups, partition)
+
+    def is_as_listed(self, stamp: Stamp) -> bool:
+        """Whether a listing with this stamp refers to the open version."""
+        version, filesystem = self.file.version, self.dataset_file.access.filesystem
+        return version is not None and version.is_as_listed(
+            *stamp, exactly=filesystem.type_name == "local")
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if what was read is not of one version."""

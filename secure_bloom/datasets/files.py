@@ -81,7 +81,7 @@ class FolderFile:
 
     masked: frozenset[str] = frozenset()
 
-    def __init__(self, query: FolderQuery, path: str, partition: pc.Expression):
+    def __init__(self, query: FolderQuery, path: str, partition: pc.Expression | None):
         self._query, self.path, self._partition = query, path, partition
         self._source: Source | None = None
         self.look()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
 from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.selection import index_use
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, listed
 from secure_bloom.encryption_requirement import (
@@ -27,6 +28,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
+from secure_bloom.index.planning import IndexUse, KnownFile
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
@@ -62,7 +64,7 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
          columns: list[str] | None = None, filesystem: pa_fs.FileSystem | None = None,
          all_files: bool = False, require_encryption: RequireEncryption = None,
          on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
-         advance: Advance | None = None) -> pa.Table:
+         advance: Advance | None = None, index: IndexUse = "auto") -> pa.Table:
     """Find the rows in which a column equals one of some values.
 
     Row groups are skipped by partition, statistics and Bloom filters. Only matching rows are kept
@@ -99,6 +101,9 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         the result, and it may have more of them. Default: the first error is raised.
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the folder's table, see ``docs/index.md``. "auto": if there is
+        one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------
@@ -124,7 +129,7 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     def found() -> pa.Table:
         search = Search(source, column, columns, keys, filesystem=filesystem, all_files=all_files,
                         require_encryption=require_encryption, on_missing_key=on_missing_key,
-                        on_error=on_error, advance=advance)
+                        on_error=on_error, advance=advance, index=index)
         rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
@@ -154,18 +159,19 @@ class Search:
                  keys: Keys = None, *, filesystem: pa_fs.FileSystem | None = None,
                  all_files: bool = False, require_encryption: RequireEncryption = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
-                 advance: Advance | None = None):
+                 advance: Advance | None = None, index: IndexUse = "auto"):
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
         requirement = encryption_requirement(require_encryption)
-        found = find_files(source, filesystem, all_files=all_files)
-        checks = FolderChecks(requirement, found.partition_schema.names)
         keys = keys_for_files(keys, masks=is_masking(on_missing_key))
+        found = find_files(source, filesystem, all_files=all_files, keys=keys,
+                           index=index_use(index, on_missing_key))
+        checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
-                                     on_missing_key=on_missing_key)
+                                     on_missing_key=on_missing_key, indexes=found.indexes)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
-            files = self._inspected(found)
+            files = self._inspected(found, found.known if requirement is None else {})
             try:
                 checks.finish()
             except ColumnError:
@@ -181,9 +187,9 @@ class Search:
         return MatchingRows(self, condition,
                             self.schema.names if self.columns is None else self.columns)
 
-    def _inspected(self, found: Files) -> list[DatasetFile]:
+    def _inspected(self, found: Files, known: Mapping[str, KnownFile]) -> list[DatasetFile]:
         files = []
-        for number, file in enumerate(inspected(found, self.access, self.attempt), 1):
+        for number, file in enumerate(inspected(found, self.access, known, self.attempt), 1):
             if isinstance(file, FailedFile):
                 self.fail(file)
             else:
@@ -290,7 +296,9 @@ class MatchingRows:
         done = search.num_files - len(search.files) / 2
         with pool_for(access.filesystem) as pool:
             look = partial(self._look, scan)
-            for looked in in_order(pool, look, search.files, _AHEAD):
+            candidates = scan.candidates()
+            done += (len(search.files) - len(candidates)) / 2
+            for looked in in_order(pool, look, candidates, _AHEAD):
                 if isinstance(looked, FailedFile):
                     search.fail(looked)
                 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def find_partitions(filesystem: pa_fs.FileSystem,
-                    paths: list[str]) -> tuple[pa.Schema, list[pc.Expression]]:
+                    paths: list[str]) -> tuple[pa.Schema, Sequence[pc.Expression | None]]:
     """Return the partition columns of files, and an expression of their values for each file.
+
+    There are no expressions if there are no columns.
 
     Parameters
     ----------
@@ -30,6 +33,8 @@ def find_partitions(filesystem: pa_fs.FileSystem,
     UnsupportedError
         If the name of a folder is not valid UTF-8 after decoding ``%`` escapes.
     """
+    if not any("=" in path for path in paths):
+        return pa.schema([]), [None] * len(paths)
     import pyarrow.dataset as ds
     paths = [f"/{path}" for path in paths]
     nulls = _always_null(paths)
@@ -49,8 +54,10 @@ def find_partitions(filesystem: pa_fs.FileSystem,
     return schema, [partitioning.parse(path) for path in paths]
 
 
-def values_of(partition: pc.Expression, schema: pa.Schema) -> dict[str, pa.Scalar]:
+def values_of(partition: pc.Expression | None, schema: pa.Schema) -> dict[str, pa.Scalar]:
     """Return the values of the partition columns of a file, from its expression."""
+    if partition is None:
+        return {}
     import pyarrow.dataset as ds
     return {name: pa.scalar(value, schema.field(name).type)
             for name, value in ds.get_partition_keys(partition).items()}

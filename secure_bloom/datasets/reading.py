@@ -14,11 +14,14 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.masking import OnMissingKey, masked_schema
 from secure_bloom.arrow.pages import to_table
+from secure_bloom.datasets.dataset_file import OutdatedError
 from secure_bloom.datasets.files import FolderFile, FolderQuery, OtherFilesError, read_rows
 from secure_bloom.datasets.masking import count_masked
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.datasets.scan import pool_for
 from secure_bloom.datasets.schemas import common_schema
+from secure_bloom.datasets.selection import index_use
+from secure_bloom.datasets.sources import find_indexed
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
@@ -26,6 +29,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import error_location
+from secure_bloom.index.planning import FolderIndexes, IndexUse
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
@@ -45,7 +49,7 @@ _OPEN_FILES = 64  # that stay open until their rows are read, and that are read 
 def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | None = None,
                filters: Filters | None = None, filesystem: pa_fs.FileSystem | None = None,
                all_files: bool = False, require_encryption: RequireEncryption = None,
-               on_missing_key: OnMissingKey = "error") -> pa.Table:
+               on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> pa.Table:
     """Read a Parquet file or a folder of files, skipping what the Bloom filters rule out.
 
     Parameters
@@ -81,6 +85,9 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         What to do with columns whose key does not exist or is denied. "null": they are masked,
         which means that all values are null, in the files whose key is missing. A
         :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
+    index : {"auto", "off", "require"}
+        Whether to use the index of a folder for ``filters``, see ``docs/index.md``. "auto": if
+        there is one, and its key is available. "require": an error if it cannot be used.
 
     Raises
     ------
@@ -93,6 +100,7 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
     """
     requirement = encryption_requirement(require_encryption)
     keys = keys_for_files(keys, masks=masking.is_masking(on_missing_key))
+    index = index_use(index, on_missing_key)
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement,
                            on_missing_key=on_missing_key).read(columns, filters)
@@ -106,9 +114,21 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
                 return file.read(columns, filters)
 
         return until_unchanged(read)
+    indexes = None if filters is None else FolderIndexes.find(filesystem, path, keys, index)
+    if indexes is not None:
+        return until_unchanged(partial(_read_indexed, indexes, keys, columns, filters, requirement,
+                                       all_files), OutdatedError)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
     return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
                                    requirement, check, on_missing_key), OtherFilesError)
+
+
+def _read_indexed(indexes: FolderIndexes, keys: Keys, columns: list[str] | None,
+                  filters: Filters | None, requirement: Requirement | None,
+                  all_files: bool) -> pa.Table:
+    from secure_bloom.datasets.dataset import open_files  # which imports pyarrow.dataset
+    found = find_indexed(indexes, all_files=all_files)
+    return open_files(found, keys, requirement).to_table(columns, filters)
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,

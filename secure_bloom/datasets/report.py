@@ -9,22 +9,26 @@ from secure_bloom.display import Summarized, count
 from secure_bloom.pruning.predicates import Predicate
 
 _WIDTH = 100  # characters of the picture
-READ, PARTITIONS, STATISTICS, BLOOM_FILTERS = range(4)
-_REASONS = ("read", "skipped by partition", "skipped by statistics", "skipped by Bloom filters")
-_MARKS = "█p·-"
+READ, PARTITIONS, STATISTICS, BLOOM_FILTERS, INDEX = range(5)
+_NAMES = ("read", "partitions", "statistics", "bloom_filters", "index")
+_REASONS = ("read", "skipped by partition", "skipped by statistics", "skipped by Bloom filters",
+            "skipped by the index")
+_MARKS = "█p·-i"
 
 
 @dataclass
 class Counts:
     """Files, row groups or bytes of a scan: how many were read, or skipped for which reason.
 
-    Bytes are those of the stored pages.
+    Bytes are those of the stored pages. If an index has ruled out a file, they are estimated from
+    its size.
     """
 
     read: int = 0
     partitions: int = 0
     statistics: int = 0
     bloom_filters: int = 0
+    index: int = 0
 
     @property
     def total(self) -> int:
@@ -34,11 +38,11 @@ class Counts:
     @property
     def skipped(self) -> int:
         """Not read, for any reason."""
-        return self.partitions + self.statistics + self.bloom_filters
+        return self.partitions + self.statistics + self.bloom_filters + self.index
 
     def add(self, outcome: int, number: int = 1) -> None:
         """Count something that was read, or skipped."""
-        name = ("read", "partitions", "statistics", "bloom_filters")[outcome]
+        name = _NAMES[outcome]
         setattr(self, name, getattr(self, name) + number)
 
 
@@ -73,6 +77,13 @@ class ScanReport(Summarized):
         self.files.add(READ if not outcomes or READ in outcomes else max(outcomes))
         self._outcomes += outcomes
 
+    def add_skipped(self, outcome: int, row_groups: int, size: int) -> None:
+        """Count a file of this many bytes of which all row groups are skipped for one reason."""
+        self.files.add(outcome)
+        self.row_groups.add(outcome, row_groups)
+        self.bytes.add(outcome, size)
+        self._outcomes += bytes([outcome]) * row_groups
+
     @property
     def picture(self) -> str:
         """One character for each row group, or for several if there are many."""
@@ -84,7 +95,7 @@ class ScanReport(Summarized):
     def __str__(self) -> str:
         lines = [f"condition   {self.condition}", f"row groups  {self.picture}"]
         lines.append("            " + "  ".join(
-            f"{mark} {reason}" for mark, reason in zip(_MARKS, _REASONS, strict=True)))
+            f"{mark} {reason}" for mark, reason in zip(_MARKS, self._reasons, strict=False)))
         header, rows = self._rows()
         lines += [f"{row[0]:<12}" + ", ".join(
             f"{number:,} {what}" for number, what in zip(row[1:], header[1:], strict=True))
@@ -97,11 +108,16 @@ class ScanReport(Summarized):
                 f"{count(self.files.total, 'file')}")
 
     def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
-        return ("", *_REASONS), ((name, counts.read, counts.partitions, counts.statistics,
-                                  counts.bloom_filters)
-                                 for name, counts in (("files", self.files),
-                                                      ("row groups", self.row_groups),
-                                                      ("bytes", self.bytes)))
+        names = _NAMES[:len(self._reasons)]
+        return ("", *self._reasons), ((what, *(getattr(counts, name) for name in names))
+                                      for what, counts in (("files", self.files),
+                                                           ("row groups", self.row_groups),
+                                                           ("bytes", self.bytes)))
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        """The reasons to show: most data sets have no index."""
+        return _REASONS if self.row_groups.index else _REASONS[:INDEX]
 
 
 def describe(alternatives: list[list[Predicate]] | None) -> str:

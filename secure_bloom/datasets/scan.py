@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby, islice
@@ -19,7 +19,15 @@ from secure_bloom.arrow.predicate_rows import remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.partitions import values_of
-from secure_bloom.datasets.report import BLOOM_FILTERS, PARTITIONS, READ, STATISTICS, ScanReport
+from secure_bloom.datasets.report import (
+    BLOOM_FILTERS,
+    INDEX,
+    PARTITIONS,
+    READ,
+    STATISTICS,
+    ScanReport,
+)
+from secure_bloom.datasets.selection import Selected, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.datasets.sources import Files
+    from secure_bloom.index.planning import KnownFile
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 
@@ -65,6 +74,7 @@ class Scan:
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
         self._reading: list[OpenedFile] = []
+        self._by_index: dict[str, Selected] = {}
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
@@ -77,7 +87,7 @@ class Scan:
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
         with pool_for(self._access.filesystem) as pool:
-            for opened, outcomes in in_order(pool, self.look, self._files, _OPEN_FILES):
+            for opened, outcomes in in_order(pool, self.look, self.candidates(), _OPEN_FILES):
                 self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
@@ -99,6 +109,19 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options, new_reader)
 
+    def candidates(self) -> list[DatasetFile]:
+        """Return the files to look at: those in which no index rules all row groups out."""
+        self._by_index = select(self._files, self._access.indexes, self._filters)
+        found = []
+        for file in self._files:
+            selected = self._by_index.get(file.path)
+            if selected is None or selected.row_groups:
+                found.append(file)
+            else:
+                self._report.add_skipped(INDEX, selected.file.num_row_groups,
+                                         selected.file.stamp.size)
+        return found
+
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
         """Open a file, and find the row groups to read; return it with the outcome of each one."""
         opened = file.open()
@@ -106,8 +129,14 @@ class Scan:
             groups = range(opened.file.num_row_groups) if file.row_groups is None \
                 else file.row_groups
             outcomes = dict.fromkeys(groups, READ)
+            answered: Collection[str] = ()
+            selected = self._by_index.get(file.path)
+            if selected is not None and opened.is_as_listed(selected.file.stamp):
+                answered = self._access.indexes.columns if self._access.indexes else ()
+                outcomes = {group: READ if group in selected.row_groups else INDEX
+                            for group in outcomes}
             for row_filter in self._filters:
-                _check(opened, row_filter, outcomes)
+                _check(opened, row_filter, outcomes, answered)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
             if kept:
                 opened.masked = self._masking.of_file(opened)
@@ -169,20 +198,25 @@ class Scan:
             yield marked(batch, self._masking.num_files)
 
 
-def inspected(found: Files, access: FileAccess,
+def inspected(found: Files, access: FileAccess, known: Mapping[str, KnownFile],
               attempt: Callable[[str, Callable[[], DatasetFile]], Outcome]) -> Iterator[Outcome]:
     """Yield the files of a data set, in order, after their footers were read.
 
-    ``attempt(path, inspect)`` returns the result of a function, or what stands for its error.
+    Those of ``known`` files are not read. ``attempt(path, inspect)`` returns the result of a
+    function, or what stands for its error.
     """
     def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
         path, partition = place
-        constants = {} if partition is None else values_of(partition, found.partition_schema)
-        return attempt(path, lambda: DatasetFile(access, path, partition, constants))
+        constants = values_of(partition, found.partition_schema)
+        return attempt(path, lambda: DatasetFile(access, path, partition, constants,
+                                                 known.get(path)))
 
+    places = zip(found.paths, found.partitions, strict=True)
+    if len(known) == len(found.paths):  # nothing is read, so threads would only take time
+        yield from map(inspect, places)
+        return
     with pool_for(access.filesystem) as pool:
-        yield from in_order(pool, inspect, zip(found.paths, found.partitions, strict=True),
-                            _OPEN_FILES)
+        yield from in_order(pool, inspect, places, _OPEN_FILES)
 
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
@@ -194,9 +228,16 @@ def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
 
 
-def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int]) -> None:
-    """Set why row groups are skipped, of those that would be read so far."""
+def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int],
+           answered: Collection[str]) -> None:
+    """Set why row groups are skipped, of those that would be read so far.
+
+    The filters of columns for which an index has ``answered`` are not read: they tell less.
+    """
     condition: Alternatives = row_filter.alternatives_for(opened.dataset_file.schema)
+    if condition is not None and answered:
+        condition = [[p for p in alternative if p.column not in answered or p.candidates is None]
+                     for alternative in condition]
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
     left = None if condition is None else remaining(condition, _constants(opened, condition))
     if left is not None:

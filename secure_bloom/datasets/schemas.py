@@ -25,7 +25,8 @@ def common_schema(paths: list[str], schemas: list[pa.Schema],
     UnsupportedError
         With the first file whose types do not fit the files before it.
     """
-    own = {id(schema): _without(schema, partition_schema) for schema in schemas}  # mostly one
+    different = {id(schema): schema for schema in schemas}  # mostly one
+    own = {number: _without(schema, partition_schema) for number, schema in different.items()}
     try:
         return _unified([*own.values(), partition_schema])
     except (pa.ArrowTypeError, pa.ArrowInvalid, TypeError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFile
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.visibility import (
+    Check,
     data_files,
     files_below,
     is_hidden,
@@ -44,7 +47,8 @@ class Files(NamedTuple):
     """The files of a data set, in one filesystem.
 
     ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
-    as one expression for each file.
+    as one expression for each file. ``indexes`` are those of a folder, and ``known`` is what they
+    know of its files.
     """
 
     name: str
@@ -52,24 +56,38 @@ class Files(NamedTuple):
     paths: list[str]
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
+    indexes: FolderIndexes | None = None
+    known: Mapping[str, KnownFile] = MappingProxyType({})
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
-               all_files: bool = False) -> Files:
+               all_files: bool = False, keys: Any = None, index: IndexUse = "off") -> Files:
     """Find the files of a data set.
 
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
     those of the ``name=value`` folders directly above each file.
+
+    ``keys`` open the indexes of a folder, if ``index`` asks for them.
 
     Raises
     ------
     FileNotFoundError
         If there are none.
     UnsupportedError
-        If a folder belongs to a table whose log determines its files.
+        If a folder belongs to a table whose log determines its files; or if an index is required,
+        but this is not a folder.
     """
+    found = _found(source, filesystem, all_files, keys, index)
+    if index == "require" and found.indexes is None:
+        raise UnsupportedError('index is "require", but only the folder of a table has an index',
+                               file=found.name)
+    return found
+
+
+def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
+           index: IndexUse) -> Files:
     if is_path(source):
-        return _of_path(source, filesystem, all_files)
+        return _of_path(source, filesystem, all_files, keys, index)
     if isinstance(source, list | tuple):
         locations = [resolve(one, filesystem) for one in _checked(source)]
     else:
@@ -83,11 +101,15 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
     return _with_partitions(f"{len(paths)} files", found, list(dict.fromkeys(paths)), None)
 
 
-def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool) -> Files:
+def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
+             index: IndexUse) -> Files:
     filesystem, path = resolve(source, filesystem)
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
+        indexes = FolderIndexes.find(filesystem, path, keys, index)
+        if indexes is not None:
+            return find_indexed(indexes, all_files=all_files)
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
     if kind != pa_fs.FileType.NotFound:
         return Files(path, filesystem, [path], pa.schema([]), [None])
@@ -105,8 +127,24 @@ def _checked(sources: Sequence[Any]) -> Sequence[FilePath]:
 # --- folders and patterns ------------------------------------------------------------------------
 
 def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> list[str]:
-    check = None if all_files else partial(check_readable, filesystem, folder, advice=ALL_FILES)
-    paths = data_files(filesystem, folder, check)
+    return _not_empty(data_files(filesystem, folder, _check(filesystem, folder, all_files)), folder)
+
+
+def find_indexed(indexes: FolderIndexes, *, all_files: bool = False) -> Files:
+    """Find the files of a folder that has indexes, as :func:`find_files` does."""
+    filesystem, folder = indexes.table.filesystem, indexes.folder
+    listed = indexes.listed(_check(filesystem, folder, all_files))
+    indexes.recent = listed
+    paths = _not_empty(sorted(listed.paths), folder)
+    return _with_partitions(folder, filesystem, paths, folder)._replace(
+        indexes=indexes, known=listed.known_files)
+
+
+def _check(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> Check | None:
+    return None if all_files else partial(check_readable, filesystem, folder, advice=ALL_FILES)
+
+
+def _not_empty(paths: list[str], folder: str) -> list[str]:
     if not paths:
         raise FileNotFoundError(f"there are no Parquet files in {folder}")
     return paths

@@ -13,6 +13,7 @@ from secure_bloom.datasets.dataset import Dataset, dataset
 from secure_bloom.datasets.sources import DatasetSource
 from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import MissingExtraError, UnsupportedError
+from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schema | None = None,
          filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
          all_files: bool = False, require_encryption: RequireEncryption = None,
-         on_missing_key: OnMissingKey = "error") -> pl.LazyFrame:
+         on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> pl.LazyFrame:
     """Open Parquet files as a Polars LazyFrame.
 
     Row groups are skipped by partition, statistics and Bloom filters, using the filters of the
@@ -52,6 +53,8 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
         What happens to columns whose key is missing, or denied by the KMS; as for
         :func:`secure_bloom.dataset`. Polars keeps no metadata of columns, so it does not show
         which ones are masked.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the folder's table; as for :func:`secure_bloom.dataset`.
 
     Returns
     -------
@@ -74,12 +77,12 @@ def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schem
     options: dict[str, Any] = {
         "keys": keys, "schema": schema, "filesystem": filesystem, "with_source": with_source,
         "all_files": all_files, "require_encryption": require_encryption,
-        "on_missing_key": on_missing_key}
+        "on_missing_key": on_missing_key, "index": index}
     if not isinstance(source, Dataset):
         source = dataset(source, **options)
     else:
         given = [name for name, value in options.items()
-                 if value is not None and value is not False and value != "error"]
+                 if value is not None and value is not False and value not in ("error", "auto")]
         if given:
             raise TypeError(f"an open data set has its own {given[0]}; pass {given[0]} to "
                             "secure_bloom.dataset")

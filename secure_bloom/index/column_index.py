@@ -98,10 +98,10 @@ class ColumnIndex:
             for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
                 if stamp.size < 0:
                     continue
-                found[path, *stamp] = Place(number, file)
                 again = restamped.get(path)
                 if again is not None and again.content == files.entry(file).content:
-                    found[path, again.size, again.mtime_ns] = Place(number, file)
+                    stamp = Stamp(again.size, again.mtime_ns)
+                found[path, *stamp] = Place(number, file)
         return found
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:

@@ -9,13 +9,15 @@ from typing import Any, TypeAlias
 import pyarrow.fs as pa_fs
 
 from secure_bloom.display import Summarized, listed, names
-from secure_bloom.errors import ColumnError
+from secure_bloom.errors import ColumnError, KeyNotFoundError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
 from secure_bloom.index.folder import IndexFolder, indexed_columns
+from secure_bloom.index.inspection import IndexInfo, inspect_index
 from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
+from secure_bloom.index.rotation import IndexRotation, rotate_indexes
 from secure_bloom.index.table import Table, listing_for
 from secure_bloom.index.update import (
     IndexEncryption,
@@ -223,6 +225,53 @@ class Index(Summarized):
         """
         return [name for folder in self._folders()
                 for name in compaction.vacuum(folder, self._kms, grace)]
+
+    def rotate(self, *, old: str, new: str, dry_run: bool = False) -> IndexRotation:
+        """Wrap the keys of the indexes with another master key.
+
+        Each index gets one new manifest, and its earlier manifests are deleted. Segments do not
+        change. Indexes under other master keys are left as they are.
+
+        :func:`secure_bloom.keys.rotate_master_keys` rotates the files. Rotated files have new sizes
+        and times: call :meth:`update` after two seconds, which reads only their footers.
+
+        Parameters
+        ----------
+        old, new : str
+            Names of master keys. If they are equal, for a KMS that has a new version of the key,
+            every index under this key is wrapped again.
+        dry_run : bool
+            Only report what would be done, after a test of both master keys.
+
+        Raises
+        ------
+        TypeError
+            If the index was opened without a KMS client that wraps keys.
+        KeyNotFoundError
+            If no index uses the old or the new master key.
+        KeyRetrievalError
+            If the old or the new master key is missing or denied, or cannot unwrap what it has
+            wrapped, or the KMS does not respond.
+        """
+        if self._kms is None or not hasattr(self._kms.kms, "wrap_key"):
+            raise TypeError("open the index with a KmsClient that has the old and the new master "
+                            "key")
+        result = rotate_indexes(self._folders(), self._kms, old=old, new=new, dry_run=dry_run)
+        if not result.failed and not {old, new} & set(result.master_keys):
+            raise KeyNotFoundError(f"no index of {self._table.path} uses master key {old!r}; the "
+                                   f"indexes use: {listed(result.master_keys) or 'none'}")
+        return result
+
+    def inspect(self) -> list[IndexInfo]:
+        """Return what each index is; without its key, only what its manifest reveals.
+
+        Raises
+        ------
+        KmsUnavailableError, KeyringError
+            If the KMS does not respond, or the keyring cannot be read.
+        """
+        listing = self._table.listing()
+        return [inspect_index(folder, self._kms, listing) for folder in self._folders()]
 
     def _folders(self) -> Sequence[IndexFolder]:
         return [IndexFolder(self._table.filesystem, self._table.path, column)

@@ -30,7 +30,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from secure_bloom.errors import FormatError, KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import (
+    FormatError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    UnsupportedError,
+)
 from secure_bloom.index.sealing import ID_SIZE, KEY_SIZE, IndexKey, ModuleType
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.keys.cache import CachedKms
@@ -231,7 +236,7 @@ def wrap_index_key(key: IndexKey, master_key: str, kms: CachedKms) -> KeyMateria
 def unwrap_index_key(material: KeyMaterial, kms: CachedKms | None) -> bytes:
     """Unwrap the key of an index."""
     if kms is None:
-        raise KeyRetrievalError("the index is encrypted; pass a KMS client as keys")
+        raise KeyNotFoundError("the index is encrypted; pass keys (--keyring)")
     if material.kek_id is None:
         return kms.unwrap_key(material.wrapped_dek, material.master_key_id)
     kek = kms.unwrap_key(material.wrapped_by_master_key, material.master_key_id)

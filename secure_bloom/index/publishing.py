@@ -23,14 +23,25 @@ def publish(folder: IndexFolder, kms: CachedKms | None, change: Callable[[Body],
 
     Returns the manifest that is the newest now; None if there is none.
     """
+    def changed(manifest: Manifest) -> Manifest | None:
+        body = change(manifest.body)
+        return None if body is None else replace(manifest, body=body)
+
+    return publish_manifest(folder, kms, changed, first)
+
+
+def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
+                     change: Callable[[Manifest], Manifest | None],
+                     first: Callable[[], Manifest] | None = None) -> Manifest | None:
+    """Do the same with a change to the whole manifest, whose version is set here."""
     for _ in range(_TRIES):
         newest, version = folder.newest_and_next(kms)
         if newest is None and first is not None:
             newest = first()
-        body = None if newest is None else change(newest.body)
-        if newest is None or body is None:
+        changed = None if newest is None else change(newest)
+        if changed is None:
             return newest
-        published = newest.next(body, version)
+        published = changed.next(changed.body, version)
         try:
             folder.publish(published)
         except FileExistsError:

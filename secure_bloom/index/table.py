@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.index.column_index import ColumnIndex, Place
+from secure_bloom.index.column_index import ColumnIndex
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.storage.files import FilePath, read_file, resolve
 from secure_bloom.storage.visibility import (
     GENERATION,
     STAGING,
+    Check,
     files_below,
+    relative_path,
     table_of,
     visible_files,
 )
@@ -39,13 +41,21 @@ class Table(NamedTuple):
                              "whole table")
         return cls(filesystem, found)
 
-    def listing(self) -> dict[str, Stamp]:
-        """Return the stamps of the visible files, by path."""
-        return stamps(visible_files(self.filesystem, self.path))
+    def listing(self, folder: str | None = None, check: Check | None = None) -> dict[str, Stamp]:
+        """Return the stamps of the visible files, by path relative to the table.
+
+        ``folder`` is the table or a partition folder of it, and ``check`` that of
+        :func:`.visible_files`.
+        """
+        folder = self.path if folder is None else folder
+        below = relative_path(folder, self.path)
+        prefix = f"{below}/" if below else ""
+        return {prefix + path: Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
+                for path, info in visible_files(self.filesystem, folder, check).items()}
 
     def full_path(self, path: str) -> str:
         """Return the path of a file of the table in the filesystem."""
-        return posixpath.join(self.path, path)
+        return f"{self.path}/{path}" if self.path != "/" else f"/{path}"
 
     def generation(self) -> str | None:
         """Return what changes with every job that adds or removes files.
@@ -62,27 +72,18 @@ class Table(NamedTuple):
         return hashlib.sha256(content).hexdigest()
 
 
-def stamps(infos: dict[str, pa_fs.FileInfo]) -> dict[str, Stamp]:
-    """Return the stamps of listed files; files without a time have none that matches."""
-    return {path: Stamp(info.size, -1 if info.mtime_ns is None else info.mtime_ns)
-            for path, info in infos.items()}
-
-
-def listing_for(table: Table, index: ColumnIndex) -> dict[str, Stamp]:
-    """Return the listing for a lookup.
+def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
+                check: Check | None = None) -> dict[str, Stamp]:
+    """Return the listing for a lookup, as :meth:`Table.listing`.
 
     It is that of the last update if only jobs of ours write to the table, and none has since then.
     """
     body = index.manifest.body
     if body.generation is None or body.generation != table.generation():
-        return table.listing()
-    dead = set(body.dead)
-    found: dict[str, Stamp] = {}
-    places: dict[str, Place] = {}
-    for (path, *stamp), place in index.places.items():
-        if path in dead:
-            continue
-        if places.setdefault(path, place) != place:
-            return table.listing()  # two segments have this path: only a listing can tell
-        found[path] = Stamp(*stamp)
-    return found
+        return table.listing(folder, check)
+    dead, below = set(body.dead), relative_path(folder or table.path, table.path)
+    prefix = f"{below}/" if below else ""
+    live = [(path, Stamp(*stamp)) for path, *stamp in index.places
+            if path not in dead and path.startswith(prefix)]
+    found = dict(live)
+    return found if len(found) == len(live) else table.listing(folder, check)  # else ambiguous

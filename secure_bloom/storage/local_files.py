@@ -129,6 +129,9 @@ def walk(filesystem: pa_fs.FileSystem, folder: str, allow_not_found: bool) \
         for info in filesystem.get_file_info(selector):
             try:
                 path = info.path
+                if info.is_file:
+                    yield info
+                    continue
             except UnicodeDecodeError as error:
                 raise UnsupportedError(f"the name {error.object!r} is not valid UTF-8: rename the "
                                        "file", file=here) from None

@@ -147,15 +147,18 @@ def data_files(filesystem: pa_fs.FileSystem, folder: str, check: Check | None = 
     return [info.path for info in visible_files(filesystem, folder, check).values()]
 
 
-def parquet_files(filesystem: pa_fs.FileSystem, path: str) -> list[str]:
+def parquet_files(filesystem: pa_fs.FileSystem, path: str,
+                  check: Check | None = None) -> list[str]:
     """Return the visible files below a folder, or the file itself.
+
+    For ``check``, see :func:`visible_files`; it is not called for a file.
 
     Raises FileNotFoundError if nothing exists at the path.
     """
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.NotFound:
         raise FileNotFoundError(f"there is no file or folder {path}")
-    return data_files(filesystem, path) if kind == pa_fs.FileType.Directory else [path]
+    return data_files(filesystem, path, check) if kind == pa_fs.FileType.Directory else [path]
 
 
 def visible_files(filesystem: pa_fs.FileSystem, folder: str,
@@ -221,6 +224,8 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
     def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
         if is_hidden(path):
             return False
+        if not jobs:
+            return True
         path = posixpath.join(prefix, path)
         job = job_of(path)
         state = None if job is None else jobs.get(job)
@@ -310,8 +315,8 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     else:
         selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
         found = filesystem.get_file_info(selector)
-    return {relative_path(info.path, folder): info for info in found
-            if info.type == pa_fs.FileType.File}
+    prefix = folder.rstrip("/") + "/"
+    return {info.path.removeprefix(prefix).lstrip("/"): info for info in found if info.is_file}
 
 
 def relative_path(path: str, folder: str) -> str:
@@ -353,5 +358,7 @@ def _markers(staged: Mapping[str, pa_fs.FileInfo]) -> set[str]:
 
 def is_hidden(relative: str) -> bool:
     """Whether the name of a file, or of a folder above it, hides it, from Spark's readers too."""
+    if relative[:1] not in "._" and "/_" not in relative and "/." not in relative:
+        return False  # as nearly all
     return any(part.startswith((".", KEY_MATERIAL)) or (part.startswith("_") and "=" not in part)
                for part in relative.split("/"))

@@ -365,7 +365,7 @@ def test_json_is_one_object_with_rows_and_what_was_searched(folder):
     assert [row["name"] for row in report["found"]] == ["=1+1", ""]
     assert report["rows"] == 2 and report["values"] == 2 and report["complete"] is False
     assert report["files"] == {"total": 3, "failed": 1, "read": 2, "partitions": 0,
-                               "statistics": 0, "bloom_filters": 0}
+                               "statistics": 0, "bloom_filters": 0, "index": 0}
     assert report["row_groups"]["read"] == 2 and sum(report["row_groups"].values()) == 8
     assert [place["row_group"] for place in report["places"]] == [0, 3]
     [failed] = report["failed"]

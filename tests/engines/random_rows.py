@@ -67,6 +67,14 @@ def write_files(folder, rnd, kms, files=4, row_groups=5) -> None:
                 writer.write_table(part)
 
 
+def build_indexes(folder, kms) -> None:
+    """Build an index of each column that can have one."""
+    encrypted = [column for columns in _ENCRYPTION.column_keys.values() for column in columns]
+    plain = set(COLUMNS) - set(_WITHOUT_FILTER) - set(encrypted)
+    secure_bloom.index.build(folder, encrypted, kms)
+    secure_bloom.index.build(folder, sorted(plain), kms, encryption=None)
+
+
 def _rows(rnd, first: int, size: int) -> pa.Table:
     share_of_nulls = rnd.choice([0, 0, 0.3, 1.0 if rnd.random() < 0.3 else 0.1])
 

@@ -9,8 +9,9 @@ import pyarrow.dataset as ds
 import pytest
 
 import secure_bloom
+from secure_bloom.index import update
 from tests.engines.random_queries import ENGINES, Outcome
-from tests.engines.random_rows import leaves, random_condition, write_files
+from tests.engines.random_rows import build_indexes, leaves, random_condition, write_files
 from tests.support import kms
 from tests.tiers import sweep_where
 
@@ -35,14 +36,16 @@ class Comparison(NamedTuple):
     deviations: int
 
 
-def compare(engine: str, folder, seed: int, cases: int) -> Comparison:
+def compare(engine: str, folder, seed: int, cases: int, indexed: bool = False) -> Comparison:
     """Compare the results of random conditions; seed and condition are in what is returned."""
     rnd = random.Random(f"{engine} {seed}")
     different, skipped, deviations = [], 0, 0
     for start in range(0, cases, _CASES_OF_FILES):
         path = folder / f"{engine}-{seed}-{start}"
         write_files(path, rnd, kms())
-        people = secure_bloom.dataset(path, kms())
+        if indexed:
+            build_indexes(path, kms())
+        people = secure_bloom.dataset(path, kms(), index="require" if indexed else "auto")
         over = ENGINES[engine](people, people.to_table())
         for _ in range(min(_CASES_OF_FILES, cases - start)):
             condition = random_condition(rnd)
@@ -61,9 +64,9 @@ def compare(engine: str, folder, seed: int, cases: int) -> Comparison:
     return Comparison(different, skipped, deviations)
 
 
-def check(engine: str, folder, seed: int, cases: int) -> None:
-    print(f"{engine}: seed {seed}, {cases} cases")
-    comparison = compare(engine, folder, seed, cases)
+def check(engine: str, folder, seed: int, cases: int, indexed: bool = False) -> None:
+    print(f"{engine}: seed {seed}, {cases} cases{', indexed' * indexed}")
+    comparison = compare(engine, folder, seed, cases, indexed)
     assert comparison.different == [], "\n".join(comparison.different)
     assert comparison.skipped > 2 * cases  # of 20 row groups in each case
     assert comparison.deviations < cases / 10
@@ -75,20 +78,33 @@ def test_random_conditions_find_the_rows_that_the_engine_finds_in_memory(tmp_pat
     check(engine, tmp_path, 10, 100)
 
 
+@pytest.fixture
+def settled(monkeypatch):
+    """Files may be indexed as soon as they are written."""
+    monkeypatch.setattr(update, "_SETTLED_NS", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_random_conditions_find_the_same_rows_with_an_index(tmp_path, settled, engine):
+    check(engine, tmp_path, 11, 100, indexed=True)
+
+
 @sweep_where(lambda engine, part: part < 3)
 @sweep_where(lambda engine, part: part >= 3, "soak")  # CI has no time for all
 @pytest.mark.parametrize("part", range(10))
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_random_conditions_find_the_rows_that_the_engine_finds_in_memory(
-        tmp_path, engine, part):
-    check(engine, tmp_path, part, 500)
+        tmp_path, settled, engine, part):
+    check(engine, tmp_path, part, 500, indexed=part % 2 == 1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ENGINES)
-def test_new_random_conditions_find_the_rows_that_the_engine_finds_in_memory(tmp_path, engine):
+def test_new_random_conditions_find_the_rows_that_the_engine_finds_in_memory(
+        tmp_path, settled, engine):
     """New ones each time, so a fault of an engine that is not known yet may be found."""
-    check(engine, tmp_path, random.randrange(2**32), 2000)
+    check(engine, tmp_path, random.randrange(2**32), 2000, indexed=random.random() < 0.5)
 
 
 def test_a_difference_is_noticed(tmp_path, monkeypatch):

@@ -51,5 +51,5 @@ def test_examples(tmp_path):
 
 
 def test_every_finding_is_explained():
-    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (error|warning) \|", TEXT, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (error|warning|note) \|", TEXT, re.MULTILINE))
     assert rows == {kind: severity for kind, (severity, _) in KINDS.items()}

@@ -1,0 +1,97 @@
+"""A filesystem that takes as long as an object store: local files, with a delay for each request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+REQUEST = 0.03  #: seconds that each request takes
+BANDWIDTH = 100e6  #: bytes per second
+
+
+class SlowStore(pa_fs.FileSystemHandler):
+    """Reads of local files as from a store; nothing can be written."""
+
+    def __init__(self) -> None:
+        self._local = pa_fs.LocalFileSystem()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SlowStore)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def get_type_name(self) -> str:
+        """Name the filesystem."""
+        return "fsspec, slow"  # so that footers are read as from other stores
+
+    def normalize_path(self, path: str) -> str:
+        """Return the path unchanged."""
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[pa_fs.FileInfo]:
+        """Look files up; one request each, at the same time."""
+        _wait(0)
+        return self._local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: pa_fs.FileSelector) -> list[pa_fs.FileInfo]:
+        """List a folder; 1,000 files a request."""
+        found = self._local.get_file_info(selector)
+        for _ in range(max(1, -(-len(found) // 1000))):
+            _wait(0)
+        return found
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open a file; each read is a request."""
+        return pa.PythonFile(_SlowFile(self._local.open_input_file(path)), "r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        """Open a file as a stream."""
+        return self.open_input_file(path)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise NotImplementedError("this store can only be read")
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move \
+        = copy_file = open_output_stream = open_append_stream = _refuse
+
+
+class _SlowFile:
+    def __init__(self, file: pa.NativeFile):
+        self._file = file
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(None if size < 0 else size)
+        _wait(len(data))
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self.closed = True
+        self._file.close()
+
+    def flush(self) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+
+def _wait(size: int) -> None:
+    time.sleep(REQUEST + size / BANDWIDTH)

@@ -1,0 +1,180 @@
+"""The commands ``index build``, ``update``, ``find``, ``inspect``, ``compact`` and ``vacuum``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from secure_bloom.cli.shared import (
+    BAD,
+    UNREADABLE,
+    Command,
+    echo,
+    exit_code,
+    given_values,
+    json_option,
+    kms_options,
+    print_json,
+    progress,
+    values_options,
+)
+from secure_bloom.display import count
+
+if TYPE_CHECKING:
+    from secure_bloom.index import UpdateResult
+    from secure_bloom.keys.kms import KmsClient
+
+_path = click.argument("path", type=click.Path())
+
+
+@click.group()
+def index() -> None:
+    """Build and use the index of a table: where values are, in one small read."""
+
+
+def _subcommand(short_help: str) -> Callable[[Command], click.Command]:
+    def decorate(command: Command) -> click.Command:
+        for option in (json_option, kms_options, _path):
+            command = option(command)
+        return index.command(short_help=short_help)(click.pass_context(command))
+
+    return decorate
+
+
+@_subcommand("Build indexes of columns.")
+@click.option("--column", "columns", multiple=True, required=True, metavar="C",
+              help="Dotted path of a column that can have a Bloom filter; may be repeated.")
+@click.option("--no-encryption", is_flag=True,
+              help="Build an index without encryption, of columns without encryption: anyone who "
+                   "has it can learn which values exist.")
+@click.option("--exclusive", is_flag=True,
+              help="Only secure_bloom writes to this table, so lookups need not list its files.")
+def build(ctx: click.Context, path: str, columns: tuple[str, ...], no_encryption: bool,
+          exclusive: bool, kms: KmsClient | None, as_json: bool) -> None:
+    """Build the index of some columns, or update it if it exists.
+
+    PATH is the folder of a table, or its URI. The index is stored in _index below it. It is
+    encrypted under the master key of its column.
+
+    Exit code 0: the index was updated (files that it does not cover are shown, and are searched
+    without it); 3: some files could not be read, or the index must, or cannot, be encrypted; 2: no
+    file has such a column, or it cannot have an index; 4, 5: other errors.
+    """
+    from secure_bloom.index import build
+    _update(ctx, path, f"indexing {Path(path).name}", as_json, lambda advance: build(
+        path, columns, kms, encryption=None if no_encryption else "column", exclusive=exclusive,
+        advance=advance))
+
+
+@_subcommand("Cover new and changed files.")
+def update(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
+    """Cover the files that the indexes of a table do not cover yet.
+
+    Can be repeated at any time, also after an interruption. Lookups meanwhile use the version
+    before.
+
+    Exit code 0: the indexes were updated (files that they do not cover are shown, and are searched
+    without them); 3: some files could not be read, or there is no index; 2, 4, 5: other errors.
+    """
+    from secure_bloom.index import Index
+    _update(ctx, path, f"indexing {Path(path).name}", as_json,
+            lambda advance: Index.open(path, kms).update(advance=advance))
+
+
+def _update(ctx: click.Context, path: str, label: str, as_json: bool,
+            operation: Callable[[Callable[[float], None]], UpdateResult]) -> None:
+    from secure_bloom.cli.index_report import render_update
+    with progress(label) as advance:
+        result = operation(advance)
+    if as_json:
+        print_json({"path": path, **result.to_dict()})
+    else:
+        echo(render_update(result))
+    ctx.exit(UNREADABLE if result.failed else 0)
+
+
+@_subcommand("Show where values may be.")
+@click.option("--column", required=True, metavar="C", help="Dotted path of an indexed column.")
+@values_options
+def find(ctx: click.Context, path: str, column: str, given: tuple[str, ...], file: TextIO | None,
+         kms: KmsClient | None, as_json: bool) -> None:
+    """Show which files and row groups may have one of some values. No data file is read.
+
+    Values are written as for secure-bloom find. Files that the index does not cover may have any
+    value; they are listed separately.
+
+    Exit code 0: a file may have a value; 1: no file has any of them; 2: a column without index, or
+    a value that does not fit; 3: there is no index, or it cannot be read; 4: a key is missing; 5:
+    the index does not authenticate.
+    """
+    from secure_bloom.cli.index_report import found_places, render_places
+    from secure_bloom.index import Index
+    texts = given_values(given, file)
+    result = found_places(Index.open(path, kms), column, texts)
+    if as_json:
+        print_json(result)
+    else:
+        echo(render_places(result))
+    ctx.exit(0 if result["may_contain"] else BAD)
+
+
+@_subcommand("Show size, keys and coverage.")
+def inspect(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
+    """Show the indexes of a table: their size, their keys, and which files they cover.
+
+    Without its key, only what the manifest of an index reveals is shown.
+
+    Exit code 0: all indexes were read, as far as keys are available; 3: an index is damaged, or
+    there is none, 5: an index does not authenticate, 4: a key cannot unwrap its index; the highest
+    one counts; 2: other errors.
+    """
+    from secure_bloom.cli.index_report import render_inspection
+    from secure_bloom.index import Index
+    found = Index.open(path, kms).inspect()
+    if as_json:
+        print_json({"path": path, "indexes": [one.to_dict() for one in found]})
+    else:
+        echo(render_inspection(found))
+    errors = [one.error for one in found if one.error is not None]
+    for error in errors:
+        echo(f"secure-bloom: error: {error}", err=True)
+    ctx.exit(max([0, *(exit_code(error) for error in errors)]))
+
+
+@_subcommand("Merge segments.")
+def compact(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool) -> None:
+    """Merge the segments of each index, and drop values of files that no longer exist.
+
+    No data file is read. The files of the replaced segments are deleted by index vacuum.
+
+    Exit code 0: done; 2 and up: errors.
+    """
+    from secure_bloom.index import Index
+    merged = Index.open(path, kms).compact()
+    if as_json:
+        print_json({"path": path, "merged": merged})
+    else:
+        echo(f"{count(merged, 'segment')} merged" + (
+            "; secure-bloom index vacuum deletes their files" if merged else ""))
+
+
+@_subcommand("Delete files that are not needed any more.")
+@click.option("--grace", type=click.FloatRange(min=0), default=3600.0, show_default=True,
+              metavar="SECONDS",
+              help="Keep younger files: open readers may use them, or a running update may be "
+                   "about to publish them.")
+def vacuum(ctx: click.Context, path: str, grace: float, kms: KmsClient | None,
+           as_json: bool) -> None:
+    """Delete files of the indexes that their newest version does not need.
+
+    Exit code 0: done; 2 and up: errors.
+    """
+    from secure_bloom.index import Index
+    deleted = Index.open(path, kms).vacuum(grace)
+    if as_json:
+        print_json({"path": path, "deleted": deleted})
+    else:
+        echo(f"{count(len(deleted), 'file')} deleted")
