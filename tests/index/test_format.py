@@ -16,12 +16,12 @@ from tests.index import format_reader
 from tests.index.helpers import KEYS, KMS, folder_of, write
 
 
-def unwrap(material: str) -> bytes:
+def unwrap(material: str, keys=KEYS) -> bytes:
     """Unwrap key material of :class:`secure_bloom.keys.InMemoryKms` with double wrapping."""
     fields = json.loads(material)
     assert fields["keyMaterialType"] == "PKMT1" and fields["doubleWrapping"]
     wrapped_kek = base64.b64decode(fields["wrappedKEK"])
-    kek = AESGCM(KEYS[fields["masterKeyID"]]).decrypt(
+    kek = AESGCM(keys[fields["masterKeyID"]]).decrypt(
         wrapped_kek[:12], wrapped_kek[12:], fields["masterKeyID"].encode())
     wrapped = base64.b64decode(fields["wrappedDEK"])
     return AESGCM(kek).decrypt(wrapped[:12], wrapped[12:],
