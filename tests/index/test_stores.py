@@ -121,9 +121,9 @@ def exclusive(tmp_path, monkeypatch):
     listings = []
     original = Table.listing
 
-    def listing(self):
+    def listing(self, *arguments):
         listings.append(1)
-        return original(self)
+        return original(self, *arguments)
 
     monkeypatch.setattr(Table, "listing", listing)
     return folder, listings
