@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 from xxhash import xxh64_intdigest
 
+from secure_bloom.index import geometry
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.file_table import FileEntry
-from secure_bloom.index.manifest import Body, Manifest, Restamp
+from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
 from secure_bloom.index.sealing import IndexKey, ModuleType
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.keys import InMemoryKms
@@ -30,19 +31,18 @@ FOLDER = Path(__file__).parents[1] / "index"
 MASTER_KEY = bytes(range(16))
 COLUMN = "person.number"
 _TYPE = ColumnType("INT64", 0, pa.int64())
-_FILES = [[range(3), range(2, 5)], [range(4, 7)], [[]], [range(100, 9100)]]
-_BOUNDARIES = [0, 2, 4, 6, 7, 100, 9099, 9100]
+_FILES = [[range(3), range(2, 5)], [range(4, 7)], [[]], [range(100, 120)]]
+_VALUES = [0, 2, 4, 6, 7, 100, 119, 120]
 
 
 class _Index:
-    """A good index: two segments, one of several pages, and a file that was restamped."""
+    """A good index: two segments, and a file that was restamped."""
 
     def __init__(self, folder: Path, is_encrypted: bool):
         self.folder = folder
         key = IndexKey(bytes(range(100, 132)), bytes(range(50, 66)))
         self.manifest = Manifest.new(COLUMN, "pii" if is_encrypted else None, None)
         if is_encrypted:
-            from secure_bloom.index.manifest import wrap_index_key
             material = wrap_index_key(key, "pii", CachedKms(InMemoryKms({"pii": MASTER_KEY})))
             self.manifest = replace(self.manifest, material=material)
         self.manifest = replace(self.manifest, key=key)
@@ -160,7 +160,7 @@ def _tear(index: _Index) -> None:
 #: name -> whether it is encrypted, and a change that good readers tolerate
 GOOD: dict[str, tuple[bool, Callable[[_Index], None]]] = {
     "encrypted": (True, lambda index: None), "open": (False, lambda index: None),
-    "torn-manifest": (True, _tear)}
+    "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear)}
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -178,15 +178,16 @@ def build(folder: Path) -> None:
     for name, (is_encrypted, fault, change) in changes.items():
         target = folder / name
         target.mkdir(parents=True)
-        with _fixed_random(name):
+        page_bits = 3 if name in ("small-pages", "swapped-pages") else 13
+        with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
             index = _Index(target, is_encrypted)
             change(index)
         case = {"name": name, "column": COLUMN, "listing": index.listing}
         if is_encrypted:
             case["master_keys"] = {"pii": MASTER_KEY.hex()}
-        case |= {"outcome": "answered", "lookups": list(map(_lookup, _BOUNDARIES)),
+        case |= {"outcome": "answered", "lookups": list(map(_lookup, _VALUES)),
                  "unknown": ["new.parquet"]} if fault is None \
-            else {"outcome": "refused", "fault": fault, "values": _BOUNDARIES}
+            else {"outcome": "refused", "fault": fault, "values": _VALUES}
         (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 
 
