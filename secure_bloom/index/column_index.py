@@ -71,7 +71,14 @@ class ColumnIndex:
     manifest : Manifest
     known : mapping of str to Segment
         Segments that are open already, by id.
+
+    Attributes
+    ----------
+    is_checked : bool
+        Whether an index without encryption was compared with a file that it covers.
     """
+
+    is_checked = False
 
     def __init__(self, folder: IndexFolder, manifest: Manifest,
                  known: Mapping[str, Segment] | None = None):
@@ -239,12 +246,14 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
     if known is None or known.manifest.key != manifest.key \
             or not known.folder.filesystem.equals(filesystem):
         known = None
-    if known is not None and known.manifest == manifest:
+    if known is not None and known.manifest == manifest \
+            and (known.is_checked or manifest.material is not None or kms is None):
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
     if manifest.material is None and kms is not None:
         check_is_open(folder, [path for path, *_ in found.places], kms)
+        found.is_checked = True
     with _lock:
         _opened[place] = found
         _opened.move_to_end(place)

@@ -66,6 +66,8 @@ def _is_open(folder: IndexFolder, path: str, kms: CachedKms) -> bool:
 
     Raises UnsupportedError if it does.
     """
+    if path.startswith("/") or ".." in path.split("/"):
+        return False
     source = posixpath.join(folder.table, path)
     with suppress(FileNotFoundError, FileError, *NO_KEY), \
             ParquetFile(Source(source, folder.filesystem), kms) as file:

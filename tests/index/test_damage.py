@@ -31,6 +31,7 @@ from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS
 from tests.index.helpers import (
     KEYS,
     KMS,
@@ -482,6 +483,7 @@ def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_colu
     shutil.rmtree(table / "_index")
     shutil.copytree(planted / "_index", table / "_index")
     column_index._opened.clear()
+    Index.open(table, NO_KEYS).lookup("ssn", ["v1"])  # it is open then, but not checked
     with pytest.raises(UnsupportedError, match="no encryption") as raised:
         Index.open(table, KMS).lookup("ssn", ["v1"])
     assert raised.value.column == "ssn" and raised.value.file.startswith(str(table))
