@@ -24,7 +24,7 @@ from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import SUFFIX, ReadAt
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.storage.files import make_folder, read_file, write_file
+from secure_bloom.storage.files import make_folder, write_file
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
@@ -89,11 +89,12 @@ class IndexFolder:
         return None, is_gone
 
     def _read_manifest(self, path: str) -> bytes:
-        size = self.filesystem.get_file_info(path).size
-        if size is not None and size > MAX_MANIFEST:
-            raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
-                              f"{MAX_MANIFEST:,} are read")
-        return read_file(self.filesystem, path)
+        with self.filesystem.open_input_file(path) as file:  # which never changes
+            size = file.size()
+            if size > MAX_MANIFEST:
+                raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
+                                  f"{MAX_MANIFEST:,} are read")
+            return file.read(size)
 
     def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
         if stored is None:
