@@ -9,7 +9,6 @@ minus its memory after imports.
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -136,12 +135,12 @@ def _peak(name: str, folder: Path) -> int:
     The process leaves without Python's finalization: a thread of pyarrow that then gives back its
     KMS client, a Python object, aborts the process.
     """
-    code = (f"import json, os, resource; from pathlib import Path; from benchmarks import engines\n"
+    code = (f"import os; from pathlib import Path; from benchmarks import engines\n"
+            f"from benchmarks.memory import memory\n"
             f"import duckdb, polars, pyarrow.dataset\n"
-            f"before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            f"before = memory('VmHWM')\n"
             f"engines._read(engines.{name}(Path({str(folder)!r})))\n"
-            f"print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before), "
-            f"flush=True)\nos._exit(0)")
+            f"print(memory('VmHWM') - before, flush=True)\nos._exit(0)")
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                           cwd=Path(__file__).parent.parent)
-    return max(1, json.loads(done.stdout)) * 1024  # 0 for files smaller than the imports
+    return max(1, int(done.stdout))  # 0 for files smaller than the imports

@@ -86,7 +86,7 @@ def stream(name: str, folder: Path) -> None:
     """Write the row groups from standard input, and print the peak memory as JSON."""
     path, groups = folder / "streamed.parquet", 0
     warm_up()
-    before = _memory("VmRSS")
+    before = memory("VmRSS")
     with ipc.open_stream(sys.stdin.buffer) as source, \
             WRITERS[name](path, source.schema, Keyring(folder / "keyring.json")) as writer:
         for batch in source:
@@ -97,11 +97,11 @@ def stream(name: str, folder: Path) -> None:
             del batch
     filters = writer.filter_totals.bytes // groups if name in (OURS, OURS_PLAIN) else 0
     print(json.dumps({"groups": groups, "row_group": size, "filters": filters,
-                      "peak": _memory("VmHWM") - before}))
+                      "peak": memory("VmHWM") - before}))
     path.unlink(missing_ok=True)
 
 
-def _memory(kind: str) -> int:
+def memory(kind: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(kind):
             return int(line.split()[1]) * 1024

@@ -47,7 +47,7 @@ from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
-from secure_bloom.parquet.schema import LeafColumn, find_column
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
@@ -256,7 +256,6 @@ class ParquetFile(Summarized):
         """Names of the top-level columns whose key may be missing. No key is requested."""
         return self._column_keys.that_may_be_missing()
 
-    @_of_one_version
     def check_filtered(self, columns: Iterable[str]) -> None:
         """Check that none of the columns that a filter uses is masked.
 
@@ -273,7 +272,8 @@ class ParquetFile(Summarized):
             If ``on_missing_key`` is "null", and the key of one of them is not available.
         """
         if self._masks:
-            self._column_keys.check(self._leaves(columns))
+            with self._source.one_version():
+                self._column_keys.check(self._leaves(columns))
 
     @_of_one_version
     def read_bloom_filter(self, row_group: int, column: str) -> SplitBlockBloomFilter | None:
@@ -346,8 +346,9 @@ class ParquetFile(Summarized):
     def prune_row_groups(self, alternatives: list[list[predicates.Predicate]],
                          row_groups: Iterable[int] | None = None) -> PruningResult:
         """Prune the row groups with a normalized filter, step by step."""
-        def look_up(column: str, values: list[Any], groups: Iterable[int]) -> np.ndarray:
-            return self._filters.look_up(self._column(column), values, groups)
+        def look_up(column: str, values: list[Any], groups: list[int]) \
+                -> Mapping[int, Sequence[bool]]:
+            return self._filters.look_up(self._footer.column(column), values, groups)
 
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         with error_location(file=self.name):
@@ -466,11 +467,9 @@ class ParquetFile(Summarized):
         if alternatives is None:
             self.check_filtered(of_file)
             return None
-        from secure_bloom.arrow.predicate_rows import remaining
-        own = {leaf.path for leaf in self.columns}
-        absent = {p.column for alternative in alternatives for p in alternative} - own
-        constants = dict.fromkeys(absent, pa.scalar(None)) | dict(partition_values or {})
-        possible = remaining(alternatives, constants)
+        from secure_bloom.arrow.predicate_rows import constants_in, remaining
+        possible = remaining(alternatives, constants_in(
+            alternatives, self._footer.columns_by_path, partition_values or {}))
         if possible:
             self.check_filtered(of_file)
         return self.prune_row_groups(possible).after_filters
@@ -533,7 +532,7 @@ class ParquetFile(Summarized):
     def close(self) -> None:
         """Close the file if it was opened by this object."""
         if self._source.path is not None:
-            self._source.file.close()
+            self._source.close()
 
     def __enter__(self) -> ParquetFile:
         return self
@@ -600,7 +599,7 @@ class ParquetFile(Summarized):
 
     def _column(self, path: str) -> LeafColumn:
         with error_location(file=self._source.name):
-            return find_column(self._footer.columns, path)
+            return self._footer.column(path)
 
     def _headline(self) -> str:
         return (f"{shown(self.name, 60)}: {count(self.num_row_groups, 'row group')}, "

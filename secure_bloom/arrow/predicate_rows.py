@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from functools import reduce
 from typing import Any
 
@@ -42,6 +42,20 @@ class PredicateRows:
             reduce(pc.and_, (test.holds(_child(batch.column(parts[0]), parts[1:]))
                              for parts, test in alternative))
             for alternative in self._alternatives))
+
+
+_NULL = pa.scalar(None)
+
+
+def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
+                 partition_values: Mapping[str, pa.Scalar]) -> dict[str, pa.Scalar]:
+    """Return the columns with a single value in a file that has these columns, for `remaining`.
+
+    Those that come from its path have their value even if the file has a column of that name;
+    others that it lacks are null.
+    """
+    return {**{p.column: _NULL for alternative in alternatives for p in alternative
+               if p.column not in columns}, **partition_values}
 
 
 def remaining(alternatives: list[list[Predicate]],

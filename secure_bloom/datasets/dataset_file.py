@@ -20,8 +20,8 @@ from secure_bloom.index.planning import FolderIndexes, KnownFile
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.storage.files import Source
-from secure_bloom.storage.versions import FileVersion, until_unchanged
+from secure_bloom.storage.files import Source, UnopenedSource
+from secure_bloom.storage.versions import FileVersion, current_version, until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -134,14 +134,16 @@ class DatasetFile:
     def open(self) -> OpenedFile:
         """Open the current version of the file.
 
+        A local file that was read before is not opened yet; see :meth:`OpenedFile.open_now`.
+
         Raises OutdatedError if the file was removed, or has another schema now.
         """
         return until_unchanged(self._open)
 
     def _open(self) -> OpenedFile:
-        access = self.access
+        known = self.access.footers.get(self.path)
         try:
-            source = Source(self.path, access.filesystem)
+            source = self._source(known)
         except FileNotFoundError as error:
             if self._schema is None:  # it was not there before
                 raise
@@ -151,18 +153,26 @@ class DatasetFile:
             if self._version is not None and source.version != self._version:
                 raise OutdatedError("the file was replaced after its row groups were chosen; start "
                                     "again with the data set", file=self.path)
-            opened = OpenedFile(self, self._parsed(source), source)
+            if known is None or source.version is None or known.version != source.version:
+                opened = OpenedFile(self, self._parsed(source), source)
+            else:
+                opened = OpenedFile(self, known.reopened(source), source)
         except BaseException:
-            source.file.close()
+            source.close()
             raise
         self.is_encrypted = opened.file.footer.is_encrypted
         return opened
 
+    def _source(self, known: ParquetFile | None) -> Source:
+        """Return the current version; not yet open if nothing of it may have to be read."""
+        filesystem = self.access.filesystem
+        if known is not None and known.version is not None and filesystem.type_name == "local" \
+                and current_version(filesystem, self.path) == known.version:
+            return UnopenedSource(filesystem, self.path, known.version)
+        return Source(self.path, filesystem)
+
     def _parsed(self, source: Source) -> ParquetFile:
         access = self.access
-        known = access.footers.get(self.path)
-        if known is not None and source.version is not None and known.version == source.version:
-            return known.reopened(source)
         file = ParquetFile(source, access.keys, require_encryption=access.checks,
                            on_missing_key=access.on_missing_key, filter_cache=access.filters)
         if self._schema is None:
@@ -224,6 +234,10 @@ class OpenedFile:
         self.source.note_read()
         self.source.check()
 
+    def open_now(self) -> None:
+        """Open the file if that was put off. Raises ChangedMeanwhileError if it was replaced."""
+        _ = self.source.file
+
     def close(self) -> None:
         """Close the file."""
-        self.source.file.close()
+        self.source.close()

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import groupby, islice
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.decryption import SharedDecryption
 from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors
-from secure_bloom.arrow.predicate_rows import remaining
+from secure_bloom.arrow.predicate_rows import constants_in, remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.partitions import values_of
@@ -31,6 +32,7 @@ from secure_bloom.datasets.selection import Selected, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from secure_bloom.index.planning import KnownFile
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
+_FILES_PER_TASK = 32  # at most
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -86,8 +89,12 @@ class Scan:
 
     def open_files(self) -> Iterator[OpenedFile]:
         """Yield the files that may have matching rows, open; the caller closes them."""
+        files = self.candidates()
+        size = self._files_per_task(len(files))
+        tasks = (files[start:start + size] for start in range(0, len(files), size))
         with pool_for(self._access.filesystem) as pool:
-            for opened, outcomes in in_order(pool, self.look, self.candidates(), _OPEN_FILES):
+            found = in_order(pool, self._look_at, tasks, _OPEN_FILES // size)
+            for opened, outcomes in chain.from_iterable(found):
                 self.count(opened, outcomes)
                 if opened.row_groups == []:
                     opened.close()
@@ -109,17 +116,40 @@ class Scan:
         while together := list(islice(files, _OPEN_FILES)):
             yield from self._rows(together, shared, columns, options, new_reader)
 
+    def _files_per_task(self, num_files: int) -> int:
+        """Return how many files a thread opens at a time.
+
+        With local files there is little to wait for, and each task costs as much as a file.
+        """
+        most = min(_FILES_PER_TASK, _OPEN_FILES, num_files // 16)
+        return max(1, most) if self._is_local else 1
+
+    @property
+    def _is_local(self) -> bool:
+        return bool(self._access.filesystem.type_name == "local")
+
+    def _look_at(self, files: list[DatasetFile]) -> list[tuple[OpenedFile, dict[int, int]]]:
+        """Look at several files; if one of them fails, none stays open."""
+        found = []
+        with ExitStack() as stack:
+            for file in files:
+                found.append(until_unchanged(partial(self.look, file)))
+                stack.callback(found[-1][0].close)
+            stack.pop_all()
+        return found
+
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
         self._by_index = select(self._files, self._access.indexes, self._filters)
-        found = []
+        found, skipped = [], []
         for file in self._files:
             selected = self._by_index.get(file.path)
             if selected is None or selected.row_groups:
                 found.append(file)
             else:
-                self._report.add_skipped(INDEX, selected.file.num_row_groups,
-                                         selected.file.stamp.size)
+                skipped.append(selected.file)
+        self._report.add_skipped(INDEX, len(skipped), sum(one.num_row_groups for one in skipped),
+                                 sum(one.stamp.size for one in skipped))
         return found
 
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
@@ -139,6 +169,7 @@ class Scan:
                 _check(opened, row_filter, outcomes, answered)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
             if kept:
+                opened.open_now()
                 opened.masked = self._masking.of_file(opened)
         except BaseException:
             opened.close()
@@ -155,7 +186,7 @@ class Scan:
               options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
-                found = pool.map(lambda opened: fragments_of(opened, shared), group)
+                found = each(lambda opened: fragments_of(opened, shared), group)
                 fragments = [fragment for of_file in found for fragment in of_file]
                 yield from self.rows_of(fragments, masked, columns, options)
 
@@ -167,6 +198,7 @@ class Scan:
             for opened in files:
                 stack.enter_context(opened.source.one_version())
             pool = stack.enter_context(pool_for(self._access.filesystem))
+            each = map if self._is_local else pool.map  # each file may take a request
             self._reading = files
             stack.callback(setattr, self, "_reading", [])
             rows = 0
@@ -185,7 +217,7 @@ class Scan:
                             raise UnsupportedError("its values do not fit the types in the schema "
                                                    "of the data set") from None
                 raise
-            list(pool.map(OpenedFile.check, files))  # several at a time: each may take a request
+            list(each(OpenedFile.check, files))
 
     def rows_of(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
                 columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -252,20 +284,19 @@ def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, i
     opened.file.check_filtered(name for name in row_filter.columns if name not in from_path)
     if left is None:
         return
-    with opened.source.one_version():
-        result = opened.file.prune_row_groups(left, groups)
+    result = opened.file.prune_row_groups(left, groups)
     outcomes.update(dict.fromkeys(groups, STATISTICS))
     outcomes.update(dict.fromkeys(result.after_statistics, BLOOM_FILTERS))
     outcomes.update(dict.fromkeys(result.after_filters, READ))
 
 
 def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str, pa.Scalar]:
-    """Return the columns that have a single value in a file; null if it lacks the column."""
-    own = {leaf.path for leaf in opened.file.columns}
-    absent = {p.column for alternative in condition for p in alternative} - own
-    if opened.dataset_file.access.with_source:
-        absent.discard(ROW_GROUP)  # it differs between row groups
-    return dict.fromkeys(absent, pa.scalar(None)) | opened.dataset_file.partition_values
+    """Return the columns that have a single value in a file."""
+    file = opened.dataset_file
+    found = constants_in(condition, opened.file.footer.columns_by_path, file.partition_values)
+    if file.access.with_source:
+        found.pop(ROW_GROUP, None)  # it differs between row groups
+    return found
 
 
 def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,

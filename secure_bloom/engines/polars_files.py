@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
@@ -22,6 +22,7 @@ _READ_ALIKE = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
     pa.types.is_date32, pa.types.is_decimal128, pa.types.is_timestamp)
 _KEY_SIZES = (16, 32)  # bytes; Polars does not take keys of 192 bits
+_BYTES_TOGETHER = 128 * 1024 * 1024  # stored
 _CAN_DECRYPT = hasattr(pl, "ParquetDecryptionProperties")  # since Polars 2
 
 
@@ -50,11 +51,11 @@ class FrameReader:
     def __call__(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
         plans = zip(files, self._pool.map(self._lazy_frame, files), strict=True)
         for is_native, some in groupby(plans, key=lambda plan: plan[1] is not None):
-            together = list(some)
             if is_native:
-                yield from self._native(together)
+                for together in _groups(some, 0 if self._n_rows else _BYTES_TOGETHER):
+                    yield from self._native(together)
             else:
-                yield from self._by_arrow([opened for opened, _ in together])
+                yield from self._by_arrow([opened for opened, _ in some])
 
     def _by_arrow(self, files: list[OpenedFile]) -> Iterator[pl.DataFrame]:
         for batch in self._read_arrow(files):
@@ -63,10 +64,8 @@ class FrameReader:
     def _native(self, plans: list[tuple[OpenedFile, Any]]) -> Iterator[pl.DataFrame]:
         rows = 0
         try:
-            lazy = pl.concat([lazy for _, lazy in plans])
-            if self._n_rows is not None:
-                lazy = lazy.head(self._n_rows)
-            for frame in lazy.collect_batches():
+            for frame in _collected([lazy if self._n_rows is None else lazy.head(self._n_rows)
+                                     for _, lazy in plans]):
                 yield frame
                 rows += frame.height
             return
@@ -104,6 +103,34 @@ class FrameReader:
                     or physical[name] == "INT96" or not any(is_kind(t) for is_kind in _READ_ALIKE):
                 return False
         return True
+
+
+def _groups(plans: Iterable[tuple[OpenedFile, Any]], most_bytes: int) \
+        -> Iterator[list[tuple[OpenedFile, Any]]]:
+    """Group files, in order, up to this many stored bytes; a larger file is alone."""
+    group: list[tuple[OpenedFile, Any]] = []
+    size = 0
+    for plan in plans:
+        footer = plan[0].file.footer
+        own = sum(map(footer.row_group_num_bytes, range(len(footer.row_groups))))
+        if group and size + own > most_bytes:
+            yield group
+            group, size = [], 0
+        group.append(plan)
+        size += own
+    if group:
+        yield group
+
+
+def _collected(lazy_frames: list[pl.LazyFrame]) -> Iterator[pl.DataFrame]:
+    """Yield the rows: of one file as a stream, of several files after reading all of them.
+
+    Not as a stream of several files: Polars reads them one after the other then.
+    """
+    if len(lazy_frames) == 1:
+        yield from lazy_frames[0].collect_batches()
+    else:
+        yield from pl.collect_all(lazy_frames)
 
 
 def _path_of_version(opened: OpenedFile) -> str | None:

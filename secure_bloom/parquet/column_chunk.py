@@ -54,15 +54,16 @@ class Decoded:
     """The decoded state of a column chunk.
 
     ``struct`` is the ColumnChunk; ``meta`` is the ColumnMetaData that was in a module, once
-    decrypted.
+    decrypted. ``statistics`` do not change.
     """
 
-    __slots__ = ("cipher", "meta", "struct")
+    __slots__ = ("cipher", "meta", "statistics", "struct")
 
     def __init__(self) -> None:
         self.struct: Struct | None = None
         self.meta: Struct | None = None
         self.cipher: ModuleCipher | None = None
+        self.statistics: RawStatistics | None = None
 
     def to_encode(self) -> Struct:
         """Return the ColumnChunk, which was changed and is therefore decoded."""
@@ -237,18 +238,24 @@ class ColumnChunk:
 
         Only fields with a defined order are used: ``min`` and ``max`` of old writers are ignored.
         """
-        try:
-            meta = self._metadata()
-        except NO_KEY:
-            return RawStatistics()
-        with error_location(**self.place):
-            raw = meta.get(_STATISTICS)
-            if not isinstance(raw, bytes):
-                return RawStatistics(meta.get_int(_NUM_VALUES))
-            found, _ = thrift.decode(raw, {})
-            bounds = (found.get_binary(6), found.get_binary(5)) \
-                if self._file.has_defined_order(self.column) else ()
-            return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
+        decoded = self._decoded
+        if decoded.statistics is None:
+            try:
+                meta = self._metadata()
+            except NO_KEY:
+                return RawStatistics()
+            with error_location(**self.place):
+                decoded.statistics = self._statistics_in(meta)
+        return decoded.statistics
+
+    def _statistics_in(self, meta: Struct) -> RawStatistics:
+        raw = meta.get(_STATISTICS)
+        if not isinstance(raw, bytes):
+            return RawStatistics(meta.get_int(_NUM_VALUES))
+        found, _ = thrift.decode(raw, {})
+        bounds = (found.get_binary(6), found.get_binary(5)) \
+            if self._file.has_defined_order(self.column) else ()
+        return RawStatistics(meta.get_int(_NUM_VALUES), found.get_int(3), *bounds)
 
     @property
     def has_readable_bounds(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import ModuleType as Module
 
 import numpy as np
@@ -28,7 +28,12 @@ from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
-from secure_bloom.parquet.schema import SCHEMA_ELEMENT_LAYOUT, LeafColumn, leaf_columns
+from secure_bloom.parquet.schema import (
+    SCHEMA_ELEMENT_LAYOUT,
+    LeafColumn,
+    find_column,
+    leaf_columns,
+)
 from secure_bloom.parquet.thrift import Struct
 from secure_bloom.storage.files import Source
 
@@ -83,6 +88,7 @@ class Footer(Summarized):
             raise FormatError("the file does not end with PAR1 or PARE: it is not a Parquet file, "
                               "or it is truncated")
         self.columns = self._columns()
+        self._found: dict[str, LeafColumn] = {}  # by path, as far as they were looked for
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
         orders = Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
         shared = Shared(self.columns, self.crypto, self.kernels, orders)
@@ -115,6 +121,18 @@ class Footer(Summarized):
     def is_encrypted(self) -> bool:
         """Whether the file uses modular encryption at all."""
         return self.algorithm is not None
+
+    @cached_property
+    def columns_by_path(self) -> dict[str, LeafColumn]:
+        """The leaf columns by dotted path; the last one if names with dots make paths equal."""
+        return {column.path: column for column in self.columns}
+
+    def column(self, path: str) -> LeafColumn:
+        """Return the leaf column with a dotted path; see :func:`.find_column`."""
+        found = self._found.get(path)
+        if found is None:
+            found = self._found[path] = find_column(self.columns, path)
+        return found
 
     @property
     def created_by(self) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from secure_bloom.sbbf.probes import Probes, is_scalar
 from secure_bloom.storage.files import Source
 
 _FEW = 8  # values that are checked faster one by one than as an Arrow array
+
+Answer = TypeVar("Answer")
 
 
 class FilterCache(Protocol):
@@ -68,24 +71,29 @@ class FileFilters:
 
         Only the filters of the given row groups are read; the others may hold everything.
         """
-        if isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values)):
-            return self._answers(column, row_groups, len(values), lambda filter_: [
-                filter_.check(value) for value in values])
-        probes = Probes(values, column.type)
-        return self._answers(column, row_groups, len(probes), probes.check)
+        if _are_few(values):
+            num_values, ask = len(values), partial(_ask_each, values)
+        else:
+            probes = Probes(values, column.type)
+            num_values, ask = len(probes), probes.check
+        answers = np.ones((len(self._footer.row_groups), num_values), dtype=bool)
+        for row_group, found in self._asked(column, row_groups, ask):
+            answers[row_group] = found
+        return answers
 
     def look_up(self, column: LeafColumn, values: list[Any],
-                row_groups: Iterable[int]) -> np.ndarray:
-        """Check as :meth:`might_contain`; a long ValueList counts as one value."""
-        if not any(isinstance(value, ValueList) for value in values):
-            return self.might_contain(column, values, row_groups)
-        return self._answers(column, row_groups, len(values), lambda filter_: [
-            _may_hold(filter_, value) for value in values])
+                row_groups: Iterable[int]) -> dict[int, Sequence[bool]]:
+        """Return which values each row group may hold; a long ValueList counts as one value.
 
-    def _answers(self, column: LeafColumn, row_groups: Iterable[int], num_values: int,
-                 ask: Callable[[SplitBlockBloomFilter], Any]) -> np.ndarray:
-        """Ask the filter of each row group; True where there is none, or one of another kind."""
-        answers = np.ones((len(self._footer.row_groups), num_values), dtype=bool)
+        Row groups without a filter, or with one of another kind, are omitted.
+        """
+        if _are_few(values) or any(isinstance(value, ValueList) for value in values):
+            return dict(self._asked(column, row_groups, partial(_ask_each, values)))
+        return dict(self._asked(column, row_groups, Probes(values, column.type).check))
+
+    def _asked(self, column: LeafColumn, row_groups: Iterable[int],
+               ask: Callable[[SplitBlockBloomFilter], Answer]) -> Iterator[tuple[int, Answer]]:
+        """Yield what the filter of each row group answers, if it has one of a known kind."""
         disjoint = Disjoint(self._footer.start)
         for row_group in row_groups:
             try:
@@ -93,8 +101,15 @@ class FileFilters:
             except UnsupportedError:
                 continue
             if filter_ is not None:
-                answers[row_group] = ask(filter_)
-        return answers
+                yield row_group, ask(filter_)
+
+
+def _are_few(values: object) -> TypeGuard[list[Any]]:
+    return isinstance(values, list) and len(values) <= _FEW and all(map(is_scalar, values))
+
+
+def _ask_each(values: list[Any], filter_: SplitBlockBloomFilter) -> list[bool]:
+    return [_may_hold(filter_, value) for value in values]
 
 
 def _may_hold(filter_: SplitBlockBloomFilter, value: Any) -> bool:

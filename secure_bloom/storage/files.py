@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import os
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
@@ -29,7 +30,13 @@ from secure_bloom.storage.local_files import (
     temporary_name,
 )
 from secure_bloom.storage.locations import is_uri, open_uri
-from secure_bloom.storage.versions import OpenFile, open_file, until_unchanged, without_subtree
+from secure_bloom.storage.versions import (
+    FileVersion,
+    OpenFile,
+    open_file,
+    until_unchanged,
+    without_subtree,
+)
 
 
 class Readable(Protocol):
@@ -131,6 +138,34 @@ class Source(OpenFile):
     def _is_far(self) -> bool:
         """Whether a read is a request to a server, which costs more than reading extra bytes."""
         return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)
+
+
+class UnopenedSource(Source):
+    """A file that had a certain version just now; it is opened when it is first read."""
+
+    def __init__(self, filesystem: pa_fs.FileSystem, path: str, version: FileVersion):
+        self.filesystem, self.path, self.name, self.version = filesystem, path, path, version
+        assert version.size is not None
+        self.size, self._tail = version.size, memoryview(b"")
+        self._last_read = self._last_checked = object()
+
+    @cached_property
+    def file(self) -> pa.NativeFile:  # type: ignore[override]  # an attribute of an open file
+        """The open file. Raises ChangedMeanwhileError if it has been replaced or removed."""
+        assert self.filesystem is not None and self.path is not None
+        try:
+            file, version = open_file(self.filesystem, self.path)
+        except FileNotFoundError as error:
+            raise self.changed() from error
+        if version != self.version:
+            file.close()
+            raise self.changed()
+        return file
+
+    def close(self) -> None:
+        """See :meth:`OpenFile.close`."""
+        if "file" in vars(self):
+            self.file.close()
 
 
 class Output:

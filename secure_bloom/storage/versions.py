@@ -128,6 +128,10 @@ class OpenFile:
         except FileNotFoundError:
             return True
 
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
     def changed(self) -> ChangedMeanwhileError:
         """Return the error to raise when the file was replaced or changed."""
         return ChangedMeanwhileError("the file was replaced or changed while it was being read; "

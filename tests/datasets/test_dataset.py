@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import secure_bloom
-from secure_bloom.datasets import scan
+from secure_bloom.datasets import dataset_file, scan
 from secure_bloom.errors import (
     AuthenticationError,
     ChangedMeanwhileError,
@@ -21,6 +21,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.storage import files
 from tests.datasets.people import KMS, ROW_GROUP, rows_of, write_file, write_people
 
 FILTERS = {
@@ -295,6 +296,68 @@ def test_requirements_are_checked(tmp_path):
     write_file(tmp_path / "b.parquet", rows_of(1), encryption=None, keys=None)
     with pytest.raises(AuthenticationError):
         secure_bloom.dataset(tmp_path, KMS, require_encryption=["ssn"])
+
+
+@pytest.fixture
+def opened(monkeypatch) -> list[str]:
+    """The names of the local files that are opened, in order."""
+    found = []
+    open_file = files.open_file
+
+    def noted(filesystem, path):
+        found.append(os.path.basename(path))
+        return open_file(filesystem, path)
+
+    monkeypatch.setattr(files, "open_file", noted)
+    return found
+
+
+def test_files_that_are_ruled_out_by_what_is_known_are_not_opened(tmp_path, opened):
+    rows = write_people(tmp_path)
+    dataset = secure_bloom.dataset(tmp_path, KMS)
+    ssn = rows_of(1)["ssn"][60]
+    expected = rows.filter(pc.field("ssn") == ssn)
+    for _ in range(2):  # the first time filters are read
+        opened.clear()
+        assert dataset.to_table(filter=pc.field("ssn") == ssn).equals(expected)
+    assert opened == ["1.parquet"]
+    assert dataset.report.files.total == 4
+
+
+def test_a_file_that_is_replaced_before_it_is_opened_is_read_in_its_new_version(
+        tmp_path, monkeypatch):
+    write_people(tmp_path)
+    dataset = secure_bloom.dataset(tmp_path, KMS)
+    path, new = tmp_path / "day=0" / "0.parquet", tmp_path / "_new.parquet"
+    write_file(new, rows_of(7))
+    current_version = dataset_file.current_version
+
+    def then_replaced(filesystem, name):
+        version = current_version(filesystem, name)
+        if name == str(path) and new.exists():
+            os.replace(new, path)
+        return version
+
+    monkeypatch.setattr(dataset_file, "current_version", then_replaced)
+    found = dataset.to_batches(filter=[("n", ">=", 0), ("n", "<", 1600)])
+    assert {60, 1460} & set(pa.Table.from_batches(found)["n"].to_pylist()) == {1460}
+
+
+def test_if_a_file_fails_those_of_the_same_task_do_not_stay_open(people, opened, monkeypatch):
+    dataset, _ = people
+    one_pass = dataset.scanner()._pass()
+    look, looked = one_pass.look, []
+
+    def failing(file):
+        if len(looked) == 2:
+            raise KeyRetrievalError("no key")
+        looked.append(look(file))
+        return looked[-1]
+
+    monkeypatch.setattr(one_pass, "look", failing)
+    with pytest.raises(KeyRetrievalError):
+        one_pass._look_at(dataset._files)
+    assert len(opened) == 2 and all(one.source.file.closed for one, _ in looked)
 
 
 # --- files that change ---------------------------------------------------------------------------

@@ -403,8 +403,38 @@ def test_what_polars_cannot_read_is_read_by_pyarrow_from_there_on(people, monkey
             yield next(self.frames)
             raise pl.exceptions.ComputeError("not supported")
 
+    monkeypatch.setattr(polars_files, "_BYTES_TOGETHER", 0)
     monkeypatch.setattr(pl.LazyFrame, "collect_batches", lambda lazy: Failing(lazy))
     assert_frame_equal(secure_bloom.scan(people.open()).collect(), pl.DataFrame(people.rows))
+
+
+def test_files_that_polars_cannot_read_together_are_read_by_pyarrow(people, monkeypatch, by_arrow):
+    collect_all = pl.collect_all
+
+    def failing(lazy_frames):
+        collect_all(lazy_frames)
+        raise pl.exceptions.ComputeError("not supported")
+
+    monkeypatch.setattr(pl, "collect_all", failing)
+    assert_frame_equal(secure_bloom.scan(people.open()).collect(), pl.DataFrame(people.rows))
+    assert by_arrow == ["0.parquet", "1.parquet", "2.parquet"]
+
+
+def test_only_files_that_are_small_together_are_in_memory_together(people, monkeypatch):
+    sizes = []
+    collect_all = pl.collect_all
+
+    def noted(lazy_frames):
+        sizes.append(len(lazy_frames))
+        return collect_all(lazy_frames)
+
+    monkeypatch.setattr(pl, "collect_all", noted)
+    scanned = secure_bloom.scan(people.open())
+    for num_bytes, expected in ((2**30, [3]), (0, [])):
+        sizes.clear()
+        monkeypatch.setattr(polars_files, "_BYTES_TOGETHER", num_bytes)
+        assert_frame_equal(scanned.collect(), pl.DataFrame(people.rows))
+        assert sizes == expected
 
 
 # --- arguments -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.pruning.predicates import OPERATORS, Predicate, normalize
-from secure_bloom.pruning.row_groups import check_filters
+from secure_bloom.pruning.row_groups import after_filters
 from tests.support import examples
 
 # --- form ----------------------------------------------------------------------------------------
@@ -57,9 +57,10 @@ CONTENT = [{"a": {1, 2}, "b": {"x"}}, {"a": {2, 3}, "b": {"y"}}, {"a": set(), "b
 
 def surviving(alternatives, num_row_groups: int, might_contain) -> list[int]:
     """The row groups that filters leave of all."""
-    possible = np.ones((len(alternatives), num_row_groups), dtype=bool)
-    check_filters(alternatives, possible, lambda column, values, _: might_contain(column, values))
-    return np.flatnonzero(possible.any(axis=0)).tolist()
+    possible = [list(range(num_row_groups)) for _ in alternatives]
+    left = after_filters(alternatives, possible,
+                         lambda column, values, _: dict(enumerate(might_contain(column, values))))
+    return sorted(set().union(*left))
 
 
 def survivors(filters) -> tuple[list[int], list[str]]:
@@ -102,6 +103,24 @@ def test_every_column_is_asked_for_once():
                           [("b", ">", "x"), ("a", "==", 9)]])
     assert sorted(asked) == ["a", "b"]
     assert survivors([("a", ">", 1), ("b", "in", [])])[1] == []
+
+
+def test_row_groups_without_a_filter_are_kept():
+    left = after_filters(normalize([("a", "==", 9), ("b", "==", "x")]), [[0, 1, 2]],
+                         lambda column, values, groups: {1: [False]} if column == "a" else {})
+    assert left == [[0, 2]]
+
+
+def test_filters_are_asked_only_about_the_row_groups_that_are_left():
+    asked = []
+
+    def might_contain(column, values, groups):
+        asked.append((column, groups))
+        return {}
+
+    after_filters(normalize([[("a", "==", 1)], [("a", "==", 2), ("b", "==", "x")],
+                             [("b", "==", "y")]]), [[4, 0], [2], []], might_contain)
+    assert asked == [("a", [0, 2, 4]), ("b", [2])]
 
 
 VALUES = st.integers(0, 4)
