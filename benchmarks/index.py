@@ -96,6 +96,11 @@ def _stored(plan: Plan, ring: Keyring) -> Comparison:
         for name, index in ((WITHOUT, "off"), (WITH, "require"))}, max(1, min(3, plan.rounds)))
 
 
+def _look_up(folder: Path, ring: Keyring, values: list[str], index: Any) -> None:
+    filters = [("ssn", "=", random.choice(values))]
+    secure_bloom.read_table(folder, ring, filters=filters, index=index)
+
+
 def _found(folder: Path, ring: Keyring, value: str, index: Any, store: Any = None) -> None:
     rows = secure_bloom.read_table(str(folder), ring, filters=[("ssn", "=", value)], index=index,
                                    filesystem=store)
@@ -138,9 +143,8 @@ def _growth(plan: Plan, folder: Path, ring: Keyring, values: list[str]) \
         secure_bloom.index.build(some, "ssn", ring)
         for name, index in ((WITHOUT, "off"), (WITH, "require")):
             rounds = 2 if size > 1000 and index == "off" else 5
-            found[name].append((size, _median(lambda: secure_bloom.read_table(
-                some, ring, filters=[("ssn", "=", random.choice(values))],
-                index=index), rounds)))  # noqa: B023 - it is called at once
+            look_up = partial(_look_up, some, ring, values, index)
+            found[name].append((size, _median(look_up, rounds)))
         shutil.rmtree(some)
     return found
 

@@ -27,7 +27,7 @@ class SlowStore(pa_fs.FileSystemHandler):
 
     def get_type_name(self) -> str:
         """Name the filesystem."""
-        return "slow store"
+        return "fsspec, slow"  # so that footers are read as from other stores
 
     def normalize_path(self, path: str) -> str:
         """Return the path unchanged."""

@@ -19,11 +19,12 @@ from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.scanner import Columns, Scanner, View
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import index_use
-from secure_bloom.datasets.sources import DatasetSource, find_files
+from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, shown
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
+    Requirement,
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, error_location
@@ -92,24 +93,20 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     >>> people = secure_bloom.dataset("people/", "keyring.json")             # doctest: +SKIP
     >>> duckdb.sql("SELECT * FROM people WHERE ssn = '078-05-1120'")         # doctest: +SKIP
     """
-    opened = open_dataset(source, keys, schema=schema, filesystem=filesystem,
-                          with_source=with_source, all_files=all_files,
-                          require_encryption=require_encryption, on_missing_key=on_missing_key,
-                          index=index)
+    keys = keys_for_files(keys, masks=is_masking(on_missing_key))
+    requirement = encryption_requirement(require_encryption)
+    found = find_files(source, filesystem, all_files=all_files, keys=keys,
+                       index=index_use(index, on_missing_key))
+    opened = open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                        on_missing_key=on_missing_key)
     opened.list_again()
     return opened
 
 
-def open_dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
-                 filesystem: pa_fs.FileSystem | None = None, with_source: bool = False,
-                 all_files: bool = False, require_encryption: RequireEncryption = None,
-                 on_missing_key: OnMissingKey = "error", index: IndexUse = "auto") -> Dataset:
-    """Open a data set that is scanned once, at once; the parameters are those of dataset."""
-    masks = is_masking(on_missing_key)
-    requirement = encryption_requirement(require_encryption)
-    keys = keys_for_files(keys, masks=masks)
-    found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                       index=index_use(index, on_missing_key))
+def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
+               schema: pa.Schema | None = None, with_source: bool = False,
+               on_missing_key: OnMissingKey = "error") -> Dataset:
+    """Open the files that were found as a data set, to be scanned at once."""
     checks = FolderChecks(requirement, found.partition_schema.names)
     access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key,
                             found.indexes)
@@ -120,7 +117,7 @@ def open_dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema 
     if schema is None:
         schema = common_schema(found.paths, [file.schema for file in files],
                                found.partition_schema)
-    if masks:
+    if is_masking(on_missing_key):
         schema = nullable_schema(schema, files)
     if with_source:
         schema = _with_source(schema)

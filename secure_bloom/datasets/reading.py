@@ -21,6 +21,7 @@ from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.datasets.scan import pool_for
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.selection import index_use
+from secure_bloom.datasets.sources import find_indexed
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
@@ -113,14 +114,21 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
                 return file.read(columns, filters)
 
         return until_unchanged(read)
-    if filters is not None and FolderIndexes.find(filesystem, path, keys, index) is not None:
-        from secure_bloom.datasets.dataset import open_dataset  # which imports pyarrow.dataset
-        return until_unchanged(lambda: open_dataset(
-            path, keys, filesystem=filesystem, all_files=all_files,
-            require_encryption=requirement, index=index).to_table(columns, filters), OutdatedError)
+    indexes = None if filters is None else FolderIndexes.find(filesystem, path, keys, index)
+    if indexes is not None:
+        return until_unchanged(partial(_read_indexed, indexes, keys, columns, filters, requirement,
+                                       all_files), OutdatedError)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
     return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
                                    requirement, check, on_missing_key), OtherFilesError)
+
+
+def _read_indexed(indexes: FolderIndexes, keys: Keys, columns: list[str] | None,
+                  filters: Filters | None, requirement: Requirement | None,
+                  all_files: bool) -> pa.Table:
+    from secure_bloom.datasets.dataset import open_files  # which imports pyarrow.dataset
+    found = find_indexed(indexes, all_files=all_files)
+    return open_files(found, keys, requirement).to_table(columns, filters)
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,

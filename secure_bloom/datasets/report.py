@@ -77,9 +77,9 @@ class ScanReport(Summarized):
         self.files.add(READ if not outcomes or READ in outcomes else max(outcomes))
         self._outcomes += outcomes
 
-    def add_skipped(self, outcome: int, row_groups: int, size: int) -> None:
-        """Count a file of this many bytes of which all row groups are skipped for one reason."""
-        self.files.add(outcome)
+    def add_skipped(self, outcome: int, files: int, row_groups: int, size: int) -> None:
+        """Count files of which all row groups are skipped for one reason; size in bytes."""
+        self.files.add(outcome, files)
         self.row_groups.add(outcome, row_groups)
         self.bytes.add(outcome, size)
         self._outcomes += bytes([outcome]) * row_groups

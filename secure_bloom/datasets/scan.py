@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -141,14 +141,15 @@ class Scan:
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
         self._by_index = select(self._files, self._access.indexes, self._filters)
-        found = []
+        found, skipped = [], []
         for file in self._files:
             selected = self._by_index.get(file.path)
             if selected is None or selected.row_groups:
                 found.append(file)
             else:
-                self._report.add_skipped(INDEX, selected.file.num_row_groups,
-                                         selected.file.stamp.size)
+                skipped.append(selected.file)
+        self._report.add_skipped(INDEX, len(skipped), sum(one.num_row_groups for one in skipped),
+                                 sum(one.stamp.size for one in skipped))
         return found
 
     def look(self, file: DatasetFile) -> tuple[OpenedFile, dict[int, int]]:
@@ -158,12 +159,14 @@ class Scan:
             groups = range(opened.file.num_row_groups) if file.row_groups is None \
                 else file.row_groups
             outcomes = dict.fromkeys(groups, READ)
+            answered: Collection[str] = ()
             selected = self._by_index.get(file.path)
             if selected is not None and opened.is_as_listed(selected.file.stamp):
+                answered = self._access.indexes.columns if self._access.indexes else ()
                 outcomes = {group: READ if group in selected.row_groups else INDEX
                             for group in outcomes}
             for row_filter in self._filters:
-                _check(opened, row_filter, outcomes)
+                _check(opened, row_filter, outcomes, answered)
             kept = [group for group, outcome in outcomes.items() if outcome == READ]
             if kept:
                 opened.open_now()
@@ -257,9 +260,16 @@ def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
 
 
-def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int]) -> None:
-    """Set why row groups are skipped, of those that would be read so far."""
+def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int],
+           answered: Collection[str]) -> None:
+    """Set why row groups are skipped, of those that would be read so far.
+
+    The filters of columns for which an index has ``answered`` are not read: they tell less.
+    """
     condition: Alternatives = row_filter.alternatives_for(opened.dataset_file.schema)
+    if condition is not None and answered:
+        condition = [[p for p in alternative if p.column not in answered or p.candidates is None]
+                     for alternative in condition]
     groups = [group for group, outcome in outcomes.items() if outcome == READ]
     left = None if condition is None else remaining(condition, _constants(opened, condition))
     if left is not None:

@@ -109,7 +109,7 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
     if kind == pa_fs.FileType.Directory:
         indexes = FolderIndexes.find(filesystem, path, keys, index)
         if indexes is not None:
-            return _indexed(indexes, all_files)
+            return find_indexed(indexes, all_files=all_files)
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
     if kind != pa_fs.FileType.NotFound:
         return Files(path, filesystem, [path], pa.schema([]), [None])
@@ -130,7 +130,8 @@ def _in_folder(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> li
     return _not_empty(data_files(filesystem, folder, _check(filesystem, folder, all_files)), folder)
 
 
-def _indexed(indexes: FolderIndexes, all_files: bool) -> Files:
+def find_indexed(indexes: FolderIndexes, *, all_files: bool = False) -> Files:
+    """Find the files of a folder that has indexes, as :func:`find_files` does."""
     filesystem, folder = indexes.table.filesystem, indexes.folder
     listed = indexes.listed(_check(filesystem, folder, all_files))
     indexes.recent = listed

@@ -110,7 +110,7 @@ class SegmentBuilder:
         run = sorted_pairs(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         offset = self._spill.seek(0, os.SEEK_END)
-        data = memoryview(run.view(np.uint8))
+        data = run.view(np.uint8).data
         while data:
             data = data[self._spill.write(data):]
         self._runs.append(_Run(self._spill.fileno(), offset, slice_bounds(run, _MAX_SLICE_BITS)))

@@ -24,10 +24,10 @@ from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
 from secure_bloom.index.segment import SUFFIX, ReadAt
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.storage.files import make_folder, read_file, write_file
+from secure_bloom.storage.files import make_folder, write_file
 
 INDEX = "_index"
-_MANIFEST = ".manifest"
+MANIFEST = ".manifest"  #: suffix of manifests
 _VERSION = re.compile(r"(\d{12})\.manifest")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
@@ -89,11 +89,12 @@ class IndexFolder:
         return None, is_gone
 
     def _read_manifest(self, path: str) -> bytes:
-        size = self.filesystem.get_file_info(path).size
-        if size is not None and size > MAX_MANIFEST:
-            raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
-                              f"{MAX_MANIFEST:,} are read")
-        return read_file(self.filesystem, path)
+        with self.filesystem.open_input_file(path) as file:  # which never changes
+            size = file.size()
+            if size > MAX_MANIFEST:
+                raise FormatError(f"the manifest of the index has {size:,} bytes; at most "
+                                  f"{MAX_MANIFEST:,} are read")
+            return file.read(size)
 
     def _opened(self, stored: StoredManifest | None, kms: CachedKms | None) -> Manifest | None:
         if stored is None:
@@ -127,7 +128,7 @@ class IndexFolder:
 
     def manifest_path(self, version: int) -> str:
         """Return the path of a manifest."""
-        return posixpath.join(self.path, f"{version:012}{_MANIFEST}")
+        return posixpath.join(self.path, f"{version:012}{MANIFEST}")
 
     def segment_path(self, name: str) -> str:
         """Return the path of a segment."""

@@ -15,13 +15,13 @@ from secure_bloom.display import Summarized, count, shown
 from secure_bloom.errors import KMS_FAULTS, NO_KEY, FormatError, SecureBloomError
 from secure_bloom.index.column_index import ColumnIndex, with_newest
 from secure_bloom.index.file_table import Stamp
-from secure_bloom.index.folder import INDEX, IndexFolder, folder_name
+from secure_bloom.index.folder import INDEX, MANIFEST, IndexFolder, folder_name
 from secure_bloom.index.manifest import StoredManifest
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.visibility import files_below, is_hidden
 
-_MANIFEST = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}\.manifest", re.DOTALL)
+_PATH = re.compile(rf"(?:(.*)/)?{INDEX}/([^/]+)/\d{{12}}{re.escape(MANIFEST)}", re.DOTALL)
 
 
 @dataclass(repr=False)
@@ -53,7 +53,7 @@ class IndexInfo(Summarized):
     hidden : str or None
         Why the key is not available.
     error : SecureBloomError or None
-        Why the index cannot be used: it is damaged, was changed, or is not complete.
+        Why the index cannot be used: it cannot be read, was changed, or is not complete.
     """
 
     path: str
@@ -94,7 +94,8 @@ def index_folders(filesystem: pa_fs.FileSystem, folder: str,
     ``paths`` are the paths of all files below the folder, relative to it.
     """
     found = set()
-    for match in filter(None, map(_MANIFEST.fullmatch, paths)):
+    manifests = (path for path in paths if path.endswith(MANIFEST))
+    for match in filter(None, map(_PATH.fullmatch, manifests)):
         table, column = match[1] or "", unquote(match[2])
         if folder_name(column) == match[2] and not is_hidden(table):
             found.add((table, column))
@@ -126,9 +127,9 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
     KmsUnavailableError, KeyringError
         If the KMS does not respond, or the keyring cannot be read.
     """
-    info = IndexInfo(folder.path, folder.column,
-                     stored_bytes=sum(file.size for file in folder.infos()))
+    info = IndexInfo(folder.path, folder.column)
     try:
+        info.stored_bytes = sum(file.size for file in folder.infos())
         stored = folder.newest()
         if stored is None:
             raise FormatError("the index has no complete manifest; build it again",
@@ -146,6 +147,9 @@ def inspect_index(folder: IndexFolder, kms: CachedKms | None,
         raise
     except SecureBloomError as error:
         info.error = error
+    except OSError as error:
+        info.error = SecureBloomError(f"it cannot be read: {error}", file=folder.path,
+                                      column=folder.column)
     return info
 
 

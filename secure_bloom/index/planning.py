@@ -105,7 +105,7 @@ class FolderIndexes:
         only = self.open(next(iter(self.columns))) if len(self.columns) == 1 else None
         listing = self.table.listing(self.folder, check) if only is None \
             else listing_for(self.table, only, self.folder, check)
-        return ListedIndexes(self, listing)
+        return ListedIndexes(self, listing, [] if only is None else [only])
 
     def open(self, column: str) -> ColumnIndex | None:
         """Open the newest version of the index of a column; None if it cannot be used."""
@@ -135,9 +135,11 @@ class FolderIndexes:
 class ListedIndexes:
     """The indexes of a table, and its files as they are listed now, by path relative to it."""
 
-    def __init__(self, indexes: FolderIndexes, listing: Mapping[str, Stamp]):
+    def __init__(self, indexes: FolderIndexes, listing: Mapping[str, Stamp],
+                 opened: Iterable[ColumnIndex] = ()):
         self._indexes, self._listing = indexes, listing
-        self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {}
+        self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {
+            index.column: (index, index.coverage(listing)) for index in opened}
 
     @property
     def paths(self) -> list[str]:

@@ -140,6 +140,9 @@ class Segment:
         if not fingerprints.size:
             return []
         pages = self.geometry.place(fingerprints)[0].astype(np.int64)
+        if pages.size == 1:
+            page = int(pages[0])
+            return [PageRead(page, *self._page(page), np.zeros(1, np.int64))]
         order = np.argsort(pages, kind="stable")
         numbers, firsts = np.unique(pages[order], return_index=True)
         return [PageRead(page, *self._page(page), probes) for page, probes in

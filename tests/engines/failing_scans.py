@@ -63,7 +63,7 @@ def truncate(rnd, path: str) -> None:
 
 def overwrite(rnd, path: str) -> None:
     with open(path, "r+b") as file:
-        file.seek(rnd.randrange(4, os.path.getsize(path) - 5000))
+        file.seek(rnd.randrange(4, os.path.getsize(path) // 2))  # pages; filters follow them
         file.write(rnd.randbytes(5000))
 
 

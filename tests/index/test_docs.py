@@ -28,7 +28,7 @@ def test_examples(tmp_path):
                               env={**os.environ, "PATH": path}, timeout=240)
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
         outputs.append(done.stdout)
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert "1 of 3 files may have the value; 0 not covered" in outputs[2]
-    assert "3 files indexed" not in outputs[3] and "0 segments merged" in outputs[3]
-    assert "1 index rotated" in outputs[4] and "not up to date" not in outputs[4]
+    assert "3 files indexed" not in outputs[4] and "0 segments merged" in outputs[4]
+    assert "1 index rotated" in outputs[5] and "not up to date" not in outputs[5]

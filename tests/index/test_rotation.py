@@ -264,3 +264,19 @@ def test_what_is_known_without_the_key_and_with_it(table):
     assert "2 files covered, 0 not covered" in repr(info)
     [name, _] = Index.open(table, without("other")).inspect()
     assert name.hidden is not None and "other" in name.hidden and name.error is None
+
+
+def test_an_index_that_cannot_be_read_does_not_hide_the_others(table, monkeypatch):
+    def infos(self):
+        if self.column == "name":
+            raise PermissionError("not allowed")
+        return list_files(self)
+
+    list_files = IndexFolder.infos
+    opened = Index.open(table, InMemoryKms(KEYS))
+    monkeypatch.setattr(IndexFolder, "infos", infos)
+    name, ssn = opened.inspect()
+    assert "not allowed" in str(name.error) and str(name.path) in str(name.error)
+    assert ssn.error is None and ssn.covered == 2
+    assert [(finding.kind, finding.column) for finding in secure_bloom.audit(
+        table, InMemoryKms(KEYS)).findings] == [("stale-index", "name")]
