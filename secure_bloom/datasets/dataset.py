@@ -111,7 +111,7 @@ def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
     access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key,
                             found.indexes)
     with error_location(file=found.name):
-        known = found.known if requirement is None else {}
+        known = found.known if requirement is None else None
         files = list(inspected(found, access, known, lambda path, inspect: inspect()))
         checks.finish()
     if schema is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -28,7 +28,7 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
-from secure_bloom.index.planning import IndexUse, KnownFile
+from secure_bloom.index.planning import IndexUse, KnownFiles
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
@@ -171,7 +171,7 @@ class Search:
                                      on_missing_key=on_missing_key, indexes=found.indexes)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
-            files = self._inspected(found, found.known if requirement is None else {})
+            files = self._inspected(found, found.known if requirement is None else None)
             try:
                 checks.finish()
             except ColumnError:
@@ -187,7 +187,7 @@ class Search:
         return MatchingRows(self, condition,
                             self.schema.names if self.columns is None else self.columns)
 
-    def _inspected(self, found: Files, known: Mapping[str, KnownFile]) -> list[DatasetFile]:
+    def _inspected(self, found: Files, known: KnownFiles | None) -> list[DatasetFile]:
         files = []
         for number, file in enumerate(inspected(found, self.access, known, self.attempt), 1):
             if isinstance(file, FailedFile):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -28,7 +28,7 @@ from secure_bloom.datasets.report import (
     STATISTICS,
     ScanReport,
 )
-from secure_bloom.datasets.selection import Selected, select
+from secure_bloom.datasets.selection import Selection, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from secure_bloom.datasets.sources import Files
-    from secure_bloom.index.planning import KnownFile
+    from secure_bloom.index.planning import KnownFile, KnownFiles
 
 _OPEN_FILES = 64  # that are read together; as many again are opened meanwhile
 _FILES_PER_TASK = 32  # at most
@@ -77,7 +77,7 @@ class Scan:
         self._files, self._access, self._schema = files, access, schema
         self._filters, self._report, self._masking = filters, report, masking
         self._reading: list[OpenedFile] = []
-        self._by_index: dict[str, Selected] = {}
+        self._selection = Selection()
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if rows so far are of two versions of a file.
@@ -140,10 +140,11 @@ class Scan:
 
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
-        self._by_index = select(self._files, self._access.indexes, self._filters)
-        found, skipped = [], []
+        self._selection = select(self._files, self._access.indexes, self._filters)
+        found: list[DatasetFile] = []
+        skipped: list[KnownFile] = []
         for file in self._files:
-            selected = self._by_index.get(file.path)
+            selected = self._selection.of(file)
             if selected is None or selected.row_groups:
                 found.append(file)
             else:
@@ -160,7 +161,7 @@ class Scan:
                 else file.row_groups
             outcomes = dict.fromkeys(groups, READ)
             answered: Collection[str] = ()
-            selected = self._by_index.get(file.path)
+            selected = self._selection.of(file)
             if selected is not None and opened.is_as_listed(selected.file.stamp):
                 answered = self._access.indexes.columns if self._access.indexes else ()
                 outcomes = {group: READ if group in selected.row_groups else INDEX
@@ -230,7 +231,7 @@ class Scan:
             yield marked(batch, self._masking.num_files)
 
 
-def inspected(found: Files, access: FileAccess, known: Mapping[str, KnownFile],
+def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
               attempt: Callable[[str, Callable[[], DatasetFile]], Outcome]) -> Iterator[Outcome]:
     """Yield the files of a data set, in order, after their footers were read.
 
@@ -240,11 +241,11 @@ def inspected(found: Files, access: FileAccess, known: Mapping[str, KnownFile],
     def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
         path, partition = place
         constants = values_of(partition, found.partition_schema)
-        return attempt(path, lambda: DatasetFile(access, path, partition, constants,
-                                                 known.get(path)))
+        of_file = None if known is None else known.get(path)
+        return attempt(path, lambda: DatasetFile(access, path, partition, constants, of_file))
 
     places = zip(found.paths, found.partitions, strict=True)
-    if len(known) == len(found.paths):  # nothing is read, so threads would only take time
+    if known is not None and known.has_all:  # nothing is read, so threads would only take time
         yield from map(inspect, places)
         return
     with pool_for(access.filesystem) as pool:

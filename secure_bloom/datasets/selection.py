@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import DatasetFile
-from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFile, check_index_use
+from secure_bloom.index.planning import (
+    FolderIndexes,
+    IndexUse,
+    KnownFile,
+    KnownFiles,
+    ListedIndexes,
+    check_index_use,
+)
 from secure_bloom.pruning.expressions import RowGroupFilter
 
 
@@ -15,7 +23,24 @@ class Selected(NamedTuple):
     """The row groups of a file where a filter may hold, if it is still as it was listed."""
 
     file: KnownFile
-    row_groups: list[int]
+    row_groups: Sequence[int]
+
+
+class Selection:
+    """The row groups of files where filters may hold, as far as indexes tell."""
+
+    def __init__(self, known: KnownFiles | None = None,
+                 row_groups: Mapping[str, Sequence[int]] = MappingProxyType({})):
+        self._known, self._row_groups = known, row_groups
+
+    def of(self, file: DatasetFile) -> Selected | None:
+        """Return what is selected of a file; None if no index tells."""
+        groups = self._row_groups.get(file.path)
+        known = None if groups is None or self._known is None else self._known.get(file.path)
+        if known is None or groups is None \
+                or not (known.schema is file.schema or known.schema.equals(file.schema)):
+            return None  # in the last case it was replaced after the data set was opened
+        return Selected(known, groups)
 
 
 def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
@@ -36,29 +61,33 @@ def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
 
 
 def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
-           filters: Sequence[RowGroupFilter]) -> dict[str, Selected]:
-    """Return, by path, the row groups where all filters may hold, of files in an index.
-
-    Files of which an index knows nothing are not in the result.
-    """
-    if indexes is None or not any(one.alternatives for one in filters):
-        return {}
-    if not any(p.column in indexes.columns and p.candidates for one in filters
-               for alternative in one.alternatives or () for p in alternative):
-        return {}
+           filters: Sequence[RowGroupFilter]) -> Selection:
+    """Return the row groups where all filters may hold, of files that an index covers."""
+    if indexes is None or not any(
+            p.column in indexes.columns and p.candidates for one in filters
+            for alternative in one.alternatives or () for p in alternative):
+        return Selection()
     listed = indexes.recent or indexes.listed()
-    found: dict[str, Selected] = {}
-    for some in _alike(files):
-        paths, excluded = [file.path for file in some], some[0].partition_values
-        for one in filters:
-            alternatives = one.alternatives_for(some[0].schema)
-            for path, groups in listed.select(paths, alternatives, excluded).items():
-                known = listed.known_files[path]
-                if known.schema is not some[0].schema and known.schema != some[0].schema:
-                    continue  # it was replaced since then
-                if path in found:
-                    groups = [group for group in groups if group in found[path].row_groups]
-                found[path] = Selected(known, groups)
+    row_groups: dict[str, Sequence[int]] = {}
+    alike = _alike(files)
+    for some in alike:
+        found = _where_all_may_hold(listed, some[0], filters)
+        if len(alike) > 1:
+            found = {file.path: found[file.path] for file in some if file.path in found}
+        row_groups = {**row_groups, **found} if row_groups else found
+    return Selection(listed.known_files, row_groups)
+
+
+def _where_all_may_hold(listed: ListedIndexes, file: DatasetFile,
+                        filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
+    """Return row groups by path, for files with the columns of one of them."""
+    found: dict[str, Sequence[int]] = {}
+    for one in filters:
+        alternatives = one.alternatives_for(file.schema)
+        selected = listed.select(alternatives, file.partition_values)
+        found = {**found, **selected, **{
+            path: sorted(set(groups).intersection(selected[path]))
+            for path, groups in found.items() if path in selected}} if found else selected
     return found
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFile
+from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.visibility import (
@@ -57,7 +56,7 @@ class Files(NamedTuple):
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
     indexes: FolderIndexes | None = None
-    known: Mapping[str, KnownFile] = MappingProxyType({})
+    known: KnownFiles | None = None
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,

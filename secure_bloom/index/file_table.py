@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +136,19 @@ class FileTable:
         """The different schemas, serialized."""
         return self._schemas.dictionary.to_pylist()
 
+    @cached_property
+    def row_group_counts(self) -> list[int]:
+        """Number of row groups of each file."""
+        return np.diff(self.first_group).tolist()
+
+    def parsed_schema(self, file: int) -> pa.Schema:
+        """Return the schema of a file; equal ones are one object."""
+        return self._parsed_schemas[self.schema_ids[file]]
+
+    @cached_property
+    def _parsed_schemas(self) -> list[pa.Schema]:
+        return list(map(_parsed, self.schemas))
+
     @property
     def _schemas(self) -> pa.DictionaryArray:
         column = self._table["schema"].combine_chunks()
@@ -155,6 +168,12 @@ class FileTable:
             raise FormatError("a segment of the index names a row group that it does not have")
         files = np.searchsorted(self.first_group, groups, "right") - 1
         return files, groups - self.first_group[files]
+
+
+@lru_cache(maxsize=1000)
+def _parsed(serialized: bytes) -> pa.Schema:
+    """Parse a schema; those of several segments are one object, by which files are grouped."""
+    return pa.ipc.read_schema(pa.py_buffer(serialized))
 
 
 def content_id(file: ParquetFile, stamp: Stamp) -> bytes:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
@@ -29,7 +28,7 @@ from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
-from secure_bloom.storage.visibility import Check, relative_path, table_of
+from secure_bloom.storage.visibility import Check, table_of
 
 #: whether readers use the indexes of a table: if they can, never, or with an error if they cannot
 IndexUse: TypeAlias = Literal["auto", "off", "require"]
@@ -48,6 +47,30 @@ class KnownFile(NamedTuple):
     stamp: Stamp
     schema: pa.Schema
     num_row_groups: int
+
+
+class KnownFiles:
+    """What indexes know of the files of a table, by path in the filesystem."""
+
+    def __init__(self, table: Table, listing: Mapping[str, Stamp],
+                 indexes: list[tuple[ColumnIndex, Coverage]]):
+        self._prefix, self._listing, self._indexes = table.full_path(""), listing, indexes
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all listed files are known."""
+        return any(not coverage.unknown for _, coverage in self._indexes)
+
+    def get(self, path: str) -> KnownFile | None:
+        """Return what is known of a file."""
+        relative = path.removeprefix(self._prefix)
+        for index, coverage in self._indexes:
+            place = coverage.places.get(relative)
+            if place is not None:
+                files = index.files(place)
+                return KnownFile(self._listing[relative], files.parsed_schema(place.file),
+                                 files.row_group_counts[place.file])
+        return None
 
 
 class FolderIndexes:
@@ -144,58 +167,56 @@ class ListedIndexes:
     @property
     def paths(self) -> list[str]:
         """Paths of the listed files in the filesystem."""
-        table = self._indexes.table
-        return [table.full_path(path) for path in self._listing]
+        prefix = self._indexes.table.full_path("")
+        return [prefix + path for path in self._listing]
 
     @cached_property
-    def known_files(self) -> dict[str, KnownFile]:
-        """What is known of the files that any of the indexes covers, by path in the filesystem."""
-        found: dict[str, KnownFile] = {}
+    def known_files(self) -> KnownFiles:
+        """What is known of the files that any of the indexes covers."""
+        opened = []
         for column in self._indexes.columns:
-            if len(found) == len(self._listing):
-                break
-            if (opened := self._open(column)) is not None:
-                found = self._known_by(*opened) | found
-        return found
+            if (found := self._open(column)) is not None:
+                opened.append(found)
+                if not found[1].unknown:
+                    break
+        return KnownFiles(self._indexes.table, self._listing, opened)
 
-    def select(self, paths: Iterable[str], alternatives: Alternatives,
-               excluded: Collection[str] = ()) -> dict[str, list[int]]:
+    def select(self, alternatives: Alternatives, excluded: Collection[str] = ()) \
+            -> dict[str, Sequence[int]]:
         """Return the row groups where a filter may hold, of the files for which an index tells.
 
         Parameters
         ----------
-        paths : iterable of str
-            Files in the filesystem that have the columns and types for which the filter is meant.
         alternatives : list of list of Predicate, or None
+            For files with certain columns and types; what is returned of others is meaningless.
         excluded : collection of str
             Columns whose values do not come from the files.
         """
-        table = self._indexes.table.path
-        own = {relative_path(path, table): path for path in paths}
-        union: dict[str, list[int]] | None = None
+        union: dict[str, Sequence[int]] | None = None
         for alternative in alternatives or ():
-            found = self._of_alternative(own.keys(), [
-                p for p in alternative if p.column not in excluded])
+            found = self._of_alternative([p for p in alternative if p.column not in excluded])
             union = found if union is None else {
-                path: sorted({*union[path], *groups}) for path, groups in found.items()
-                if path in union}
-        return {own[path]: groups for path, groups in (union or {}).items()}
+                path: sorted({*union[path], *groups}) if groups else union[path]
+                for path, groups in found.items() if path in union}
+        prefix = self._indexes.table.full_path("")
+        return {prefix + path: groups for path, groups in (union or {}).items()}
 
-    def _of_alternative(self, paths: Collection[str], predicates: list[Predicate]) \
-            -> dict[str, list[int]]:
+    def _of_alternative(self, predicates: list[Predicate]) -> dict[str, Sequence[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
-        known: dict[str, list[int]] = {}
+        known: dict[str, Sequence[int]] = {}
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self._indexes.columns:
                 continue
-            for path, groups in self._candidates(predicate.column, values, paths).items():
-                known[path] = groups if path not in known \
-                    else [group for group in known[path] if group in set(groups)]
+            for path, groups in self._candidates(predicate.column, values).items():
+                earlier = known.get(path)
+                if earlier is None:
+                    known[path] = groups
+                elif earlier:
+                    known[path] = sorted(set(earlier).intersection(groups))
         return known
 
-    def _candidates(self, column: str, values: list[Any], paths: Collection[str]) \
-            -> dict[str, list[int]]:
+    def _candidates(self, column: str, values: list[Any]) -> dict[str, Sequence[int]]:
         """Return the row groups that may have one of some values, of the files that are covered."""
         opened = self._open(column)
         if opened is None:
@@ -211,13 +232,14 @@ class ListedIndexes:
         if hits is None:
             return {}
         answered = {one.segment for one in hits if not one.unanswered.size}
-        found: dict[str, list[int]] = {path: [] for path, place in coverage.places.items()
-                                       if place.segment in answered and path in paths}
+        # Most files have no row groups: they share a tuple, not to have a list each.
+        found: dict[str, Sequence[int]] = dict.fromkeys(coverage.places, ()) \
+            if len(answered) == len(hits) else {
+                path: () for path, place in coverage.places.items() if place.segment in answered}
         for one in hits:
             for _, path, group in located(index, coverage, one) if one.segment in answered else ():
-                if path in found:
-                    found[path].append(group)
-        return {path: sorted(set(groups)) if groups else groups for path, groups in found.items()}
+                found[path] = [*found[path], group]
+        return found
 
     def _open(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
         if column not in self._opened:
@@ -225,26 +247,3 @@ class ListedIndexes:
             self._opened[column] = None if index is None \
                 else (index, index.coverage(self._listing))
         return self._opened[column]
-
-    def _known_by(self, index: ColumnIndex, coverage: Coverage) -> dict[str, KnownFile]:
-        table, schemas, counts = self._indexes.table, [], []
-        for segment in index.segments:
-            schemas.append([_parsed(schema) for schema in segment.files.schemas])
-            counts.append(np.diff(segment.files.first_group).tolist())
-        ids = [segment.files.schema_ids for segment in index.segments]
-        return {table.full_path(path): KnownFile(
-                    self._listing[path], schemas[segment][ids[segment][file]],
-                    counts[segment][file])
-                for path, (segment, file) in coverage.places.items()}
-
-
-_schemas: dict[bytes, pa.Schema] = {}
-
-
-def _parsed(serialized: bytes) -> pa.Schema:
-    """Parse a schema; equal ones are one object, by which files are grouped."""
-    if serialized not in _schemas:
-        if len(_schemas) > 1000:
-            _schemas.clear()
-        _schemas[serialized] = pa.ipc.read_schema(pa.py_buffer(serialized))
-    return _schemas[serialized]
