@@ -107,7 +107,7 @@ class ColumnIndex:
                 if stamp.size < 0:
                     continue
                 again = restamped.get(path)
-                if again is not None and again.content == files.entry(file).content:
+                if again is not None and again.content == files.contents[file]:
                     stamp = Stamp(again.size, again.mtime_ns)
                 found[path, *stamp] = Place(number, file)
         return found
@@ -180,6 +180,8 @@ class _Plan(NamedTuple):
     @classmethod
     def of(cls, segment: Segment, manifest: Manifest, hash_values: HashValues) -> _Plan:
         hashes = hash_values(segment.column_type)
+        if not segment.pairs:  # no file has a value, even one that the type cannot hold
+            hashes = ValueHashes(*(part[:0] for part in hashes))
         fingerprints = manifest.key.fingerprints(hashes.hashes)
         return cls(segment, hashes, fingerprints, segment.reads(fingerprints))
 

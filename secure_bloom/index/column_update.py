@@ -71,7 +71,7 @@ class ColumnUpdate:
         for segment in self._index.segments:
             for number, path in enumerate(segment.files.paths):
                 if path in unknown and segment.files.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(segment.files.entry(number).content)
+                    found.setdefault(path, []).append(segment.files.contents[number])
         return found
 
     def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
