@@ -40,15 +40,15 @@ class Segments(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return it in the types of JSON."""
         return {"segments": list(map(asdict, self.segments)),
-                "restamped": {path: [one.size, one.mtime_ns, one.content.hex()]
+                "restamped": {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
                               for path, one in self.restamped.items()}}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Segments:
         """Parse :meth:`to_json`."""
         return cls(list(map(SegmentInfo.from_json, fields["segments"])),
-                   {path: Restamp(size, mtime_ns, bytes.fromhex(content))
-                    for path, (size, mtime_ns, content) in fields["restamped"].items()})
+                   {path: Restamp(size, mtime_ns, bytes.fromhex(content), bytes.fromhex(footer))
+                    for path, (size, mtime_ns, content, footer) in fields["restamped"].items()})
 
 
 class SentKey:
@@ -104,18 +104,18 @@ class SegmentMaker:
     def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
         """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not."""
         entry = FileEntry.of(file, path, stamp)
-        column = self._column(file)
+        column = leaf_column(file, self._folder.column)
         if column is not None and (reason := self._refused(file, column)) is not None:
             return reason
         if entry.content in self._earlier.get(path, ()):
             with self._lock:
-                self._restamped[path] = Restamp(*stamp, entry.content)
+                self._restamped[path] = Restamp(*stamp, entry.content, entry.footer)
             return RESTAMPED
         added = self._add_entry(entry, _OF_ABSENT_COLUMN if column is None else column.type)
         try:
             if column is not None:
                 with file.one_version():
-                    for row_group, hashes in _hashes(file, column):
+                    for row_group, hashes in column_hashes(file, column):
                         added.add(row_group, hashes)
         except BaseException:
             added.set_void()
@@ -135,12 +135,6 @@ class SegmentMaker:
         """Discard what was collected."""
         for builder in self._builders.values():
             builder.close()
-
-    def _column(self, file: ParquetFile) -> LeafColumn | None:
-        if not any(leaf.path == self._folder.column for leaf in file.columns):
-            return None
-        [column] = filter_columns(file.columns, [self._folder.column])
-        return column
 
     def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
         found = master_keys(file, column)
@@ -165,7 +159,18 @@ class SegmentMaker:
             return builder.add_file(entry)
 
 
-def _hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
+def leaf_column(file: ParquetFile, path: str) -> LeafColumn | None:
+    """Return a column of a file; None if it has no such column.
+
+    Raises ColumnError if the column cannot have a filter.
+    """
+    if not any(leaf.path == path for leaf in file.columns):
+        return None
+    [column] = filter_columns(file.columns, [path])
+    return column
+
+
+def column_hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the row groups of a column with hashes of their values, many at a time."""
     stored = ColumnHashes(file, file.keys)
     for row_group in range(file.num_row_groups):

@@ -44,7 +44,7 @@ class ColumnUpdate:
         return SegmentMaker(self._folder.filesystem, table, self.column, self.key, self.earlier,
                             budget)
 
-    def publish(self, made: Sequence[Segments], generation: str | None) -> None:
+    def finish(self, made: Sequence[Segments], generation: str | None) -> None:
         """Publish what was made.
 
         ``generation`` is that of the table if all its files are covered then, else None.
@@ -65,7 +65,7 @@ class ColumnUpdate:
         for segment in self._index.segments if unknown else ():
             for number, path in enumerate(segment.files.paths):
                 if path in unknown and segment.files.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(segment.files.entry(number).content)
+                    found.setdefault(path, []).append(segment.files.contents[number])
         return found
 
 

@@ -171,7 +171,7 @@ class TableUpdate:
                               uncovered, failed)
         is_whole = not uncovered and not failed and self._generation == self._table.generation()
         for update in self.columns:
-            update.publish(made[update.column], self._generation if is_whole else None)
+            update.finish(made[update.column], self._generation if is_whole else None)
         for folder in self._folders:
             merge_tiers(self._table, folder, self._kms, budget)
         return result

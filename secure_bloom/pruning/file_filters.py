@@ -71,6 +71,7 @@ class FileFilters:
 
         Only the filters of the given row groups are read; the others may hold everything.
         """
+        ask: Callable[[SplitBlockBloomFilter], Any]
         if _are_few(values):
             num_values, ask = len(values), partial(_ask_each, values)
         else:
@@ -89,7 +90,9 @@ class FileFilters:
         """
         if _are_few(values) or any(isinstance(value, ValueList) for value in values):
             return dict(self._asked(column, row_groups, partial(_ask_each, values)))
-        return dict(self._asked(column, row_groups, Probes(values, column.type).check))
+        probes = Probes(values, column.type)
+        return dict(self._asked(column, row_groups,
+                                lambda filter_: probes.check(filter_).tolist()))
 
     def _asked(self, column: LeafColumn, row_groups: Iterable[int],
                ask: Callable[[SplitBlockBloomFilter], Answer]) -> Iterator[tuple[int, Answer]]:

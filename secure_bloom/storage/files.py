@@ -150,7 +150,7 @@ class UnopenedSource(Source):
         self._last_read = self._last_checked = object()
 
     @cached_property
-    def file(self) -> pa.NativeFile:  # type: ignore[override]  # an attribute of an open file
+    def file(self) -> pa.NativeFile:
         """The open file. Raises ChangedMeanwhileError if it has been replaced or removed."""
         assert self.filesystem is not None and self.path is not None
         try:

@@ -10,7 +10,7 @@ import logging
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.fs as pa_fs
@@ -19,7 +19,7 @@ from secure_bloom.errors import IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
 from secure_bloom.index.compaction import merge_tiers, vacuum
-from secure_bloom.index.file_table import Stamp, content_id
+from secure_bloom.index.file_table import Stamp, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.publishing import publish
@@ -42,7 +42,7 @@ class TaskSegments:
     """What a task made.
 
     ``made`` has what is to be published for each column, by column and id of the index. ``stamps``
-    has size, time and content of each file, by path relative to the table.
+    has what was seen of each file, by path relative to the table.
     """
 
     made: dict[tuple[str, bytes], Segments] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class WrittenIndexes:
         where = posixpath.join(job.work, path)
         stamp = _stamp(job.filesystem.get_file_info(where))
         with ParquetFile(Source(where, job.filesystem), keys) as file:
-            result.stamps[path] = Restamp(*stamp, content_id(file, stamp))
+            result.stamps[path] = Restamp(*stamp, content_id(file, stamp), footer_digest(file))
             return maker.add(file, path, stamp)
 
 
@@ -173,7 +173,7 @@ def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
     listed = {info.path: _stamp(info) for folder in folders
               for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
     found = {path: (listed.get(posixpath.join(job.table, path)), one) for path, one in seen.items()}
-    return {path: Restamp(*stamp, one.content) for path, (stamp, one) in found.items()
+    return {path: replace(one, mtime_ns=stamp.mtime_ns) for path, (stamp, one) in found.items()
             if stamp is not None and stamp != (one.size, one.mtime_ns) and stamp.size == one.size}
 
 
