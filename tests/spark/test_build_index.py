@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 import secure_bloom.spark
+from secure_bloom import attach
 from secure_bloom.errors import ColumnError, KeyRetrievalError, UnsupportedError
 from secure_bloom.index import Index, UpdateResult
 from secure_bloom.keys import Keyring
@@ -75,6 +76,17 @@ def test_building_again_covers_new_files_only(spark, folder, keyring, encrypted)
     result = build(spark, folder, str(keyring.path))
     assert (result.indexed, result.unchanged) == (2, 4)
     assert len(files_with(folder, keyring, "ssn-250")[0]) == 1
+
+
+def test_files_that_were_rewritten_with_the_same_values_are_noted(spark, folder, keyring):
+    build(spark, folder, keyring)
+    before = segments(folder)
+    attach(folder, ["ssn"], keyring)
+    assert len(files_with(folder, keyring, "absent")[1]) == 4
+    assert build(spark, folder, keyring).restamped == 4
+    assert segments(folder) == before
+    assert files_with(folder, keyring, "absent") == ([], [])
+    assert len(files_with(folder, keyring, "ssn-5")[0]) == 1
 
 
 def test_several_columns_and_an_index_without_encryption(spark, tmp_path):
