@@ -142,18 +142,16 @@ class FolderIndexes:
     def attempt(self, column: str, work: Callable[[], _Result]) -> _Result | None:
         """Return the result of a function; None if an index cannot be used.
 
-        A damaged index is a reason for a warning; a missing key, or segments that were merged
-        meanwhile, are not. Raises an error only if indexes are required, or the KMS does not
-        respond.
+        A damaged index is a reason for a warning; a missing key, a KMS that does not respond, or
+        segments that were merged meanwhile, are not: if they matter, reading the files fails, too.
+        Raises an error only if indexes are required.
         """
         try:
             return work()
-        except KMS_FAULTS:
-            raise
         except (SecureBloomError, OSError) as error:
             if self._is_required:
                 raise
-            if not isinstance(error, (*NO_KEY, ChangedMeanwhileError)):
+            if not isinstance(error, (*NO_KEY, *KMS_FAULTS, ChangedMeanwhileError)):
                 warnings.warn(IndexWarning(f"the index of column {column!r} in {self.table.path} "
                                            f"is not used: {error}"), stacklevel=2)
             return None
