@@ -27,7 +27,7 @@ from secure_bloom.storage.files import make_folder, write_file
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
-_VERSION = re.compile(r"(\d{12})\.manifest")
+_VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
 _TRIES = 10

@@ -73,7 +73,7 @@ def located(index: ColumnIndex, coverage: Coverage, hits: Hits) -> Iterator[tupl
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
         -> dict[str, list[int]]:
     """Return the row groups of all covered files of a segment."""
-    counts = np.diff(index.segments[segment].files.first_group).tolist()
+    counts = index.segments[segment].files.row_group_counts
     return {path: list(range(counts[place.file])) for path, place in coverage.places.items()
             if place.segment == segment}
 
