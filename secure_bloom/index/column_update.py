@@ -71,24 +71,24 @@ class ColumnUpdate:
         for segment in self._index.segments:
             for number, path in enumerate(segment.files.paths):
                 if path in unknown and segment.files.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(segment.files.entry(number).content)
+                    found.setdefault(path, []).append(segment.files.contents[number])
         return found
 
     def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
         """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not."""
         entry = FileEntry.of(file, path, stamp)
-        column = self._column(file)
+        column = leaf_column(file, self.column)
         if column is not None and (reason := self._refused(file, column)) is not None:
             return reason
         if entry.content in self._earlier.get(path, ()):
             with self._lock:
-                self._restamped[path] = Restamp(*stamp, entry.content)
+                self._restamped[path] = Restamp(*stamp, entry.content, entry.footer)
             return RESTAMPED
         added = self._add_entry(entry, _OF_ABSENT_COLUMN if column is None else column.type)
         try:
             if column is not None:
                 with file.one_version():
-                    for row_group, hashes in _hashes(file, column):
+                    for row_group, hashes in column_hashes(file, column):
                         added.add(row_group, hashes)
         except BaseException:
             added.set_void()
@@ -120,12 +120,6 @@ class ColumnUpdate:
         """Discard what was collected."""
         for builder in self._builders.values():
             builder.close()
-
-    def _column(self, file: ParquetFile) -> LeafColumn | None:
-        if not any(leaf.path == self.column for leaf in file.columns):
-            return None
-        [column] = filter_columns(file.columns, [self.column])
-        return column
 
     def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
         material = self._index.manifest.material
@@ -164,7 +158,18 @@ def new_manifest(column: str, master_key: str | None, kms: CachedKms | None,
     return first.next(replace(first.body, is_exclusive=is_exclusive), 0)
 
 
-def _hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
+def leaf_column(file: ParquetFile, path: str) -> LeafColumn | None:
+    """Return a column of a file; None if it has no such column.
+
+    Raises ColumnError if the column cannot have a filter.
+    """
+    if not any(leaf.path == path for leaf in file.columns):
+        return None
+    [column] = filter_columns(file.columns, [path])
+    return column
+
+
+def column_hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the row groups of a column with hashes of their values, many at a time."""
     stored = ColumnHashes(file, file.keys)
     for row_group in range(file.num_row_groups):
