@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, Place, open_column
-from secure_bloom.index.file_table import FileEntry, Stamp
+from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
-from secure_bloom.index.manifest import Body
+from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import merge
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import Segment, SegmentInfo
@@ -58,8 +58,9 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
             return None
         entry = segment.files.entry(file)._replace(**listing[path]._asdict())
         again = index.manifest.body.restamped.get(path)
-        is_current = again is not None and listing[path] == (again.size, again.mtime_ns)
-        return entry._replace(footer=again.footer) if again is not None and is_current else entry
+        if again is not None and listing[path] == (again.size, again.mtime_ns):
+            entry = entry._replace(footer=again.footer)
+        return entry
 
     replaced: dict[str, SegmentInfo | None] = {}
     for segments in chosen:
@@ -69,23 +70,26 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
             new = merge(folder.filesystem, folder.path, index.manifest.key, segments, keep, budget)
         replaced |= dict.fromkeys(segment.info.id for segment in segments)
         replaced[segments[0].info.id] = new
-    stamps = {path: listing[path] for place, path in current.items()
-              if index.segments[place.segment].info.id in replaced}
-    publish(folder, kms, lambda body: _with_merged(body, replaced, stamps))
+    in_others = {path for place, path in current.items()
+                 if index.segments[place.segment].info.id not in replaced}
+    unneeded = {path: one for path, one in index.manifest.body.restamped.items()
+                if path not in in_others}
+    publish(folder, kms, lambda body: _with_merged(body, replaced, unneeded))
     return len(replaced)
 
 
 def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None],
-                 stamps: Mapping[str, Stamp]) -> Body | None:
+                 unneeded: Mapping[str, Restamp]) -> Body | None:
     """Return the body with merged segments in the place of others; None if those are gone.
 
-    ``stamps`` are those that the new segments have for their files, which need no other ones.
+    ``unneeded`` are restamps of files that are in no other segment. If another writer has
+    published a newer one for such a file, that is kept.
     """
     if not replaced.keys() <= {info.id for info in body.segments}:
         return None  # another writer has merged them: the new segments are not needed
     segments = [replaced.get(info.id, info) for info in body.segments]
     restamped = {path: one for path, one in body.restamped.items()
-                 if stamps.get(path) != (one.size, one.mtime_ns)}
+                 if unneeded.get(path) != one}
     return replace(body, segments=tuple(filter(None, segments)), restamped=restamped)
 
 

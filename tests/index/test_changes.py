@@ -167,6 +167,16 @@ def test_attach_and_strip_keep_an_encrypted_file_covered(files):
     files.check(STORED)
 
 
+def test_nothing_is_left_of_a_file_that_was_rewritten_and_then_deleted(encrypted):
+    secure_bloom.attach(encrypted.path("0.parquet"), keys=KMS, bloom_filters=["ssn"],
+                        filesystem=encrypted.filesystem)
+    assert encrypted.open().update().restamped == 1
+    encrypted.filesystem.delete_file(encrypted.path("0.parquet"))
+    assert encrypted.open().compact() == 1
+    assert not encrypted.open().column("ssn").manifest.body.restamped
+    assert encrypted.open().compact() == 0
+
+
 def test_a_second_update_changes_nothing(files):
     version = files.open().column("ssn").manifest.version
     assert files.build().unchanged == files.open().update().unchanged == 3
