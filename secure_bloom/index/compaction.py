@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dataclasses import replace
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, Place, open_column
 from secure_bloom.index.file_table import FileEntry
-from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import merge
@@ -123,17 +124,19 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE) -> 
     manifest = folder.open_newest(kms)
     if manifest is None or now is None:
         return []
-    needed = {info.name for info in manifest.body.segments}
-    newest = folder.manifest_path(manifest.version)
+    segments = {info.name for info in manifest.body.segments}
+    newest = posixpath.basename(folder.manifest_path(manifest.version))
     deleted = []
     for info in folder.infos():
-        if info.base_name in needed or (folder.segment_path(info.base_name) >= newest \
-                and info.base_name.endswith(".manifest")):
+        name = info.base_name
+        # Later manifests are kept, too: they are torn, or another process has just published them.
+        is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)
+        is_young = info.mtime_ns is None or now - info.mtime_ns < grace * 1e9
+        if is_needed or is_young:
             continue
-        if info.mtime_ns is not None and now - info.mtime_ns >= grace * 1e9:
-            with contextlib.suppress(FileNotFoundError):
-                folder.filesystem.delete_file(info.path)
-            deleted.append(info.base_name)
+        with contextlib.suppress(FileNotFoundError):
+            folder.filesystem.delete_file(info.path)
+        deleted.append(name)
     return deleted
 
 
