@@ -153,8 +153,8 @@ class StoredManifest:
     version: int
     index_id: bytes
     material: KeyMaterial | None
-    index_key: bytes | None
-    sealed: bytes
+    index_key: bytes | None = field(repr=False)
+    sealed: bytes = field(repr=False)
 
     @classmethod
     def parse(cls, data: bytes, version: int) -> StoredManifest | None:

@@ -452,6 +452,13 @@ def test_no_file_of_an_index_has_a_value_or_a_key(tmp_path):
         assert repr(secret)[2:-1] not in text
 
 
+def test_the_representation_of_a_stored_manifest_has_no_key(tmp_path):
+    write(tmp_path / "a.parquet", ["v1"], encryption=None)
+    build(tmp_path, "ssn", KMS, encryption=None)
+    stored = folder_of(tmp_path).newest()
+    assert stored.index_key and repr(stored.index_key) not in repr(stored)
+
+
 def test_an_index_key_is_not_pickled():
     import pickle
     with pytest.raises(TypeError, match="pickle"):
