@@ -54,7 +54,7 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
         encrypted. None: not at all, for columns without encryption: anyone who can read the index
         can then test which values exist.
     exclusive : bool
-        Whether only jobs of secure_bloom (its Spark writer, ``write_dataset``, ``erase``) add and
+        Whether only jobs of secure_bloom (``write_dataset`` and the Spark data source) add and
         remove files of the table. Then lookups need not list the folder while no job has written
         since the last update. Do not set it for other tables: lookups would miss their files.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -216,7 +216,7 @@ class Index(Summarized):
         ----------
         grace : float
             Seconds. Younger files are kept, because open readers may use them, or an update may be
-            about to publish them. 0 only if nobody else uses the index.
+            about to publish them. Use 0 only while no other process reads or updates the index.
 
         Returns
         -------

@@ -35,8 +35,8 @@ class Lookup(Summarized):
 
     def _headline(self) -> str:
         found = {path for groups in self.row_groups for path in groups}
-        return (f"of {count(len(self.row_groups), 'value')}: {len(found):,} of "
-                f"{count(self.num_files, 'file')} may have them, {len(self.unknown):,} not covered")
+        return (f"{len(found):,} of {count(self.num_files, 'file')} may have one of "
+                f"{count(len(self.row_groups), 'value')}, {len(self.unknown):,} not covered")
 
 
 def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:

@@ -43,9 +43,11 @@ class UpdateResult(Summarized):
     ----------
     columns : list of str
         The indexed columns.
-    indexed, restamped : int
-        Files of which values were added, and files that were rewritten with the same values, of
-        which only size and time were noted; each counted once for all columns.
+    indexed : int
+        Files whose values were added. A file counts once for all columns.
+    restamped : int
+        Files that were rewritten with the same values, because keys were rotated, or filters were
+        added or removed. Only their footers were read, and their new size and time recorded.
     unchanged : int
         Files that were covered already.
     uncovered : dict of str to str

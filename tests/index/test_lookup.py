@@ -219,7 +219,7 @@ def test_the_representation_names_no_value(tmp_path):
     build(tmp_path, "ssn", KMS)
     found = lookup(tmp_path, "ssn", ["078-05-1120", None])
     assert "078" not in repr(found) and "078" not in repr(Index.open(tmp_path, KMS))
-    assert repr(found) == "<Lookup of 2 values: 1 of 1 file may have them, 0 not covered>"
+    assert repr(found) == "<Lookup 1 of 1 file may have one of 2 values, 0 not covered>"
 
 
 @pytest.mark.slow
