@@ -71,9 +71,8 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     Raises
     ------
     ColumnError
-        If no file has the column, or it cannot have a Bloom filter.
-    UnsupportedError
-        If the encryption does not fit: an index with encryption of an open column, or the reverse.
+        If no file has the column, or it cannot have a Bloom filter. Or if the encryption does not
+        fit: an index with encryption of a column without, or the reverse.
     KeyRetrievalError
         If a key is missing, denied or wrong, or the KMS does not respond.
     FileNotFoundError

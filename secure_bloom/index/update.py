@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.display import Summarized, count
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import ColumnError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
 from secure_bloom.index.column_keys import OPEN, master_keys
@@ -80,16 +80,14 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
     Raises
     ------
     ColumnError
-        If no file has the column, or it cannot have a filter.
-    UnsupportedError
-        If the encryption does not fit the column.
+        If no file has the column, it cannot have a filter, or the encryption does not fit it.
     """
     folder = IndexFolder(table.filesystem, table.path, column)
     stored = folder.newest()
     if stored is not None:
         if stored.is_encrypted != (encryption == "column"):
-            raise UnsupportedError(f"this index {_has(stored.is_encrypted)} encryption; delete "
-                                   f"{folder.path} to build another one", column=column)
+            raise ColumnError(f"this index {_has(stored.is_encrypted)} encryption; delete "
+                              f"{folder.path} to build another one", column=column)
         return
     master_key = _master_key(table, column, kms, listing, encryption)
     publish(folder, kms, lambda body: body,
@@ -186,16 +184,16 @@ def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mappi
             is_there = True
             found = master_keys(file, leaf) - {OPEN}
         if found and encryption is None:
-            raise UnsupportedError("a file encrypts the column, so its index must be encrypted",
-                                   file=path, column=column)
+            raise ColumnError("a file encrypts the column, so its index must be encrypted; omit "
+                              "encryption=None (--no-encryption)", file=path, column=column)
         if found:
             return min(filter(None, found))
     if not is_there:
         raise missing or FileNotFoundError(f"there are no Parquet files in {table.path}")
     if encryption is not None:
-        raise UnsupportedError("no file encrypts the column; pass encryption=None "
-                               "(--no-encryption) for an index without encryption, from which "
-                               "anyone can learn which values exist", column=column)
+        raise ColumnError("no file encrypts the column; pass encryption=None (--no-encryption) "
+                          "for an index without encryption, from which anyone can learn which "
+                          "values exist", column=column)
     return None
 
 

@@ -471,10 +471,10 @@ def test_a_plaintext_index_of_an_encrypted_column_is_never_written(tmp_path):
     write(tmp_path / "b.parquet", ["v2"])
     result = build(tmp_path, "ssn", KMS, encryption=None)
     assert result.indexed == 0 and "b.parquet" in result.failed
-    with pytest.raises(UnsupportedError, match="encryption"):
+    with pytest.raises(ColumnError, match="has no encryption; delete"):
         build(tmp_path, "ssn", KMS)
     shutil.rmtree(tmp_path / "_index")
-    with pytest.raises(UnsupportedError, match="must be encrypted"):
+    with pytest.raises(ColumnError, match="must be encrypted"):
         build(tmp_path, "ssn", KMS, encryption=None)
     assert not (tmp_path / "_index").exists()
 
