@@ -18,6 +18,7 @@ from secure_bloom.index.column_keys import check_is_open
 from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
+from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
@@ -209,7 +210,7 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 
 # --- opened indexes of this process --------------------------------------------------------------
 
-_KEPT = 16
+_KEPT = 16  # each has its segments open
 _opened: OrderedDict[tuple[str, str], ColumnIndex] = OrderedDict()
 _lock = Lock()
 
@@ -235,19 +236,13 @@ def with_newest(use: Callable[[], _Result]) -> _Result:
 
 
 def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
-    filesystem = folder.filesystem
     manifest = folder.open_newest(kms)
     if manifest is None:
         if versions := folder.versions():
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    place = filesystem.type_name, posixpath.normpath(folder.path)
-    with _lock:
-        known = _opened.get(place)
-    if known is None or known.manifest.key != manifest.key \
-            or not known.folder.filesystem.equals(filesystem):
-        known = None
+    known = _kept(folder, manifest.key)
     if known is not None and known.manifest == manifest \
             and (known.is_checked or manifest.material is not None or kms is None):
         return known
@@ -256,9 +251,31 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
     if manifest.material is None and kms is not None:
         check_is_open(folder, [path for path, *_ in found.places], kms)
         found.is_checked = True
+    _keep(found)
+    return found
+
+
+def _kept(folder: IndexFolder, key: IndexKey) -> ColumnIndex | None:
+    """Return the index as it was opened last, if it has this key."""
+    place = _place(folder)
     with _lock:
-        _opened[place] = found
+        known = _opened.get(place)
+        if known is None or known.manifest.key != key \
+                or not known.folder.filesystem.equals(folder.filesystem):
+            return None
+        _opened.move_to_end(place)
+    return known
+
+
+def _keep(index: ColumnIndex) -> None:
+    """Keep an index open for later lookups, instead of the least recently used one."""
+    place = _place(index.folder)
+    with _lock:
+        _opened[place] = index
         _opened.move_to_end(place)
         while len(_opened) > _KEPT:
             _opened.popitem(last=False)
-    return found
+
+
+def _place(folder: IndexFolder) -> tuple[str, str]:
+    return folder.filesystem.type_name, posixpath.normpath(folder.path)

@@ -5,13 +5,14 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import ColumnError
-from secure_bloom.index import Index, build
+from secure_bloom.index import Index, build, column_index
 from tests.index.helpers import KMS, age, folder_of, segments_of
 
 ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn", "phone"]})
 
 
 def write(path, value):
+    path.parent.mkdir(exist_ok=True)
     secure_bloom.write_table(pa.table({"ssn": [f"ssn-{value}"], "phone": [f"phone-{value}"]}),
                              path, encryption=ENCRYPTION, keys=KMS)
     age(path.parent)
@@ -65,6 +66,18 @@ def test_a_chosen_column_without_an_index_is_a_mistake(table, operation):
     with pytest.raises(ValueError, match="at least one column"):
         getattr(index, operation)(columns=[])
     assert folder_of(table).versions() == versions and segments(table) == {"phone": 1, "ssn": 1}
+
+
+def test_indexes_that_were_used_recently_stay_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(column_index, "_KEPT", 2)
+    opened = {}
+    for name in ("first", "second", "third"):
+        write(tmp_path / name / "a.parquet", 0)
+        build(tmp_path / name, "ssn", KMS)
+        opened[name] = Index.open(tmp_path / name, KMS).column("ssn")
+        Index.open(tmp_path / "first", KMS).column("ssn")
+    assert Index.open(tmp_path / "first", KMS).column("ssn") is opened["first"]
+    assert Index.open(tmp_path / "second", KMS).column("ssn") is not opened["second"]
 
 
 def test_a_column_that_is_named_twice_is_built_once(tmp_path):
