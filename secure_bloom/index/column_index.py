@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.column_keys import check_is_open
+from secure_bloom.index.column_keys import check_is_unencrypted
 from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
@@ -249,7 +249,7 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
     if manifest.material is None and kms is not None:
-        check_is_open(folder, [path for path, *_ in found.places], kms)
+        check_is_unencrypted(folder, [path for path, *_ in found.places], kms)
         found.is_checked = True
     _keep(found)
     return found

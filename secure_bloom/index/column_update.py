@@ -14,7 +14,7 @@ import pyarrow as pa
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index.building import AddedFile, SegmentBuilder
 from secure_bloom.index.column_index import ColumnIndex, Coverage
-from secure_bloom.index.column_keys import OPEN, master_keys
+from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.file_table import FileEntry, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Body, Manifest, Restamp
@@ -124,11 +124,11 @@ class ColumnUpdate:
     def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
         material = self._index.manifest.material
         found = master_keys(file, column)
-        if material is None and found - {OPEN}:
+        if material is None and found - {UNENCRYPTED}:
             raise UnsupportedError("this file encrypts the column, but its index has no "
                                    "encryption; delete the index, and build it again",
                                    column=self.column)
-        others = found - {OPEN, None if material is None else material.master_key_id}
+        others = found - {UNENCRYPTED, None if material is None else material.master_key_id}
         if others:
             return f"the column is under another master key, {min(filter(None, others))!r}"
         return None

@@ -14,7 +14,7 @@ from secure_bloom.display import Summarized, count
 from secure_bloom.errors import ColumnError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
-from secure_bloom.index.column_keys import OPEN, master_keys
+from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_update import INDEXED, RESTAMPED, ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import merge_tiers
 from secure_bloom.index.file_table import Stamp
@@ -170,7 +170,7 @@ def _threads(table: Table) -> int:
 
 def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mapping[str, Stamp],
                 encryption: IndexEncryption) -> str | None:
-    """Return the master key under which the files have a column; None for an open column."""
+    """Return the master key under which the files have a column; None: it has no encryption."""
     missing: ColumnError | None = None
     is_there = False
     for path in listing:
@@ -182,7 +182,7 @@ def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mappi
                 continue
             filter_columns(file.columns, [column])
             is_there = True
-            found = master_keys(file, leaf) - {OPEN}
+            found = master_keys(file, leaf) - {UNENCRYPTED}
         if found and encryption is None:
             raise ColumnError("a file encrypts the column, so its index must be encrypted; omit "
                               "encryption=None (--no-encryption)", file=path, column=column)
