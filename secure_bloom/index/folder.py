@@ -139,7 +139,7 @@ class IndexFolder:
         return [info for info in found if info.type == pa_fs.FileType.File]
 
     def now_ns(self) -> int | None:
-        """Return the time by the clock that dates files; None if the filesystem has none."""
+        """Return the time by the clock of modification times; None if the filesystem has none."""
         path = posixpath.join(self.path, f"{_CLOCK}-{uuid.uuid4().hex}")
         make_folder(self.filesystem, self.path)
         write_file(self.filesystem, path, b"")

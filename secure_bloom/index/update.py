@@ -148,7 +148,7 @@ class _Work:
         """Cover a file by all columns that want it; return the outcome."""
         stamp = self._listing[path]
         if self._now is None or stamp.mtime_ns < 0:
-            return "its filesystem does not date files"
+            return "its filesystem records no modification times"
         if self._now - stamp.mtime_ns < _SETTLED_NS and job_of(path) is None:
             return TOO_YOUNG
         filesystem = self._table.filesystem

@@ -243,13 +243,13 @@ def test_fsspec_filesystems_decide_who_creates_a_file(tmp_path):
     assert created == ["create"]
 
 
-def test_filesystems_that_do_not_date_files_have_no_covered_files():
+def test_filesystems_without_modification_times_have_no_covered_files():
     memory = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("memory")))
     where = f"/{uuid.uuid4().hex}"
     memory.create_dir(where)
     write(f"{where}/0.parquet", ["v0"], filesystem=memory)
     result = build(where, "ssn", KMS, filesystem=memory)
-    assert result.uncovered == {"0.parquet": "its filesystem does not date files"}
+    assert result.uncovered == {"0.parquet": "its filesystem records no modification times"}
     found = Index.open(where, KMS, filesystem=memory).lookup("ssn", "v0")
     assert (found.row_groups, found.unknown) == ([{}], ["0.parquet"])
 
