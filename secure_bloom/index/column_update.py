@@ -102,7 +102,7 @@ class ColumnUpdate:
         """
         for builder in self._builders.values():
             self._write(builder, advance)
-        dead = {path for path, *_ in self._index.places if path not in self._listing}
+        removed = {path for path, *_ in self._index.places if path not in self._listing}
 
         def change(body: Body) -> Body | None:
             is_whole = body.is_exclusive and generation is not None
@@ -111,7 +111,7 @@ class ColumnUpdate:
             new = replace(body, segments=(*body.segments, *added),
                           restamped={**body.restamped, **self._restamped},
                           generation=generation if is_whole else None,
-                          dead=tuple(sorted(dead)) if is_whole else ())
+                          removed=tuple(sorted(removed)) if is_whole else ())
             return None if new == body else new
 
         publish(self._folder, self._kms, change)

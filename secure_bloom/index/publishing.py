@@ -62,6 +62,6 @@ def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:
         stored = {info.base_name for info in folder.infos()}
         kept = tuple(info for info in body.segments if info.name in stored)
         return None if len(kept) == len(body.segments) \
-            else replace(body, segments=kept, generation=None, dead=())
+            else replace(body, segments=kept, generation=None, removed=())
 
     publish(folder, kms, change)

@@ -81,9 +81,9 @@ def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
     body = index.manifest.body
     if body.generation is None or body.generation != table.generation():
         return table.listing(folder, check)
-    dead, below = set(body.dead), relative_path(folder or table.path, table.path)
+    removed, below = set(body.removed), relative_path(folder or table.path, table.path)
     prefix = f"{below}/" if below else ""
     live = [(path, Stamp(*stamp)) for path, *stamp in index.places
-            if path not in dead and path.startswith(prefix)]
+            if path not in removed and path.startswith(prefix)]
     found = dict(live)
     return found if len(found) == len(live) else table.listing(folder, check)  # else ambiguous

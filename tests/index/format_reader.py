@@ -70,7 +70,7 @@ class Index:
         body = opened(base64.b64decode(outer["body"]), derive(self.key, self.id, b"manifest"),
                       self.id, bytes(16), MANIFEST, version)
         body = fields_of(body, "column", "segments", "restamped", "is_exclusive", "generation",
-                         "dead")
+                         "removed")
         if body["column"] != column:
             raise Refused("another column")
         self.restamped = body["restamped"]

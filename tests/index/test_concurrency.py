@@ -98,8 +98,8 @@ def test_updates_in_several_processes(table):
     assert versions == list(range(1, len(versions) + 1))
 
 
-def with_dead(name):
-    return lambda body: replace(body, dead=tuple(sorted({*body.dead, name})))
+def with_removed(name):
+    return lambda body: replace(body, removed=tuple(sorted({*body.removed, name})))
 
 
 def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table, monkeypatch):
@@ -113,12 +113,12 @@ def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table
         found = original(self, versions)
         if not turns:
             turns.append(1)
-            publish(stored, kms, with_dead("of the second"))
+            publish(stored, kms, with_removed("of the second"))
         return found
 
     monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
-    publish(stored, kms, with_dead("of the first"))
-    assert stored.open_newest(kms).body.dead == ("of the first", "of the second")
+    publish(stored, kms, with_removed("of the first"))
+    assert stored.open_newest(kms).body.removed == ("of the first", "of the second")
 
 
 def test_a_version_that_was_published_and_deleted_meanwhile_is_not_taken(table, monkeypatch):
@@ -131,20 +131,20 @@ def test_a_version_that_was_published_and_deleted_meanwhile_is_not_taken(table, 
         if not turns:
             turns.append(1)
             for name in "ab":
-                publish(stored, kms, with_dead(name))
+                publish(stored, kms, with_removed(name))
             Index.open(table, KMS).vacuum(0)
         return found
 
     monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
-    publish(stored, kms, with_dead("c"))
-    assert stored.open_newest(kms).body.dead == ("a", "b", "c")
+    publish(stored, kms, with_removed("c"))
+    assert stored.open_newest(kms).body.removed == ("a", "b", "c")
 
 
 def test_eight_publishers_lose_nothing(table):
     stored, kms = folder_of(table), CachedKms(KMS)
-    run_together([lambda name=name: publish(stored, kms, with_dead(str(name)))
+    run_together([lambda name=name: publish(stored, kms, with_removed(str(name)))
                   for name in range(8)])
-    assert stored.open_newest(kms).body.dead == tuple(map(str, range(8)))
+    assert stored.open_newest(kms).body.removed == tuple(map(str, range(8)))
 
 
 def test_a_publisher_that_never_wins_gives_up(table, monkeypatch):
@@ -152,7 +152,7 @@ def test_a_publisher_that_never_wins_gives_up(table, monkeypatch):
         raise FileExistsError
     monkeypatch.setattr(folder, "create_exclusively", create)
     with pytest.raises(SecureBloomError, match="faster") as raised:
-        publish(folder_of(table), CachedKms(KMS), with_dead("x"))
+        publish(folder_of(table), CachedKms(KMS), with_removed("x"))
     assert raised.value.column == "ssn"
 
 

@@ -330,7 +330,7 @@ def test_hostile_descriptions_of_segments_allocate_nothing(tmp_path, field, valu
 
 
 @pytest.mark.parametrize("changed", [
-    {"dead": lambda _: [[]]}, {"dead": lambda _: 5}, {"generation": lambda _: {}},
+    {"removed": lambda _: [[]]}, {"removed": lambda _: 5}, {"generation": lambda _: {}},
     {"is_exclusive": lambda _: 1}, {"restamped": lambda _: {"a": [1, 2]}},
     {"restamped": lambda _: {"a": ["1", 2, "00"]}}, {"restamped": lambda _: []},
     {"segments": lambda all_: all_ * 2}, {"segments": lambda _: {}},
@@ -342,7 +342,7 @@ def test_hostile_bodies(tmp_path, changed):
 
 
 def test_a_body_with_unknown_fields_is_refused():
-    for data in (b'{"column": "a", "segments": [], "restamped": {}, "dead": [], "new": 1}',
+    for data in (b'{"column": "a", "segments": [], "restamped": {}, "removed": [], "new": 1}',
                  b"[" * 100_000, b"null", b"\xff", b"{}"):
         with pytest.raises(FormatError):
             Body.from_json(data)
