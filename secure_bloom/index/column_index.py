@@ -42,7 +42,7 @@ class Place(NamedTuple):
 class Coverage(NamedTuple):
     """Which listed files an index covers.
 
-    ``places`` has the covered files by path. The others, ``unknown``, must be searched themselves.
+    ``places`` has the covered files by path. Files in ``unknown`` must be searched themselves.
     """
 
     places: dict[str, Place]

@@ -19,7 +19,7 @@
 
 A writer creates version n + 1 only if it does not exist; a writer that comes second reads it and
 tries again. Where a store cannot do that, the segments of one of them are not listed: its files are
-unknown to the index, and are searched themselves.
+not covered, and are searched themselves.
 """
 
 from __future__ import annotations

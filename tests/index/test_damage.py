@@ -182,7 +182,7 @@ def test_indexes_of_exchanged_columns(tmp_path):
         assert raised.value.file == str(manifests_of(tmp_path, column)[-1])
 
 
-def test_an_older_manifest_put_back_makes_files_unknown(table):
+def test_an_older_manifest_put_back_leaves_files_uncovered(table):
     manifests = manifests_of(table)
     for path in manifests[-2:]:
         path.unlink()
