@@ -42,11 +42,11 @@ class Place(NamedTuple):
 class Coverage(NamedTuple):
     """Which listed files an index covers.
 
-    ``places`` has the covered files by path. Files in ``unknown`` must be searched themselves.
+    ``places`` has the covered files by path. Files in ``uncovered`` must be searched themselves.
     """
 
     places: dict[str, Place]
-    unknown: list[str]
+    uncovered: list[str]
 
 
 class Hits(NamedTuple):
@@ -115,14 +115,14 @@ class ColumnIndex:
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
         """Return which listed files the index covers."""
-        places, known, unknown = {}, self.places, []
+        places, known, uncovered = {}, self.places, []
         for path, stamp in listing.items():
             place = known.get((path, *stamp))
             if place is None:
-                unknown.append(path)
+                uncovered.append(path)
             else:
                 places[path] = place
-        return Coverage(places, unknown)
+        return Coverage(places, uncovered)
 
     def files(self, place: Place) -> FileTable:
         """Return the file table in which a place is."""

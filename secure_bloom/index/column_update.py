@@ -66,11 +66,11 @@ class ColumnUpdate:
     @cached_property
     def _earlier(self) -> dict[str, list[bytes]]:
         """Content of the files that are covered with another stamp, by path."""
-        unknown: set[str] = set(self.coverage.unknown)
+        uncovered: set[str] = set(self.coverage.uncovered)
         found: dict[str, list[bytes]] = {}
         for segment in self._index.segments:
             for number, path in enumerate(segment.files.paths):
-                if path in unknown and segment.files.stamps[number].size >= 0:
+                if path in uncovered and segment.files.stamps[number].size >= 0:
                     found.setdefault(path, []).append(segment.files.contents[number])
         return found
 

@@ -130,7 +130,7 @@ class _Work:
         self._listing, self._now = listing, now
         self._wanting: dict[str, list[ColumnUpdate]] = {}  # by path
         for update in updates:
-            for path in update.coverage.unknown:
+            for path in update.coverage.uncovered:
                 self._wanting.setdefault(path, []).append(update)
 
     def run(self, advance: Advance | None) -> UpdateResult:

@@ -78,7 +78,7 @@ class Index:
                          for one in body["segments"]]
 
     def lookup(self, listing, encoded):
-        """Return what a lookup of a value in plain encoding answers, and the unknown files.
+        """Return what a lookup of a value in plain encoding answers, and the uncovered files.
 
         The listing has size and time of the files of the table, by path.
         """

@@ -51,15 +51,15 @@ class Files:
     def open(self):
         return Index.open(self.folder, KMS, filesystem=self.filesystem)
 
-    def check(self, stored, unknown=()):
+    def check(self, stored, uncovered=()):
         """Check that lookups find all values, and that exactly these files are not covered."""
         probes = sorted({first + place for first in [*stored.values(), 0, 500, 900]
                          for place in (0, 9, 10, 19)})
         found = self.open().lookup("ssn", [f"{probe:06}" for probe in probes])
-        assert sorted(found.unknown) == sorted(unknown)
+        assert sorted(found.uncovered) == sorted(uncovered)
         for probe, one in zip(probes, found.row_groups, strict=True):
             assert one == {name: [(probe - first) // 10] for name, first in stored.items()
-                           if first <= probe < first + 20 and name not in unknown}
+                           if first <= probe < first + 20 and name not in uncovered}
 
 
 class PlainFiles(Files):

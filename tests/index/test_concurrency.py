@@ -31,8 +31,8 @@ def check(table, files):
     found = Index.open(table, KMS).lookup("ssn", [f"v{number}" for number in range(files)])
     for number, one in enumerate(found.row_groups):
         path = f"{number}.parquet"
-        assert one == ({} if path in found.unknown else {path: [0]})
-    return found.unknown
+        assert one == ({} if path in found.uncovered else {path: [0]})
+    return found.uncovered
 
 
 def run_together(works):
@@ -251,7 +251,7 @@ def test_filesystems_without_modification_times_have_no_covered_files():
     result = build(where, "ssn", KMS, filesystem=memory)
     assert result.uncovered == {"0.parquet": "its filesystem records no modification times"}
     found = Index.open(where, KMS, filesystem=memory).lookup("ssn", "v0")
-    assert (found.row_groups, found.unknown) == ([{}], ["0.parquet"])
+    assert (found.row_groups, found.uncovered) == ([{}], ["0.parquet"])
 
 
 @pytest.mark.parametrize("store", ["coarse", "fsspec"])
@@ -270,4 +270,4 @@ def test_an_index_on_other_filesystems(tmp_path, store):
     assert index.update().indexed == 1 and index.compact() == 2
     index.vacuum(0)
     found = index.lookup("ssn", ["v1", "v3"])
-    assert (found.row_groups, found.unknown) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])
+    assert (found.row_groups, found.uncovered) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])

@@ -78,7 +78,7 @@ def is_right(found, values=VALUES) -> bool:
     """Whether no value is missed."""
     for value, one in zip(["v1", "v2", "v3"], found.row_groups, strict=False):
         for name, stored in values.items():
-            if value in stored and name not in found.unknown \
+            if value in stored and name not in found.uncovered \
                     and stored.index(value) not in one.get(name, ()):
                 return False
     return True
@@ -187,7 +187,7 @@ def test_an_older_manifest_put_back_leaves_files_uncovered(table):
     for path in manifests[-2:]:
         path.unlink()
     found = lookup(table)
-    assert is_right(found) and found.unknown
+    assert is_right(found) and found.uncovered
     old = manifests[0].read_bytes()
     manifests[-1].write_bytes(old)  # under the name of a newer one
     assert isinstance(check(table, [manifests[-1]]), FormatError)
@@ -202,7 +202,7 @@ def test_a_torn_manifest_is_passed_over(table):
     assert check(table, []) is None
     assert Index.open(table, KMS).update().indexed == 1
     assert manifests_of(table)[-1] > path
-    assert lookup(table).unknown == []
+    assert lookup(table).uncovered == []
 
 
 def test_without_any_complete_manifest(table):
@@ -210,7 +210,7 @@ def test_without_any_complete_manifest(table):
         path.write_bytes(b"{")
     assert "complete" in str(check(table, [path]))
     build(table, "ssn", KMS, encryption=_mode(table))
-    assert is_right(lookup(table)) and lookup(table).unknown == []
+    assert is_right(lookup(table)) and lookup(table).uncovered == []
 
 
 def _mode(table):
@@ -225,7 +225,7 @@ def test_a_missing_segment_is_an_error_until_the_next_update(table):
     result = Index.open(table, KMS).update()
     assert result.indexed == 1 and len(segments_of(table)) == 2
     found = lookup(table)
-    assert is_right(found) and found.unknown == []
+    assert is_right(found) and found.uncovered == []
 
 
 def test_segments_vacuumed_under_an_open_reader(table, monkeypatch):
@@ -245,7 +245,7 @@ def test_segments_vacuumed_under_an_open_reader(table, monkeypatch):
 
     monkeypatch.setattr(folder.IndexFolder, "open_newest", open_newest)
     found = lookup(table)
-    assert done and is_right(found) and found.unknown == []
+    assert done and is_right(found) and found.uncovered == []
 
 
 def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
@@ -258,7 +258,7 @@ def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
 
     manifests_of(table)[0].unlink()
     monkeypatch.setattr(folder.IndexFolder, "versions", versions)
-    assert lookup(table).unknown == [] and len(calls) == 2
+    assert lookup(table).uncovered == [] and len(calls) == 2
 
 
 # --- what an attacker writes ---------------------------------------------------------------------
