@@ -7,7 +7,7 @@ import pytest
 
 import secure_bloom.spark
 from secure_bloom import attach
-from secure_bloom.errors import ColumnError, KeyRetrievalError, UnsupportedError
+from secure_bloom.errors import ColumnError, KeyRetrievalError
 from secure_bloom.index import Index, UpdateResult
 from secure_bloom.keys import Keyring
 from secure_bloom.spark import indexing
@@ -96,7 +96,7 @@ def test_several_columns_and_an_index_without_encryption(spark, tmp_path):
     assert (result.columns, result.indexed) == (["ssn", "id"], 2)
     assert files_with(folder, None, 7, "id") == files_with(folder, None, "ssn-7")
     assert len(files_with(folder, None, 7, "id")[0]) == 1
-    with pytest.raises(UnsupportedError, match="encryption=None"):
+    with pytest.raises(ColumnError, match="encryption=None"):
         build(spark, folder, None, "city")
     with pytest.raises(ColumnError):
         build(spark, folder, None, "none", encryption=None)
