@@ -234,6 +234,47 @@ def test_a_partition_column_hides_a_column_of_the_files(tmp_path):
                                    index="require").num_rows == 1
 
 
+def test_files_beside_partition_folders(tmp_path):
+    """Only one of the files has its ``day`` from its path."""
+    table = pa.table({"day": [7, 8], "n": [1, 2]})
+    (tmp_path / "day=777").mkdir()
+    for path in ("day=777/f.parquet", "a.parquet"):
+        secure_bloom.write_table(table, tmp_path / path)
+    secure_bloom.index.build(tmp_path, ["day", "n"], encryption=None)
+    for day, rows in ((777, 2), (7, 1), (9, 0)):
+        for reader in (with_read_table, with_dataset):
+            found = reader(tmp_path, [("day", "=", day)], "require")
+            assert found.num_rows == rows and found.equals(
+                reader(tmp_path, [("day", "=", day)], "off"))
+        assert secure_bloom.find(tmp_path, "day", day, index="require").num_rows == rows
+
+
+def test_the_source_of_a_row_hides_columns_of_the_files(tmp_path):
+    table = pa.table({"row_group": pa.array([7, 8], pa.int32()), "file": ["x", "y"], "n": [1, 2]})
+    secure_bloom.write_table(table, tmp_path / "f.parquet", row_group_size=1)
+    secure_bloom.index.build(tmp_path, ["row_group", "file", "n"], encryption=None)
+    data = secure_bloom.dataset(tmp_path, schema=pa.schema([("n", pa.int64())]), with_source=True,
+                                index="require")
+    file, group, n = map(pc.field, ("file", "row_group", "n"))
+    for condition, rows in ((group == 1, [2]), (group == 8, []), ((group == 0) & (n == 1), [1]),
+                            (file == data.files[0], [1, 2]), (file == "x", [])):
+        assert data.to_table(filter=condition)["n"].to_pylist() == rows, condition
+
+
+def test_files_whose_metadata_differ_are_looked_up_together(tmp_path, monkeypatch):
+    """As pandas writes them, with the range of their rows."""
+    for number in range(5):
+        table = pa.table({"id": [number]}).replace_schema_metadata({"first": str(number)})
+        secure_bloom.write_table(table, tmp_path / f"{number}.parquet")
+    secure_bloom.index.build(tmp_path, "id", encryption=None)
+    lookups = []
+    own = planning.ListedIndexes.select
+    monkeypatch.setattr(planning.ListedIndexes, "select",
+                        lambda *arguments: lookups.append(arguments) or own(*arguments))
+    assert with_dataset(tmp_path, [("id", "=", 3)], "require").num_rows == 1
+    assert len(lookups) == 1
+
+
 def test_nested_and_partitioned_fields(people):
     folder = people.parent / "nested"
     folder.mkdir()
