@@ -275,6 +275,28 @@ def test_files_whose_metadata_differ_are_looked_up_together(tmp_path, monkeypatc
     assert len(lookups) == 1
 
 
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_tables_with_maps(tmp_path, store_schema):
+    """Of a map's type, pyarrow reads another form from Parquet than from its IPC format."""
+    maps = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32()))
+    table = pa.table({"id": [1, 2], "m": maps,
+                      "s": pa.StructArray.from_arrays([maps], ["inner"])})
+    for number in range(2):
+        secure_bloom.write_table(table, tmp_path / f"{number}.parquet", store_schema=store_schema)
+    secure_bloom.index.build(tmp_path, "id", encryption=None)
+    for value, rows in ((1, 2), (9, 0)):
+        for reader in (with_read_table, with_dataset):
+            found, expected = (reader(tmp_path, [("id", "=", value)], index)
+                               for index in ("require", "off"))
+            assert found.num_rows == rows and found.equals(expected)
+            assert found.schema.equals(expected.schema, check_metadata=True)
+    for index in ("require", "off"):
+        data = secure_bloom.dataset(tmp_path, index=index)
+        again = pickle.loads(pickle.dumps(data))
+        assert again.to_table().equals(pa.concat_tables([table, table]))
+        assert again.schema.equals(data.schema, check_metadata=True)
+
+
 def test_nested_and_partitioned_fields(people):
     folder = people.parent / "nested"
     folder.mkdir()
