@@ -9,6 +9,7 @@ import warnings
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
@@ -295,6 +296,26 @@ def test_tables_with_maps(tmp_path, store_schema):
         again = pickle.loads(pickle.dumps(data))
         assert again.to_table().equals(pa.concat_tables([table, table]))
         assert again.schema.equals(data.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize(("base", "folder", "skipped"), [
+    (".", "/", FILES - 1), (".", "", FILES - 1), ("..", "/people", FILES - 1),
+    ("..", "people", FILES - 1), (".", "/day=1", FILES // 2 - 1), (".", "day=1", FILES // 2 - 1),
+    ("..", "/people/day=1/", FILES // 2 - 1)])
+def test_tables_in_a_part_of_a_filesystem(people, base, folder, skipped):
+    """A SubTreeFileSystem lists files without the first slash."""
+    filesystem = pa_fs.SubTreeFileSystem(str((people / base).resolve()), pa_fs.LocalFileSystem())
+    on, off = (secure_bloom.dataset(folder, KMS, filesystem=filesystem, index=index)
+               for index in ("require", "off"))
+    assert on.files == off.files
+    assert on.schema.equals(off.schema, check_metadata=True)
+    condition = pc.field("ssn") == ssn(3)
+    found = on.to_table(filter=condition)
+    assert found.num_rows == 1 and found.equals(off.to_table(filter=condition))
+    assert on.report.files.index == skipped
+    on, off = (secure_bloom.find(folder, "ssn", [ssn(3)], KMS, filesystem=filesystem, index=index)
+               for index in ("require", "off"))
+    assert on.equals(off) and on.num_rows == 1
 
 
 def test_nested_and_partitioned_fields(people):
