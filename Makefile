@@ -64,6 +64,7 @@ check-tools:
 
 vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
+	$(BIN)/python -m vectors.builder.indexes
 
 clean:  ## remove the output of make and of the tests
 	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,4 +1,4 @@
-"""The commands ``index build``, ``update``, ``find``, ``inspect``, ``compact`` and ``vacuum``."""
+"""The commands ``index``: build, update, find, inspect, verify, compact, vacuum."""
 
 from __future__ import annotations
 
@@ -142,6 +142,35 @@ def inspect(ctx: click.Context, path: str, kms: KmsClient | None, as_json: bool)
     for error in errors:
         echo(f"secure-bloom: error: {error}", err=True)
     ctx.exit(max([0, *(exit_code(error) for error in errors)]))
+
+
+@_subcommand("Check against the data.")
+@click.option("--sample", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+              help="Number of covered files, chosen at random, whose values are all looked up.")
+@click.option("--all", "every", is_flag=True, help="Look up the values of all covered files.")
+@click.option("--integrity", is_flag=True,
+              help="Also show files that were replaced, rolled back to an older version, removed "
+                   "or added since the last update.")
+def verify(ctx: click.Context, path: str, sample: int, every: bool, integrity: bool,
+           kms: KmsClient | None, as_json: bool) -> None:
+    """Check that the indexes of a table are intact, and miss no value.
+
+    Everything in the indexes is read and authenticated. Then the values of some covered files are
+    read, and looked up.
+
+    Exit code 0: nothing was found; 1: something was found; 3: there is no index, or its manifest is
+    damaged; 4: a key is missing; 5: a manifest does not authenticate; 2: other errors.
+    """
+    from secure_bloom.cli.index_report import render_verification
+    from secure_bloom.index import Index
+    with progress(f"verifying {Path(path).name}") as advance:
+        result = Index.open(path, kms).verify(None if every else sample, integrity=integrity,
+                                              advance=advance)
+    if as_json:
+        print_json({"path": path, **result.to_dict()})
+    else:
+        echo(render_verification(result))
+    ctx.exit(0 if result.ok else BAD)
 
 
 @_subcommand("Merge segments.")

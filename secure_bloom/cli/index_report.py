@@ -11,10 +11,12 @@ from secure_bloom.cli.report import by_message, render_table
 from secure_bloom.display import count, shown
 from secure_bloom.errors import ColumnError
 from secure_bloom.index import Index, IndexInfo, IndexRotation, UpdateResult
+from secure_bloom.index.integrity import IndexVerification
 from secure_bloom.sbbf.probes import parse_values
 
 _SHOWN_PLACES = 50
 _SHOWN_GROUPS = 8
+_SHOWN_FINDINGS = 20
 
 
 def render_update(result: UpdateResult) -> str:
@@ -114,6 +116,18 @@ def _key(info: IndexInfo) -> str:
     if info.is_encrypted is None:
         return "?"
     return info.master_key or "not encrypted"
+
+
+def render_verification(result: IndexVerification) -> str:
+    """The result of a verification as text."""
+    lines = [f"{count(result.segments, 'segment')} with {count(result.pairs, 'pair')} read, "
+             f"{count(result.values, 'value')} of {count(result.compared, 'file')} looked up, "
+             f"{count(result.identified, 'file')} identified: "
+             f"{count(len(result.findings), 'finding')}"]
+    lines += map(str, result.findings[:_SHOWN_FINDINGS])
+    if len(result.findings) > _SHOWN_FINDINGS:
+        lines.append(f"... and {len(result.findings) - _SHOWN_FINDINGS:,} more: see --json")
+    return "\n".join(lines)
 
 
 # --- master keys ---------------------------------------------------------------------------------

@@ -9,8 +9,11 @@ from __future__ import annotations
 from secure_bloom.index.index import Index as Index
 from secure_bloom.index.index import build as build
 from secure_bloom.index.inspection import IndexInfo as IndexInfo
+from secure_bloom.index.integrity import IndexFinding as IndexFinding
+from secure_bloom.index.integrity import IndexVerification as IndexVerification
 from secure_bloom.index.lookup import Lookup as Lookup
 from secure_bloom.index.rotation import IndexRotation as IndexRotation
 from secure_bloom.index.update import UpdateResult as UpdateResult
 
-__all__ = ["Index", "IndexInfo", "IndexRotation", "Lookup", "UpdateResult", "build"]
+__all__ = ["Index", "IndexFinding", "IndexInfo", "IndexRotation", "IndexVerification", "Lookup",
+           "UpdateResult", "build"]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
+from secure_bloom.index.column_keys import check_is_open
 from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
@@ -70,7 +71,14 @@ class ColumnIndex:
     manifest : Manifest
     known : mapping of str to Segment
         Segments that are open already, by id.
+
+    Attributes
+    ----------
+    is_checked : bool
+        Whether an index without encryption was compared with a file that it covers.
     """
+
+    is_checked = False
 
     def __init__(self, folder: IndexFolder, manifest: Manifest,
                  known: Mapping[str, Segment] | None = None):
@@ -99,7 +107,7 @@ class ColumnIndex:
                 if stamp.size < 0:
                     continue
                 again = restamped.get(path)
-                if again is not None and again.content == files.entry(file).content:
+                if again is not None and again.content == files.contents[file]:
                     stamp = Stamp(again.size, again.mtime_ns)
                 found[path, *stamp] = Place(number, file)
         return found
@@ -172,6 +180,8 @@ class _Plan(NamedTuple):
     @classmethod
     def of(cls, segment: Segment, manifest: Manifest, hash_values: HashValues) -> _Plan:
         hashes = hash_values(segment.column_type)
+        if not segment.pairs:  # no file has a value, even one that the type cannot hold
+            hashes = ValueHashes(*(part[:0] for part in hashes))
         fingerprints = manifest.key.fingerprints(hashes.hashes)
         return cls(segment, hashes, fingerprints, segment.reads(fingerprints))
 
@@ -238,10 +248,14 @@ def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | No
     if known is None or known.manifest.key != manifest.key \
             or not known.folder.filesystem.equals(filesystem):
         known = None
-    if known is not None and known.manifest.version == manifest.version:
+    if known is not None and known.manifest == manifest \
+            and (known.is_checked or manifest.material is not None or kms is None):
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
+    if manifest.material is None and kms is not None:
+        check_is_open(folder, [path for path, *_ in found.places], kms)
+        found.is_checked = True
     with _lock:
         _opened[place] = found
         _opened.move_to_end(place)

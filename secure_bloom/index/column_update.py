@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from threading import Lock
 
-import numpy as np
-import pyarrow as pa
-
-from secure_bloom.errors import UnsupportedError
-from secure_bloom.index.building import AddedFile, SegmentBuilder
+from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.index.column_index import ColumnIndex, Coverage
-from secure_bloom.index.column_keys import OPEN, master_keys
-from secure_bloom.index.file_table import FileEntry, Stamp
+from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
+from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.manifest import Body, Manifest, Restamp
-from secure_bloom.index.publishing import publish
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.manifest import Body, Manifest
+from secure_bloom.index.publishing import publish_manifest
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.parquet.schema import LeafColumn, filter_columns
-from secure_bloom.reader import ParquetFile
-from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.verify.measure import ColumnHashes
-
-_PART = 1 << 18  # hashes that are added together
-
-INDEXED, RESTAMPED = "indexed", "restamped"
-
-_OF_ABSENT_COLUMN = ColumnType("BYTE_ARRAY", 0, pa.binary())  # no pair will have it
 
 
 class ColumnUpdate:
-    """An update of one index. Several threads may add files.
+    """An update of one index: what it covers, and how further segments are published.
 
     Parameters
     ----------
@@ -43,118 +25,78 @@ class ColumnUpdate:
         The version to start from.
     kms : CachedKms or None
     listing : mapping of str to Stamp
-    budget : int
-        Bytes of memory for pairs.
     """
 
     def __init__(self, folder: IndexFolder, index: ColumnIndex, kms: CachedKms | None,
-                 listing: Mapping[str, Stamp], budget: int):
-        self._folder, self._index, self._kms = folder, index, kms
-        self._listing, self._budget = listing, budget
+                 listing: Mapping[str, Stamp]):
+        self._folder, self._index, self._kms, self._listing = folder, index, kms, listing
         self.coverage: Coverage = index.coverage(listing)
-        self._builders: dict[ColumnType, SegmentBuilder] = {}
-        self._segments: list[SegmentInfo] = []
-        self._restamped: dict[str, Restamp] = {}
-        self._lock = Lock()
-        self.outcomes: Counter[str] = Counter()
+        self.key = SentKey(index.manifest)
+        self.earlier: Mapping[str, Sequence[bytes]] = self._earlier()
 
     @property
     def column(self) -> str:
         """Dotted path of the column."""
         return self._folder.column
 
-    @cached_property
-    def _earlier(self) -> dict[str, list[bytes]]:
-        """Content of the files that are covered with another stamp, by path."""
-        unknown: set[str] = set(self.coverage.unknown)
-        found: dict[str, list[bytes]] = {}
-        for segment in self._index.segments:
-            for number, path in enumerate(segment.files.paths):
-                if path in unknown and segment.files.stamps[number].size >= 0:
-                    found.setdefault(path, []).append(segment.files.entry(number).content)
-        return found
+    def maker(self, table: str, budget: int) -> SegmentMaker:
+        """Return what makes segments of files that are not covered, in this process."""
+        return SegmentMaker(self._folder.filesystem, table, self.column, self.key, self.earlier,
+                            budget)
 
-    def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
-        """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not."""
-        entry = FileEntry.of(file, path, stamp)
-        column = self._column(file)
-        if column is not None and (reason := self._refused(file, column)) is not None:
-            return reason
-        if entry.content in self._earlier.get(path, ()):
-            with self._lock:
-                self._restamped[path] = Restamp(*stamp, entry.content)
-            return RESTAMPED
-        added = self._add_entry(entry, _OF_ABSENT_COLUMN if column is None else column.type)
-        try:
-            if column is not None:
-                with file.one_version():
-                    for row_group, hashes in _hashes(file, column):
-                        added.add(row_group, hashes)
-        except BaseException:
-            added.set_void()
-            raise
-        return INDEXED
-
-    def finish(self, generation: str | None, advance: Callable[[float], None]) -> None:
-        """Write the segments, and publish them.
+    def finish(self, made: Sequence[Segments], generation: str | None) -> None:
+        """Publish what was made.
 
         ``generation`` is that of the table if all its files are covered then, else None.
         """
-        for builder in self._builders.values():
-            self._write(builder, advance)
         dead = {path for path, *_ in self._index.places if path not in self._listing}
 
-        def change(body: Body) -> Body | None:
+        def change(body: Body) -> Body:
             is_whole = body.is_exclusive and generation is not None
-            listed = {info.id for info in body.segments}  # perhaps by a try that seemed to fail
-            added = (info for info in self._segments if info.id not in listed)
-            new = replace(body, segments=(*body.segments, *added),
-                          restamped={**body.restamped, **self._restamped},
-                          generation=generation if is_whole else None,
-                          dead=tuple(sorted(dead)) if is_whole else ())
-            return None if new == body else new
+            return replace(body, generation=generation if is_whole else None,
+                           dead=tuple(sorted(dead)) if is_whole else ())
 
-        publish(self._folder, self._kms, change)
+        publish_segments(self._folder, self._kms, self.key, made, change)
 
-    def close(self) -> None:
-        """Discard what was collected."""
-        for builder in self._builders.values():
-            builder.close()
+    def _earlier(self) -> dict[str, list[bytes]]:
+        """Return the content of the files that are covered with another stamp, by path."""
+        unknown: set[str] = set(self.coverage.unknown)
+        found: dict[str, list[bytes]] = {}
+        for segment in self._index.segments if unknown else ():
+            for number, path in enumerate(segment.files.paths):
+                if path in unknown and segment.files.stamps[number].size >= 0:
+                    found.setdefault(path, []).append(segment.files.contents[number])
+        return found
 
-    def _column(self, file: ParquetFile) -> LeafColumn | None:
-        if not any(leaf.path == self.column for leaf in file.columns):
-            return None
-        [column] = filter_columns(file.columns, [self.column])
-        return column
 
-    def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
-        material = self._index.manifest.material
-        found = master_keys(file, column)
-        if material is None and found - {OPEN}:
-            raise UnsupportedError("this file encrypts the column, but its index has no "
-                                   "encryption; delete the index, and build it again",
-                                   column=self.column)
-        others = found - {OPEN, None if material is None else material.master_key_id}
-        if others:
-            return f"the column is under another master key, {min(filter(None, others))!r}"
-        return None
+def publish_segments(folder: IndexFolder, kms: CachedKms | None, key: SentKey,
+                     made: Sequence[Segments],
+                     change: Callable[[Body], Body] = lambda body: body) -> None:
+    """Publish segments that were made with a key, and a further change.
 
-    def _add_entry(self, entry: FileEntry, column_type: ColumnType) -> AddedFile:
-        with self._lock:
-            builder = self._builders.get(column_type)
-            if builder is not None and not builder.has_room(entry.row_groups):
-                raise UnsupportedError("one update cannot cover more values; update the index "
-                                       "again for this file")
-            if builder is None:
-                builder = SegmentBuilder(self._index.manifest.key, column_type, self._budget)
-                self._builders[column_type] = builder
-            return builder.add_file(entry)
+    Raises
+    ------
+    ChangedMeanwhileError
+        If the index has another key, because it was deleted and built again.
+    """
+    def changed(manifest: Manifest) -> Manifest | None:
+        if manifest.key != key.key:
+            raise ChangedMeanwhileError("the index was deleted and built again meanwhile; update "
+                                        "it", file=folder.path, column=folder.column)
+        body = change(_with_segments(manifest.body, made))
+        return None if body == manifest.body else replace(manifest, body=body)
 
-    def _write(self, builder: SegmentBuilder, advance: Callable[[float], None]) -> None:
-        if builder.num_files:
-            self._segments.append(builder.write(self._folder.filesystem, self._folder.path,
-                                                advance))
-        builder.close()
+    publish_manifest(folder, kms, changed)
+
+
+def _with_segments(body: Body, made: Sequence[Segments]) -> Body:
+    """Return the body with further segments."""
+    listed = {info.id for info in body.segments}  # perhaps by a try that seemed to fail
+    restamped = dict(body.restamped)
+    for one in made:
+        restamped |= one.restamped
+    return replace(body, restamped=restamped, segments=(
+        *body.segments, *(info for one in made for info in one.segments if info.id not in listed)))
 
 
 def new_manifest(column: str, master_key: str | None, kms: CachedKms | None,
@@ -162,17 +104,3 @@ def new_manifest(column: str, master_key: str | None, kms: CachedKms | None,
     """Return the first manifest of a new index."""
     first = Manifest.new(column, master_key, kms)
     return first.next(replace(first.body, is_exclusive=is_exclusive), 0)
-
-
-def _hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the row groups of a column with hashes of their values, many at a time."""
-    stored = ColumnHashes(file, file.keys)
-    for row_group in range(file.num_row_groups):
-        waiting: list[np.ndarray] = []
-        for _, hashes in stored.read(row_group, column):
-            waiting.append(hashes)
-            if sum(map(len, waiting)) >= _PART:
-                yield row_group, np.concatenate(waiting)
-                waiting = []
-        if waiting:
-            yield row_group, np.concatenate(waiting)

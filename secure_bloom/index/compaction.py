@@ -55,7 +55,10 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
         path = current.get(Place(numbers[segment.info.id], file))
         if path is None:
             return None
-        return segment.files.entry(file)._replace(**listing[path]._asdict())
+        entry = segment.files.entry(file)._replace(**listing[path]._asdict())
+        again = index.manifest.body.restamped.get(path)
+        is_current = again is not None and listing[path] == (again.size, again.mtime_ns)
+        return entry._replace(footer=again.footer) if again is not None and is_current else entry
 
     replaced: dict[str, SegmentInfo | None] = {}
     for segments in chosen:

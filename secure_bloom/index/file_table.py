@@ -127,6 +127,11 @@ class FileTable:
         return list(map(Stamp, sizes, times))
 
     @cached_property
+    def contents(self) -> list[bytes]:
+        """Content id of each file."""
+        return self._table["content"].to_pylist()
+
+    @cached_property
     def schema_ids(self) -> list[int]:
         """Position of each file's schema in :attr:`schemas`."""
         return self._schemas.indices.to_pylist()

@@ -129,7 +129,7 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def sorted_pairs(parts: list[np.ndarray]) -> np.ndarray:
     """Return pairs in order, each once."""
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    pairs.sort()
+    pairs.sort(kind="stable")  # several times as fast where the parts are in order
     again = pairs[1:] == pairs[:-1]
     return pairs[np.append(True, ~again)] if again.any() else pairs
 

@@ -15,6 +15,7 @@ from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import ColumnIndex, open_column, with_newest
 from secure_bloom.index.folder import IndexFolder, indexed_columns
 from secure_bloom.index.inspection import IndexInfo, inspect_index
+from secure_bloom.index.integrity import SAMPLE, IndexVerification, verify_columns
 from secure_bloom.index.lookup import Lookup, look_up
 from secure_bloom.index.rotation import IndexRotation, rotate_indexes
 from secure_bloom.index.table import Table, listing_for
@@ -180,6 +181,33 @@ class Index(Summarized):
         """
         return sum(compaction.compact(self._table, folder, self._kms, budget)
                    for folder in self._folders())
+
+    def verify(self, sample: int | None = SAMPLE, *, integrity: bool = False,
+               advance: Advance | None = None) -> IndexVerification:
+        """Check that the indexes are intact, and miss no value.
+
+        All pages of all segments are read and authenticated, and counts are compared.
+
+        Parameters
+        ----------
+        sample : int or None
+            Number of covered files, chosen at random, of which all values are read and looked up;
+            None: all covered files.
+        integrity : bool
+            Also compare the footer of each file with the index, and report files that were
+            replaced, rolled back to an older version, removed or added since the last update.
+        advance : callable, optional
+            Called with the completed fraction, 0 to 1.
+
+        Raises
+        ------
+        KeyRetrievalError
+            If the master key of a column is missing, denied or wrong.
+        AuthenticationError, FormatError
+            If a manifest was changed, or is damaged. What is wrong with segments and files is in
+            the result.
+        """
+        return verify_columns(self._table, self.columns, self._kms, sample, integrity, advance)
 
     def vacuum(self, grace: float = compaction.GRACE) -> list[str]:
         """Delete segments and manifests that the newest version does not need.

@@ -10,7 +10,8 @@
     body            base64 of a sealed module (MANIFEST, ordinal: version) with JSON:
         column      dotted path
         segments    id, tail, size, pairs, files and row_groups of each
-        restamped   files that were rewritten with the same values: path -> size, mtime_ns, content
+        restamped   files that were rewritten with the same values: path -> size, mtime_ns, content,
+                    footer
         is_exclusive  whether only jobs of secure_bloom write to the table
         generation  SHA-256 of the table's _staging/generation when the index covered all files, if
                     it is exclusive; else null
@@ -46,11 +47,12 @@ FORMAT = "SBX1"
 
 @dataclass(frozen=True)
 class Restamp:
-    """The stamp that a covered file has now, although its entry in a segment has another one."""
+    """The stamp and the footer of a covered file that was rewritten after it was indexed."""
 
     size: int
     mtime_ns: int
     content: bytes
+    footer: bytes
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Body:
 
     def to_json(self) -> bytes:
         """Return the body as JSON."""
-        restamped = {path: [one.size, one.mtime_ns, one.content.hex()]
+        restamped = {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
                      for path, one in self.restamped.items()}
         return json.dumps({"column": self.column, "segments": list(map(asdict, self.segments)),
                            "restamped": restamped, "is_exclusive": self.is_exclusive,
@@ -79,8 +81,8 @@ class Body:
             fields = json.loads(data)
             if type(fields["segments"]) is not list or type(fields["dead"]) is not list:
                 raise TypeError
-            restamped = {path: Restamp(size, mtime_ns, bytes.fromhex(content))
-                         for path, (size, mtime_ns, content) in fields.pop("restamped").items()}
+            restamped = {path: Restamp(size, mtime_ns, *map(bytes.fromhex, digests))
+                         for path, (size, mtime_ns, *digests) in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
             body = cls(segments=segments, restamped=restamped, dead=tuple(fields.pop("dead")),
                        **fields)

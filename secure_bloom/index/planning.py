@@ -35,6 +35,10 @@ IndexUse: TypeAlias = Literal["auto", "off", "require"]
 
 _Result = TypeVar("_Result")
 
+#: whether the values of a filter may be compared with values of a column type
+IsComparable: TypeAlias = Callable[[ColumnType], bool]
+
+
 def check_index_use(index: object) -> None:
     """Raise ValueError unless this is an :data:`IndexUse`."""
     if index not in ("auto", "off", "require"):
@@ -138,18 +142,16 @@ class FolderIndexes:
     def attempt(self, column: str, work: Callable[[], _Result]) -> _Result | None:
         """Return the result of a function; None if an index cannot be used.
 
-        A damaged index is a reason for a warning; a missing key, or segments that were merged
-        meanwhile, are not. Raises an error only if indexes are required, or the KMS does not
-        respond.
+        A damaged index is a reason for a warning; a missing key, a KMS that does not respond, or
+        segments that were merged meanwhile, are not: if they matter, reading the files fails, too.
+        Raises an error only if indexes are required.
         """
         try:
             return work()
-        except KMS_FAULTS:
-            raise
         except (SecureBloomError, OSError) as error:
             if self._is_required:
                 raise
-            if not isinstance(error, (*NO_KEY, ChangedMeanwhileError)):
+            if not isinstance(error, (*NO_KEY, *KMS_FAULTS, ChangedMeanwhileError)):
                 warnings.warn(IndexWarning(f"the index of column {column!r} in {self.table.path} "
                                            f"is not used: {error}"), stacklevel=2)
             return None
@@ -181,8 +183,8 @@ class ListedIndexes:
                     break
         return KnownFiles(self._indexes.table, self._listing, opened)
 
-    def select(self, alternatives: Alternatives, excluded: Collection[str] = ()) \
-            -> dict[str, Sequence[int]]:
+    def select(self, alternatives: Alternatives, excluded: Collection[str] = (),
+               is_comparable: IsComparable | None = None) -> dict[str, Sequence[int]]:
         """Return the row groups where a filter may hold, of the files for which an index tells.
 
         Parameters
@@ -191,24 +193,30 @@ class ListedIndexes:
             For files with certain columns and types; what is returned of others is meaningless.
         excluded : collection of str
             Columns whose values do not come from the files.
+        is_comparable : callable, optional
+            Where the values of the filter must not be compared with a type of the column in some
+            files, the index does not tell for these. Default: they can always be compared.
         """
         union: dict[str, Sequence[int]] | None = None
         for alternative in alternatives or ():
-            found = self._of_alternative([p for p in alternative if p.column not in excluded])
+            found = self._of_alternative([p for p in alternative if p.column not in excluded],
+                                         is_comparable)
             union = found if union is None else {
                 path: sorted({*union[path], *groups}) if groups else union[path]
                 for path, groups in found.items() if path in union}
         prefix = self._indexes.table.full_path("")
         return {prefix + path: groups for path, groups in (union or {}).items()}
 
-    def _of_alternative(self, predicates: list[Predicate]) -> dict[str, Sequence[int]]:
+    def _of_alternative(self, predicates: list[Predicate],
+                        is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
         known: dict[str, Sequence[int]] = {}
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self._indexes.columns:
                 continue
-            for path, groups in self._candidates(predicate.column, values).items():
+            found = self._candidates(predicate.column, values, is_comparable)
+            for path, groups in found.items():
                 earlier = known.get(path)
                 if earlier is None:
                     known[path] = groups
@@ -216,7 +224,8 @@ class ListedIndexes:
                     known[path] = sorted(set(earlier).intersection(groups))
         return known
 
-    def _candidates(self, column: str, values: list[Any]) -> dict[str, Sequence[int]]:
+    def _candidates(self, column: str, values: list[Any],
+                    is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
         """Return the row groups that may have one of some values, of the files that are covered."""
         opened = self._open(column)
         if opened is None:
@@ -231,7 +240,8 @@ class ListedIndexes:
         hits = self._indexes.attempt(column, lambda: index.find_hashes(hashes))
         if hits is None:
             return {}
-        answered = {one.segment for one in hits if not one.unanswered.size}
+        answered = {one.segment for one in hits if not one.unanswered.size and (
+            is_comparable is None or is_comparable(index.segments[one.segment].column_type))}
         # Most files have no row groups: they share a tuple, not to have a list each.
         found: dict[str, Sequence[int]] = dict.fromkeys(coverage.places, ()) \
             if len(answered) == len(hits) else {

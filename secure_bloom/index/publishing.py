@@ -46,7 +46,9 @@ def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
             folder.publish(published)
         except FileExistsError:
             continue
-        return published
+        if max(folder.versions(), default=0) <= version:
+            return published
+        # Later versions may be without this change: that version was free because it was deleted.
     raise SecureBloomError("other programs update this index faster than this one can; try again",
                            file=folder.path, column=folder.column)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -15,13 +16,15 @@ from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
 from secure_bloom.index.column_keys import OPEN, master_keys
-from secure_bloom.index.column_update import INDEXED, RESTAMPED, ColumnUpdate, new_manifest
+from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
+from secure_bloom.index.column_update import ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import merge_tiers
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.publishing import drop_missing, publish
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NoKeys
 from secure_bloom.parquet.schema import filter_columns, find_column
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
@@ -97,69 +100,102 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
 def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, *,
                    budget: int = BUDGET, advance: Advance | None = None) -> UpdateResult:
     """Cover the files of existing indexes that are not covered yet."""
+    update = TableUpdate(table, columns, kms)
     with ExitStack() as stack:
-        folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
-        now = folders[0].now_ns()
-        generation, listing = table.generation(), table.listing()
-        updates = []
-        for folder in folders:
+        makers = {}
+        for column in update.columns:
+            makers[column.column] = column.maker(table.path, budget // len(update.columns))
+            stack.callback(makers[column.column].close)
+        wanting = update.wanting
+
+        def add(path: str) -> tuple[str, str]:
+            return path, add_file(table, kms, path, update.listing[path], update.now,
+                                  [makers[column] for column in wanting[path]])
+
+        files = ManyFiles(lambda path, _: add(path), list(wanting), advance)
+        if wanting:
+            files.run(_threads(table))
+        outcomes, _, failed = files.outcomes()
+        return update.finish(outcomes, failed, {column: [maker.write()]
+                                                for column, maker in makers.items()}, budget)
+
+
+class TableUpdate:
+    """An update of the indexes of some columns: which files they lack, and how it is finished.
+
+    The files can be added anywhere, by :func:`add_file`.
+
+    Attributes
+    ----------
+    columns : list of ColumnUpdate
+    listing : dict of str to Stamp
+    now : int or None
+        Time of the filesystem, before the listing.
+    """
+
+    def __init__(self, table: Table, columns: Iterable[str], kms: CachedKms | None):
+        self._table, self._kms = table, kms
+        self._folders = [IndexFolder(table.filesystem, table.path, column) for column in columns]
+        self.now = self._folders[0].now_ns()
+        self._generation = table.generation()
+        self.listing = table.listing()
+        self.columns = []
+        for folder in self._folders:
             drop_missing(folder, kms)
             index = open_column(table.filesystem, table.path, folder.column, kms)
             if index is None:
                 raise FileNotFoundError(f"there is no index of column {folder.column!r}")
-            update = ColumnUpdate(folder, index, kms, listing, budget // len(folders))
-            stack.callback(update.close)
-            updates.append(update)
-        work = _Work(table, kms, updates, listing, now)
-        result = work.run(advance)
-        settled = generation if generation == table.generation() else None
-        for update in updates:
-            is_whole = not result.uncovered and not result.failed
-            update.finish(settled if is_whole else None, lambda fraction: None)
-    for folder in folders:
-        merge_tiers(table, folder, kms, budget)
-    return result
+            self.columns.append(ColumnUpdate(folder, index, kms, self.listing))
 
-
-class _Work:
-    """The files that some columns do not cover."""
-
-    def __init__(self, table: Table, kms: CachedKms | None, updates: list[ColumnUpdate],
-                 listing: Mapping[str, Stamp], now: int | None):
-        self._table, self._kms, self._updates = table, kms, updates
-        self._listing, self._now = listing, now
-        self._wanting: dict[str, list[ColumnUpdate]] = {}  # by path
-        for update in updates:
+    @cached_property
+    def wanting(self) -> dict[str, list[str]]:
+        """The columns that do not cover a file, by its path; without files that all cover."""
+        found: dict[str, list[str]] = {}
+        for update in self.columns:
             for path in update.coverage.unknown:
-                self._wanting.setdefault(path, []).append(update)
+                found.setdefault(path, []).append(update.column)
+        return found
 
-    def run(self, advance: Advance | None) -> UpdateResult:
-        files = ManyFiles(lambda path, _: (path, self._add(path)), list(self._wanting), advance)
-        if self._wanting:
-            files.run(_threads(self._table))
-        outcomes, _, failed = files.outcomes()
-        reasons = {path: reason for path, reason in outcomes if reason not in (INDEXED, RESTAMPED)}
-        values = [reason for _, reason in outcomes]
-        return UpdateResult([update.column for update in self._updates], values.count(INDEXED),
-                            values.count(RESTAMPED), len(self._listing) - len(self._wanting),
-                            reasons, failed)
+    def finish(self, outcomes: Iterable[tuple[str, str]], failed: dict[str, str],
+               made: Mapping[str, Sequence[Segments]], budget: int = BUDGET) -> UpdateResult:
+        """Publish what was made for each column, merge segments, and return what was done.
 
-    def _add(self, path: str) -> str:
-        """Cover a file by all columns that want it; return the outcome."""
-        stamp = self._listing[path]
-        if self._now is None or stamp.mtime_ns < 0:
-            return "its filesystem does not date files"
-        if self._now - stamp.mtime_ns < _SETTLED_NS and job_of(path) is None:
-            return TOO_YOUNG
-        filesystem = self._table.filesystem
-        with ParquetFile(Source(self._table.full_path(path), filesystem), self._kms) as file:
-            version = file.version
-            if version is None or not version.is_as_listed(
-                    *stamp, exactly=filesystem.type_name == "local"):
-                return "changed after it was listed"
-            outcomes = {update.add(file, path, stamp) for update in self._wanting[path]}
-        reasons = outcomes - {INDEXED, RESTAMPED}
-        return min(reasons) if reasons else min(outcomes)
+        ``outcomes`` are those of :func:`add_file`, with the path of each file.
+        """
+        outcomes = list(outcomes)
+        values = [outcome for _, outcome in outcomes]
+        uncovered = {path: reason for path, reason in outcomes
+                     if reason not in (INDEXED, RESTAMPED)}
+        result = UpdateResult([update.column for update in self.columns], values.count(INDEXED),
+                              values.count(RESTAMPED), len(self.listing) - len(self.wanting),
+                              uncovered, failed)
+        is_whole = not uncovered and not failed and self._generation == self._table.generation()
+        for update in self.columns:
+            update.finish(made[update.column], self._generation if is_whole else None)
+        for folder in self._folders:
+            merge_tiers(self._table, folder, self._kms, budget)
+        return result
+
+
+def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Stamp,
+             now: int | None, makers: Iterable[SegmentMaker]) -> str:
+    """Add a file to segments; return INDEXED, RESTAMPED, or why it is not covered.
+
+    ``path`` is relative to the table, ``stamp`` as listed, and ``now`` the time by the clock of the
+    filesystem before that.
+    """
+    if now is None or stamp.mtime_ns < 0:
+        return "its filesystem does not date files"
+    if now - stamp.mtime_ns < _SETTLED_NS and job_of(path) is None:
+        return TOO_YOUNG
+    filesystem = table.filesystem
+    with ParquetFile(Source(table.full_path(path), filesystem), kms) as file:
+        version = file.version
+        if version is None or not version.is_as_listed(
+                *stamp, exactly=filesystem.type_name == "local"):
+            return "changed after it was listed"
+        outcomes = {maker.add(file, path, stamp) for maker in makers}
+    return min(outcomes - {INDEXED, RESTAMPED} or outcomes)
 
 
 def _threads(table: Table) -> int:

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from secure_bloom.encryption import EncryptionConfiguration
+    from secure_bloom.index.update import IndexEncryption, UpdateResult
     from secure_bloom.keys.keyring import Keyring
     from secure_bloom.maintain.folders import MaintainResult
     from secure_bloom.policy.policy import Policy
     from secure_bloom.sbbf.options import BloomFilters
     from secure_bloom.storage.files import FilePath
 
-__all__ = ["attach", "enable_pushdown", "last_commit", "load", "read", "register", "write"]
+__all__ = ["attach", "build_index", "enable_pushdown", "last_commit", "load", "read", "register",
+           "write"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -215,6 +217,51 @@ def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
     from secure_bloom.spark.maintain import attach
     return attach(spark, path, bloom_filters, keyring=keyring, kms=kms, replace=replace,
                   dry_run=dry_run)
+
+
+def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str], *,
+                keys: Keyring | FilePath | None = None, encryption: IndexEncryption = "column",
+                exclusive: bool = False) -> UpdateResult:
+    """Build the indexes of some columns of a table, or update those that exist.
+
+    Tasks read these columns and write segments; the driver publishes all of them together. The
+    keys of the indexes are sent to the tasks as the key-encryption keys of a write are.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder of the table; the driver and all executors must be able to access it.
+    columns : str or iterable of str
+        Dotted paths of columns that can have a Bloom filter.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: as set in the environment of this process.
+    encryption : {"column", None}
+        How a new index is encrypted, as for :func:`secure_bloom.index.build`.
+    exclusive : bool
+        Whether only jobs of secure_bloom add and remove files of the table, as there.
+
+    Returns
+    -------
+    UpdateResult
+
+    Raises
+    ------
+    ColumnError
+        If no file has the column, or it cannot have a Bloom filter.
+    UnsupportedError
+        If the encryption does not fit: an index with encryption of an open column, or the reverse.
+    KeyRetrievalError
+        If a key is missing, denied or wrong, or the KMS does not respond.
+    FileNotFoundError
+        If the folder does not exist, or has no Parquet files.
+    pyspark.errors.PySparkException
+        If a task fails as a whole. Nothing is published then.
+    """
+    from secure_bloom.spark.indexing import build_index
+    return build_index(spark, path, columns, keys=keys, encryption=encryption, exclusive=exclusive)
 
 
 def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, Any]],

@@ -56,7 +56,7 @@ def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath 
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
     schema = df.schema  # as analysed: the optimizer drops some of its metadata later
     leaves = leaf_paths(schema)
-    made = {**_keys(keys), **_policy(policy), **_encryption(encryption, leaves),
+    made = {**key_options(keys), **_policy(policy), **_encryption(encryption, leaves),
             **_filters(bloom_filters, leaves), **_partition_by(partition_by),
             ANALYSED: Analysed(field_metadata(schema), mode == "error").to_json()}
     if plaintext:
@@ -67,7 +67,8 @@ def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath 
 def reader(spark: SparkSession, *, keys: Keyring | FilePath | None,
            policy: Policy | FilePath | None, options: Mapping[str, Any]) -> DataFrameReader:
     """Return a reader with these options."""
-    return spark.read.format(FORMAT).options(**_with({**_keys(keys), **_policy(policy)}, options))
+    made = {**key_options(keys), **_policy(policy)}
+    return spark.read.format(FORMAT).options(**_with(made, options))
 
 
 def _with(made: dict[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +79,8 @@ def _with(made: dict[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
     return {**made, **options}
 
 
-def _keys(keys: object) -> dict[str, str]:
+def key_options(keys: object) -> dict[str, str]:
+    """Return the options that name the keys of an argument."""
     if keys is None:
         return {}
     if isinstance(keys, Keyring):

@@ -14,6 +14,7 @@ from secure_bloom import EncryptionConfiguration
 from secure_bloom.cli import main, rotation
 from secure_bloom.errors import KmsUnavailableError
 from secure_bloom.index.compaction import GRACE
+from secure_bloom.index.integrity import SAMPLE
 from secure_bloom.index.rotation import IndexRotation
 from secure_bloom.keys import Keyring
 from secure_bloom.storage.many_files import result_on_error
@@ -105,7 +106,7 @@ def test_an_exclusive_table_is_marked(table):
     assert {one["column"]: one["is_exclusive"] for one in shown} == {"city": True, "ssn": False}
 
 
-@pytest.mark.parametrize("command", ["update", "inspect", "compact", "vacuum"])
+@pytest.mark.parametrize("command", ["update", "inspect", "verify", "compact", "vacuum"])
 def test_a_table_without_index_has_code_3(table, command):
     result = run(command, table.parent)
     assert result.exit_code == 3 and "has no index" in result.stderr
@@ -250,11 +251,46 @@ def test_compact_and_vacuum(table):
     assert json.loads(run("compact", table, "--json").stdout)["merged"] == 0
 
 
-def test_the_default_grace_is_that_of_the_library():
-    option = next(one for one in main.commands["index"].commands["vacuum"].params
-                  if one.name == "grace")
-    assert option.default == GRACE
+def test_the_defaults_are_those_of_the_library():
+    for command, name, default in ("vacuum", "grace", GRACE), ("verify", "sample", SAMPLE):
+        params = main.commands["index"].commands[command].params
+        assert next(one for one in params if one.name == name).default == default
     assert run("vacuum", ".", "--grace", "-1").exit_code == 2
+
+
+# --- verify --------------------------------------------------------------------------------------
+
+def test_verify_says_what_was_checked(table):
+    result = run("verify", table)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == ("1 segment with 80 pairs read, 80 values of 2 files looked up, "
+                             "0 files identified: 0 findings\n")
+    shown = json.loads(run("verify", table, "--sample", "1", "--json").stdout)
+    assert shown["path"] == str(table) and shown["ok"] and shown["compared"] == 1
+    assert json.loads(run("verify", table, "--sample", "0", "--all", "--json").stdout)[
+        "compared"] == 2
+    assert run("verify", table, "--sample", "-1").exit_code == 2
+
+
+def test_verify_names_damage_and_files_that_changed(table):
+    write(table / "c.parquet", 80)
+    (table / "b.parquet").unlink()
+    assert run("verify", table).exit_code == 0
+    result = run("verify", table, "--integrity")
+    assert result.exit_code == 1
+    assert [line.split(":")[0] + line.split(")")[0].split("(")[-1]
+            for line in result.stdout.splitlines()[1:]] == ["b.parquetremoved", "c.parquetadded"]
+    [segment] = (table / "_index" / "ssn").glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[20] ^= 1  # in a page
+    segment.write_bytes(data)
+    result = run("verify", table)
+    assert result.exit_code == 1 and f"{segment.name}: (segment)" in result.stdout
+
+
+def test_verify_needs_the_key(table, monkeypatch):
+    monkeypatch.delenv("SECURE_BLOOM_KEYRING")
+    assert run("verify", table).exit_code == 4
 
 
 # --- keys ----------------------------------------------------------------------------------------

@@ -5,9 +5,7 @@ import random
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 
 import secure_bloom
 from secure_bloom.index.building import SegmentBuilder
@@ -53,28 +51,6 @@ def segments_of(table, column="ssn"):
 
 def manifests_of(table, column="ssn"):
     return sorted((table / "_index" / column).glob("*.manifest"))
-
-
-def answer(lookup) -> list[dict]:
-    """Return where each value may be; files that are not covered may have it anywhere."""
-    return [{**one, **dict.fromkeys(lookup.unknown)} for one in lookup.row_groups]
-
-
-def check_complete(table, lookup, values, column="ssn"):
-    """Check that each value is found in all row groups that have it, as pyarrow reads them."""
-    found = answer(lookup)
-    for path in sorted(table.rglob("*.parquet")):
-        relative = str(path.relative_to(table))
-        if relative.startswith("_"):
-            continue
-        file = secure_bloom.ParquetFile(path, KMS)
-        for group in range(file.num_row_groups):
-            stored = secure_bloom.read_table(path, KMS, row_groups=[group])[column] \
-                if False else file.read(row_groups=[group])[column]
-            for number, value in enumerate(values):
-                if pc.any(pc.equal(stored, pa.scalar(value))).as_py():
-                    groups = found[number].get(relative, ())
-                    assert groups is None or group in groups, (relative, group, number)
 
 
 def entry(number: int, row_groups: int) -> FileEntry:
@@ -126,10 +102,3 @@ def expected(groups, hashes, first_file=0) -> set[tuple[int, str, int]]:
     return {(number, entry(file, 0).path, group) for number, one in enumerate(hashes)
             for file, of_file in enumerate(groups, first_file)
             for group, stored in enumerate(of_file) if one in stored}
-
-
-def row_groups_of(path) -> list[list]:
-    """Return the plain values of the only column of a file, by row group."""
-    file = pq.ParquetFile(path)
-    return [file.read_row_group(group).column(0).to_pylist()
-            for group in range(file.num_row_groups)]

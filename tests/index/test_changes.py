@@ -252,13 +252,13 @@ def test_a_file_that_changes_between_listing_and_reading_is_not_covered(where, m
 
 
 def test_a_file_that_is_overwritten_in_place_while_it_is_read_is_not_covered(tmp_path, monkeypatch):
-    from secure_bloom.index import column_update
+    from secure_bloom.index import column_segments
     files = Files(LOCAL, str(tmp_path))
     files.write("0.parquet", 0)
     files.write("1.parquet", 100)
     files.write("other/x.parquet", 500)
     other = (tmp_path / "other" / "x.parquet").read_bytes()
-    original = column_update._hashes
+    original = column_segments.column_hashes
 
     def hashes(file, column):
         for number, portion in enumerate(original(file, column)):
@@ -266,7 +266,7 @@ def test_a_file_that_is_overwritten_in_place_while_it_is_read_is_not_covered(tmp
             if number == 0 and file.name.endswith("/1.parquet"):
                 (tmp_path / "1.parquet").write_bytes(other)
 
-    monkeypatch.setattr(column_update, "_hashes", hashes)
+    monkeypatch.setattr(column_segments, "column_hashes", hashes)
     result = files.build()
     assert set(result.failed) == {"1.parquet"}
     monkeypatch.undo()

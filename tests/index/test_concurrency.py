@@ -121,6 +121,25 @@ def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table
     assert stored.open_newest(kms).body.dead == ("of the first", "of the second")
 
 
+def test_a_version_that_was_published_and_deleted_meanwhile_is_not_taken(table, monkeypatch):
+    stored, kms = folder_of(table), CachedKms(KMS)
+    original = folder.IndexFolder._newest_of
+    turns = []
+
+    def newest_of(self, versions):
+        found = original(self, versions)
+        if not turns:
+            turns.append(1)
+            for name in "ab":
+                publish(stored, kms, with_dead(name))
+            Index.open(table, KMS).vacuum(0)
+        return found
+
+    monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
+    publish(stored, kms, with_dead("c"))
+    assert stored.open_newest(kms).body.dead == ("a", "b", "c")
+
+
 def test_eight_publishers_lose_nothing(table):
     stored, kms = folder_of(table), CachedKms(KMS)
     run_together([lambda name=name: publish(stored, kms, with_dead(str(name)))

@@ -9,12 +9,14 @@ import shutil
 import pyarrow as pa
 import pytest
 
+import secure_bloom
 from secure_bloom.errors import (
     AuthenticationError,
     ChangedMeanwhileError,
     ColumnError,
     FileError,
     FormatError,
+    IndexWarning,
     KeyNotFoundError,
     KeyRetrievalError,
     SecureBloomError,
@@ -29,6 +31,7 @@ from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS
 from tests.index.helpers import (
     KEYS,
     KMS,
@@ -165,10 +168,9 @@ def test_exchanged_pages_of_one_segment(tmp_path):
 
 
 def test_indexes_of_exchanged_columns(tmp_path):
-    from secure_bloom import EncryptionConfiguration, write_table
-    encryption = EncryptionConfiguration("footer", {"pii": ["a", "b"]})
-    write_table(pa.table({"a": ["1"], "b": ["2"]}), tmp_path / "x.parquet", encryption=encryption,
-                keys=KMS)
+    encryption = secure_bloom.EncryptionConfiguration("footer", {"pii": ["a", "b"]})
+    secure_bloom.write_table(pa.table({"a": ["1"], "b": ["2"]}), tmp_path / "x.parquet",
+                             encryption=encryption, keys=KMS)
     build(tmp_path, ["a", "b"], KMS)
     above = tmp_path / "_index"
     (above / "a").rename(above / "c")
@@ -212,8 +214,7 @@ def test_without_any_complete_manifest(table):
 
 
 def _mode(table):
-    from secure_bloom import ParquetFile
-    file = ParquetFile(table / "a.parquet", KMS)
+    file = secure_bloom.ParquetFile(table / "a.parquet", KMS)
     return "column" if file.footer.algorithm else None
 
 
@@ -469,6 +470,30 @@ def test_a_plaintext_index_of_an_encrypted_column_is_never_written(tmp_path):
     with pytest.raises(UnsupportedError, match="must be encrypted"):
         build(tmp_path, "ssn", KMS, encryption=None)
     assert not (tmp_path / "_index").exists()
+
+
+def test_an_index_without_encryption_is_not_used_for_files_that_encrypt_the_column(tmp_path):
+    """An attacker who knows no key puts an index into the table that says "absent".
+
+    Most files that it claims to cover do not exist.
+    """
+    table = make(tmp_path / "t")
+    planted = make(tmp_path / "other", None, {f"{number:02}.parquet": ["x"] for number in range(20)}
+                   | {name: ["x"] for name in VALUES})
+    shutil.rmtree(table / "_index")
+    shutil.copytree(planted / "_index", table / "_index")
+    column_index._opened.clear()
+    Index.open(table, NO_KEYS).lookup("ssn", ["v1"])  # it is open then, but not checked
+    with pytest.raises(UnsupportedError, match="no encryption") as raised:
+        Index.open(table, KMS).lookup("ssn", ["v1"])
+    assert raised.value.column == "ssn" and raised.value.file.startswith(str(table))
+    with pytest.warns(IndexWarning, match="not used"):
+        found = secure_bloom.read_table(table, KMS, filters=[("ssn", "==", "v1")])
+    assert found.num_rows == 1
+    column_index._opened.clear()
+    for path in table.glob("*.parquet"):
+        path.unlink()
+    assert Index.open(table, KMS).lookup("ssn", ["v1"]).num_files == 0
 
 
 def test_names_of_columns_are_safe_names_of_folders():

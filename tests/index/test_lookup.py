@@ -158,6 +158,7 @@ def test_files_without_the_column_and_with_another_type(tmp_path):
     certain = [{"int.parquet", "int32.parquet"}, {"int32.parquet"}, {"text.parquet"}]
     for one, paths in zip(found, certain, strict=True):
         assert paths <= one.keys()
+    assert not any("other.parquet" in one for one in found)  # which has no value at all
     assert "int.parquet" not in found[1] and "text.parquet" in found[0]  # "perhaps": not comparable
 
 

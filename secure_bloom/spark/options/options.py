@@ -46,6 +46,8 @@ ANALYSED = "analysed"
 
 REQUIRE_ENCRYPTION = "require.encryption"
 ON_MISSING_KEY = "on.missing.key"
+INDEX = "index"
+INDEX_COLUMNS = "index_columns"
 PARTITION_BY = "partition_by"
 ROW_GROUP_SIZE = "row_group_size"
 MAX_ROWS_PER_FILE = "max_rows_per_file"
@@ -68,12 +70,12 @@ OTHER_NAMES = {
 }
 
 _KNOWN = ("path", KEYRING, KMS, POLICY, PLAINTEXT, *ENCRYPTION, ENABLED, FPP, MAX_BYTES,
-          BLOOM_FILTERS, PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE,
-          *WRITER, *OTHER_NAMES, ANALYSED)
+          BLOOM_FILTERS, INDEX_COLUMNS, PARTITION_BY, ROW_GROUP_SIZE, MAX_ROWS_PER_FILE,
+          MAX_BYTES_PER_FILE, *WRITER, *OTHER_NAMES, ANALYSED)
 _KNOWN_FOR_COLUMN = (ENABLED, FPP, NDV)
 _ONLY_READING = ("columns", "mergeschema", "split_bytes", "open_cost_bytes", "min_partitions",
                  "filters", "single_use", "allfiles", REQUIRE_ENCRYPTION,
-                 ON_MISSING_KEY)
+                 ON_MISSING_KEY, INDEX)
 
 _NO_JAVA = "no Java class is used here: remove it, and specify the KMS in option keyring or kms"
 _AS_SPARK = "values are stored as Spark stores them: remove it"

@@ -16,6 +16,7 @@ from secure_bloom.encryption_requirement import (
 )
 from secure_bloom.policy.policy import Policy
 from secure_bloom.spark.options.options import (
+    INDEX,
     ON_MISSING_KEY,
     REQUIRE_ENCRYPTION,
     OptionError,
@@ -52,6 +53,9 @@ class ReadOptions:
         What must be encrypted. False: nothing, not even sensitive columns. None: not set.
     on_missing_key : {"error", "null"}
         What happens to columns whose key is missing.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the table. Columns are masked by what is in each file, so it is
+        off if ``on_missing_key`` is "null".
     """
 
     columns: tuple[str, ...] | None = None
@@ -65,6 +69,7 @@ class ReadOptions:
     require_encryption: EncryptionRequirement | Literal[False] | None = None
     policy: Policy | None = None
     on_missing_key: OnMissingKey = "error"
+    index: Literal["auto", "off", "require"] = "auto"
 
 
 def parse_read_options(options: Options) -> ReadOptions:
@@ -72,6 +77,7 @@ def parse_read_options(options: Options) -> ReadOptions:
 
     Raises OptionError if a value is not valid. The message names the option and says what to do.
     """
+    on_missing_key = cast(OnMissingKey, options.choice(ON_MISSING_KEY, ("error", "null")))
     return ReadOptions(
         columns=_columns(options), merge_schema=options.boolean("mergeschema", None),
         split_bytes=_size(options, "split_bytes", ReadOptions.split_bytes, 1),
@@ -81,7 +87,17 @@ def parse_read_options(options: Options) -> ReadOptions:
         single_use=options.boolean("single_use"), all_files=options.boolean("allfiles"),
         require_encryption=_required(options.get(REQUIRE_ENCRYPTION)),
         policy=parse_policy(options),
-        on_missing_key=cast(OnMissingKey, options.choice(ON_MISSING_KEY, ("error", "null"))))
+        on_missing_key=on_missing_key, index=_index(options, on_missing_key))
+
+
+def _index(options: Options, on_missing_key: OnMissingKey) -> Literal["auto", "off", "require"]:
+    index = options.choice(INDEX, ("auto", "off", "require"))
+    if on_missing_key == "null":
+        if index == "require":
+            raise OptionError(f"it must not be require together with {ON_MISSING_KEY}=null, for "
+                              "which every file is opened", option=INDEX)
+        return "off"
+    return cast(Literal["auto", "off", "require"], index)
 
 
 def _required(text: str | None) -> EncryptionRequirement | Literal[False] | None:

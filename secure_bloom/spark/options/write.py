@@ -22,6 +22,7 @@ from secure_bloom.spark.options.encryption import keys_by_column, parse_encrypti
 from secure_bloom.spark.options.files import AS_SPARK, parse_writer_options
 from secure_bloom.spark.options.kms import kms_client, kms_uri
 from secure_bloom.spark.options.options import (
+    INDEX_COLUMNS,
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
     PARTITION_BY,
@@ -50,6 +51,9 @@ class WriteOptions:
         What the files must meet. Some of its rules may be for some of the files only.
     bloom_filters : dict of str to BloomFilterOptions
         By dotted path of the leaf column.
+    index_columns : dict of str to str or None
+        Master keys of the leaf columns whose indexes are kept current, by dotted path; None: the
+        column has no encryption.
     partition_by : tuple of str
         Top-level columns whose values become folders.
     row_group_size : int
@@ -64,6 +68,7 @@ class WriteOptions:
     encryption: EncryptionConfiguration | None = None
     policy: Policy | None = None
     bloom_filters: dict[str, BloomFilterOptions] = field(default_factory=dict)
+    index_columns: dict[str, str | None] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     row_group_size: int = DEFAULT_ROW_GROUP_ROWS
     max_rows_per_file: int | None = None
@@ -90,9 +95,13 @@ class WriteOptions:
                           "kms": self.kms_client() if keks is None else keks}
         return arguments
 
+    def index_client(self) -> CachedKms | None:
+        """Return the KMS client that opens indexes; None if no KMS was named."""
+        return None if self.kms is None else self.kms_client()
+
     def kms_client(self) -> CachedKms:
-        """Return the KMS client of this process, for options that encrypt."""
-        assert self.kms is not None  # options that encrypt name a KMS
+        """Return the KMS client of this process, which must have been named."""
+        assert self.kms is not None  # as options that encrypt do
         return kms_client(self.kms)
 
 
@@ -122,11 +131,30 @@ def parse_write_options(options: Options, schema: pa.Schema,
     return WriteOptions(
         kms=kms_uri(options), encryption=encryption, policy=given, partition_by=partition_by,
         bloom_filters=parse_bloom_filters(options, in_files, policy),
+        index_columns=_index_columns(options, in_files, encryption),
         row_group_size=options.number(ROW_GROUP_SIZE, DEFAULT_ROW_GROUP_ROWS,
                                       most=MAX_ROW_GROUP_ROWS),
         max_rows_per_file=options.number(MAX_ROWS_PER_FILE, None),
         max_bytes_per_file=options.number(MAX_BYTES_PER_FILE, None),
         writer=parse_writer_options(options, in_files))
+
+
+def _index_columns(options: Options, columns: Columns,
+                   encryption: EncryptionConfiguration | None) -> dict[str, str | None]:
+    """Return the master keys of the columns to index."""
+    if INDEX_COLUMNS not in options:
+        return {}
+    keys, uniform = keys_by_column(encryption), None
+    if encryption is not None and encryption.uniform_encryption:
+        uniform = encryption.footer_key
+    found: dict[str, str | None] = {}
+    for name in options.names(INDEX_COLUMNS):
+        leaf = columns.find_leaf(name, INDEX_COLUMNS)
+        if not leaf.type.can_have_filter:
+            raise OptionError(f"a column of type {leaf.type} cannot have an index",
+                              option=INDEX_COLUMNS, column=leaf.path)
+        found[leaf.path] = keys.get(leaf.path, uniform)
+    return found
 
 
 def _partition_by(options: Options, columns: Columns) -> tuple[str, ...]:

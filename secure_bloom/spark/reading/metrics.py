@@ -46,29 +46,34 @@ class TaskReport:
     """What was assigned to a task, and what it skipped for which reason.
 
     A file counts as skipped if the task read nothing of the part that was assigned to it. It counts
-    as skipped by filters if they ruled out what remained after statistics.
+    as skipped by filters if they ruled out what remained after the index and statistics.
     """
 
     total: Amount = field(default_factory=Amount)
+    by_index: Amount = field(default_factory=Amount)
     by_statistics: Amount = field(default_factory=Amount)
     by_filters: Amount = field(default_factory=Amount)
     rows_read: int = 0
 
-    def add(self, footer: Footer, row_groups: list[int], after_statistics: list[int],
-            after_filters: list[int]) -> None:
-        """Count a range's row groups: all, those remaining after statistics, and those to read."""
+    def add(self, footer: Footer, row_groups: list[int], after_index: list[int],
+            after_statistics: list[int], after_filters: list[int]) -> None:
+        """Count a range's row groups: all, those remaining after each step, and those to read."""
         self.total.add(footer, row_groups, 1)
-        self.by_statistics.add(footer, set(row_groups) - set(after_statistics),
-                               bool(row_groups) and not after_statistics)
+        self.by_index.add(footer, set(row_groups) - set(after_index),
+                          bool(row_groups) and not after_index)
+        self.by_statistics.add(footer, set(after_index) - set(after_statistics),
+                               bool(after_index) and not after_statistics)
         self.by_filters.add(footer, set(after_statistics) - set(after_filters),
                             bool(after_statistics) and not after_filters)
 
     def log(self) -> None:
         """Write the log line."""
-        parts = {"total": self.total, "skipped_by_statistics": self.by_statistics,
+        parts = {"total": self.total, "skipped_by_index": self.by_index,
+                 "skipped_by_statistics": self.by_statistics,
                  "skipped_by_filters": self.by_filters}
         numbers = {f"{name}_{what}": value for name, amount in parts.items()
                    for what, value in vars(amount).items()}
-        log(f"read {self.rows_read} rows; there were {self.total}; skipped by statistics "
-            f"{self.by_statistics}; skipped by Bloom filters {self.by_filters}",
+        log(f"read {self.rows_read} rows; there were {self.total}; skipped by the index "
+            f"{self.by_index}; skipped by statistics {self.by_statistics}; skipped by Bloom "
+            f"filters {self.by_filters}",
             numbers | {"rows_read": self.rows_read})

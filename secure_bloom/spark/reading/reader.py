@@ -16,6 +16,7 @@ from secure_bloom.spark.options.names import find_name, same_path
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.index_use import TypedPredicate, selected_by_index
 from secure_bloom.spark.reading.metrics import TaskReport, log
 from secure_bloom.spark.reading.splits import DataFile, FileRange, divide
 from secure_bloom.spark.schema import partitions as hive
@@ -80,16 +81,32 @@ class SecureParquetReader(DataSourceReader):
         places = {found: place for place, name in enumerate(listing.partition_columns)
                   if (found := find_name(name, self._schema.names)) is not None}
         self._requirements.check_path_columns(places)
-        files = [file for file in listing.files if self._may_match(file, places)]
+        matching = [file for file in listing.files if self._may_match(file, places)]
+        files = self._selected_by_index(matching, places)
         options = self._folder.options
         tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
-        total, kept = (sum(file.size for file in some) for some in (listing.files, files))
+        total, in_partitions, kept = (sum(file.size for file in some)
+                                      for some in (listing.files, matching, files))
         log(f"{len(tasks)} tasks read {len(files)} files, {kept} bytes, of {len(listing.files)} "
-            f"files, {total} bytes; the others are skipped by partition values",
+            f"files, {total} bytes; the others are skipped by partition values "
+            f"({len(listing.files) - len(matching)} files), or by the index",
             {"tasks": len(tasks), "total_files": len(listing.files), "total_bytes": total,
-             "skipped_by_partition_files": len(listing.files) - len(files),
-             "skipped_by_partition_bytes": total - kept})
+             "skipped_by_partition_files": len(listing.files) - len(matching),
+             "skipped_by_partition_bytes": total - in_partitions,
+             "skipped_by_index_files": len(matching) - len(files),
+             "skipped_by_index_bytes": in_partitions - kept})
         return [ReadTask(ranges, places) for ranges in tasks]
+
+    def _selected_by_index(self, files: list[DataFile],
+                           places: dict[str, int]) -> list[DataFile]:
+        """Return the files to read, with their row groups as far as an index tells them.
+
+        If files must be checked, all of them are opened.
+        """
+        predicates = [TypedPredicate(predicate, self._type_of(predicate.path))
+                      for predicate in self._predicates if predicate.path[0] not in places]
+        return selected_by_index(self._folder, files, predicates,
+                                 opens_all=self._requirements.check_files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task, in batches of the schema that Spark expects."""
@@ -143,8 +160,9 @@ class SecureParquetReader(DataSourceReader):
             if groups:
                 file.check_filtered(name for column in self._compared
                                     if (name := names.get(column)) is not None)
-            after_statistics, after_filters = self._prune(file, names, groups)
-            report.add(file.footer, groups, after_statistics, after_filters)
+            selected = part.selected(groups)
+            after_statistics, after_filters = self._prune(file, names, selected)
+            report.add(file.footer, groups, selected, after_statistics, after_filters)
             columns = [name for name in names.values() if name is not None]
             for batch in file.iter_batches(columns, after_filters, _BATCH_ROWS):
                 yield self._cast_batch(batch, names, constants)

@@ -31,6 +31,11 @@ class Requirements:
         """Return the checks of files whose paths have values of these columns."""
         return _BothChecks(self, list(path_columns))
 
+    @property
+    def check_files(self) -> bool:
+        """Whether each file must meet anything."""
+        return self.own is not None or self.policy is not None
+
     def check_path_columns(self, names: Iterable[str]) -> None:
         """Check columns whose values come from the paths of files.
 

@@ -17,13 +17,21 @@ from secure_bloom.parquet.footer import Footer
 class DataFile:
     """A file of a folder, as listed.
 
-    ``partition`` has the file's values of the partition columns, as text.
+    ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
+    to read at most, and ``read_bytes`` is about their size; None: all.
     """
 
     path: str
     size: int
     partition: tuple[str | None, ...] = ()
     mtime_ns: int | None = None
+    row_groups: tuple[int, ...] | None = None
+    read_bytes: int | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """About the bytes to read."""
+        return self.size if self.read_bytes is None else self.read_bytes
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,13 @@ class FileRange:
     file: DataFile
     start: int
     end: int
+
+    @property
+    def num_bytes(self) -> int:
+        """About the bytes to read."""
+        if self.start == 0 and self.end >= self.file.size:
+            return self.file.num_bytes
+        return self.end - self.start
 
     def row_groups(self, footer: Footer) -> list[int]:
         """Return the row groups of this range.
@@ -49,6 +64,11 @@ class FileRange:
                 found.append(number)
         return found
 
+    def selected(self, row_groups: list[int]) -> list[int]:
+        """Return those of some row groups that are to be read."""
+        own = self.file.row_groups
+        return row_groups if own is None else [group for group in row_groups if group in own]
+
 
 def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,
            min_partitions: int) -> list[list[FileRange]]:
@@ -56,20 +76,27 @@ def divide(files: Iterable[DataFile], split_bytes: int, open_cost_bytes: int,
 
     A task reads at most ``split_bytes``, as far as the size of row groups allows.
     ``open_cost_bytes`` is the cost of opening a file, expressed as bytes that could be read in the
-    same time. Tasks are made smaller, down to that cost, to reach ``min_partitions``.
+    same time. Tasks are made smaller, down to that cost, to reach ``min_partitions``. A file of
+    which few row groups are to be read is not split.
     """
     files = list(files)
-    total = sum(file.size + open_cost_bytes for file in files)
+    total = sum(file.num_bytes + open_cost_bytes for file in files)
     limit = max(1, min(split_bytes, max(open_cost_bytes, total // max(min_partitions, 1))))
-    ranges = [FileRange(file, start, min(start + limit, file.size))
-              for file in files for start in range(0, max(file.size, 1), limit)]
-    ranges.sort(key=lambda part: part.start - part.end)
+    ranges = [part for file in files for part in _ranges(file, limit)]
+    ranges.sort(key=lambda part: -part.num_bytes)
     tasks: list[list[FileRange]] = []
     room = 0
     for part in ranges:
-        if not tasks or part.end - part.start > room:
+        if not tasks or part.num_bytes > room:
             tasks.append([])
             room = limit
         tasks[-1].append(part)
-        room -= part.end - part.start + open_cost_bytes
+        room -= part.num_bytes + open_cost_bytes
     return tasks
+
+
+def _ranges(file: DataFile, limit: int) -> list[FileRange]:
+    if file.num_bytes < file.size and file.num_bytes <= limit:
+        return [FileRange(file, 0, file.size)]
+    return [FileRange(file, start, min(start + limit, file.size))
+            for start in range(0, max(file.size, 1), limit)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
 from secure_bloom.errors import ColumnError, SecureBloomError, error_location
+from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
@@ -30,6 +31,7 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
+from secure_bloom.spark.writing.indexing import TaskSegments, WrittenIndexes
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import FileTarget
@@ -45,6 +47,7 @@ class TaskCommit(WriterCommitMessage):
     """What a task reports: its files; none if it had no rows."""
 
     files: list[StagedFile]
+    index: TaskSegments | None = None
 
 
 class SecureParquetWriter(DataSourceArrowWriter):
@@ -78,6 +81,9 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._keks = self._options.key_encryption_keys()
         self._master_keys = self._options.master_key_check()
         self._try()
+        self._indexes = WrittenIndexes.of(self.job, self._options.index_columns,
+                                          self._options.index_client()) \
+            if self._options.index_columns else None
         self.job.start()
 
     @plain_errors()
@@ -91,7 +97,9 @@ class SecureParquetWriter(DataSourceArrowWriter):
             for batch in iterator:
                 for folder, part in partitioner.split(self._cast(batch)):
                     files.add(folder, part)
-            return TaskCommit(files.finish())
+            staged = files.finish()
+        return TaskCommit(staged, None if self._indexes is None else self._indexes.of_task(
+            self.job, staged, self._reading_keys()))
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None],
@@ -102,7 +110,11 @@ class SecureParquetWriter(DataSourceArrowWriter):
         if not files and (self.job.overwrite or not self.job.visible_files()):
             files = [write_empty_file(self.job, self._options.partition_by, self._open_file)]
         self._check_new()
-        self.job.commit(files, batch)
+        committed = self.job.commit(files, batch)
+        if self._indexes is not None and committed is not None:
+            self._indexes.publish(self.job, [report.index for report in reports
+                                             if report is not None and report.index is not None],
+                                  self._options.index_client())
 
     @plain_errors()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -119,6 +131,12 @@ class SecureParquetWriter(DataSourceArrowWriter):
         keys = keys_by_column(self._options.encryption)
         return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
                 if leaf.path in keys}
+
+    def _reading_keys(self) -> Any:
+        """Return the keys with which a task reads what it has written."""
+        if self._options.encryption is None:
+            return NO_KEYS
+        return self._options.kms_client() if self._keks is None else self._keks
 
     def _try(self) -> None:
         """Write a file without rows to memory, so that pyarrow checks the options."""

@@ -1,0 +1,184 @@
+"""Make segments of some files for the index of one column, in any process that has its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
+from secure_bloom.index.column_keys import OPEN, master_keys
+from secure_bloom.index.file_table import FileEntry, Stamp
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Manifest, Restamp
+from secure_bloom.index.sealing import IndexKey
+from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.parquet.schema import LeafColumn, filter_columns
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.verify.measure import ColumnHashes
+
+_PART = 1 << 18  # hashes that are added together
+
+INDEXED, RESTAMPED = "indexed", "restamped"
+
+_OF_ABSENT_COLUMN = ColumnType("BYTE_ARRAY", 0, pa.binary())  # no pair will have it
+
+
+class Segments(NamedTuple):
+    """What was made for some files, to be published. Without that, it has no effect."""
+
+    segments: Sequence[SegmentInfo] = ()
+    restamped: Mapping[str, Restamp] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in the types of JSON."""
+        return {"segments": list(map(asdict, self.segments)),
+                "restamped": {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
+                              for path, one in self.restamped.items()}}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Segments:
+        """Parse :meth:`to_json`."""
+        return cls(list(map(SegmentInfo.from_json, fields["segments"])),
+                   {path: Restamp(size, mtime_ns, bytes.fromhex(content), bytes.fromhex(footer))
+                    for path, (size, mtime_ns, content, footer) in fields["restamped"].items()})
+
+
+class SentKey:
+    """The key of an index for another process. Its pickle contains the key.
+
+    Send it only over channels that may carry keys.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Of the index.
+    """
+
+    def __init__(self, manifest: Manifest):
+        self._secret, self.index_id = manifest.key.secret, manifest.key.index_id
+        #: master key of the index; None: the index has no encryption
+        self.master_key = None if manifest.material is None else manifest.material.master_key_id
+
+    @property
+    def key(self) -> IndexKey:
+        """The key."""
+        return IndexKey(self._secret, self.index_id)
+
+    def __repr__(self) -> str:
+        return f"<SentKey of index {self.index_id.hex()}>"
+
+
+class SegmentMaker:
+    """Makes segments of files. Several threads may add files.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    table : str
+    column : str
+        Dotted path.
+    key : SentKey
+    earlier : mapping of str to list of bytes
+        Content of files that the index covers with another stamp, by path.
+    budget : int
+        Bytes of memory for pairs.
+    """
+
+    def __init__(self, filesystem: pa_fs.FileSystem, table: str, column: str, key: SentKey,
+                 earlier: Mapping[str, Sequence[bytes]], budget: int = BUDGET):
+        self._folder = IndexFolder(filesystem, table, column)
+        self._earlier, self._budget = earlier, budget
+        self._key, self._master_key = key.key, key.master_key
+        self._builders: dict[ColumnType, SegmentBuilder] = {}
+        self._restamped: dict[str, Restamp] = {}
+        self._lock = Lock()
+
+    def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
+        """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not."""
+        entry = FileEntry.of(file, path, stamp)
+        column = leaf_column(file, self._folder.column)
+        if column is not None and (reason := self._refused(file, column)) is not None:
+            return reason
+        if entry.content in self._earlier.get(path, ()):
+            with self._lock:
+                self._restamped[path] = Restamp(*stamp, entry.content, entry.footer)
+            return RESTAMPED
+        added = self._add_entry(entry, _OF_ABSENT_COLUMN if column is None else column.type)
+        try:
+            if column is not None:
+                with file.one_version():
+                    for row_group, hashes in column_hashes(file, column):
+                        added.add(row_group, hashes)
+        except BaseException:
+            added.set_void()
+            raise
+        return INDEXED
+
+    def write(self, advance: Callable[[float], None] = lambda fraction: None) -> Segments:
+        """Write the segments of all added files."""
+        written = []
+        for builder in self._builders.values():
+            if builder.num_files:
+                written.append(builder.write(self._folder.filesystem, self._folder.path, advance))
+            builder.close()
+        return Segments(written, self._restamped)
+
+    def close(self) -> None:
+        """Discard what was collected."""
+        for builder in self._builders.values():
+            builder.close()
+
+    def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
+        found = master_keys(file, column)
+        if self._master_key is None and found - {OPEN}:
+            raise UnsupportedError("this file encrypts the column, but its index has no "
+                                   "encryption; delete the index, and build it again",
+                                   column=column.path)
+        others = found - {OPEN, self._master_key}
+        if others:
+            return f"the column is under another master key, {min(filter(None, others))!r}"
+        return None
+
+    def _add_entry(self, entry: FileEntry, column_type: ColumnType) -> AddedFile:
+        with self._lock:
+            builder = self._builders.get(column_type)
+            if builder is not None and not builder.has_room(entry.row_groups):
+                raise UnsupportedError("one update cannot cover more values; update the index "
+                                       "again for this file")
+            if builder is None:
+                builder = SegmentBuilder(self._key, column_type, self._budget)
+                self._builders[column_type] = builder
+            return builder.add_file(entry)
+
+
+def leaf_column(file: ParquetFile, path: str) -> LeafColumn | None:
+    """Return a column of a file; None if it has no such column.
+
+    Raises ColumnError if the column cannot have a filter.
+    """
+    if not any(leaf.path == path for leaf in file.columns):
+        return None
+    [column] = filter_columns(file.columns, [path])
+    return column
+
+
+def column_hashes(file: ParquetFile, column: LeafColumn) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the row groups of a column with hashes of their values, many at a time."""
+    stored = ColumnHashes(file, file.keys)
+    for row_group in range(file.num_row_groups):
+        waiting: list[np.ndarray] = []
+        for _, hashes in stored.read(row_group, column):
+            waiting.append(hashes)
+            if sum(map(len, waiting)) >= _PART:
+                yield row_group, np.concatenate(waiting)
+                waiting = []
+        if waiting:
+            yield row_group, np.concatenate(waiting)

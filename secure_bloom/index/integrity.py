@@ -1,0 +1,321 @@
+"""Verify an index: its own bytes, that it misses no value, and that files are those it covered."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from secure_bloom.display import Summarized, count, shown
+from secure_bloom.errors import FormatError, SecureBloomError
+from secure_bloom.index.column_index import ColumnIndex, Place
+from secure_bloom.index.column_segments import column_hashes, leaf_column
+from secure_bloom.index.file_table import FileEntry, Stamp, content_id, footer_digest
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.geometry import pack
+from secure_bloom.index.manifest import Manifest
+from secure_bloom.index.sealing import MAGIC
+from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.table import Table
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
+
+SAMPLE = 20  #: files of which all values are looked up
+_BATCH_BYTES = 8 * 1024 * 1024  # of pages that are read together
+
+#: the kinds of findings
+KINDS = {
+    "segment": "cannot be read, or does not have what its manifest and footer say",
+    "omission": "a value of a covered file is missing: lookups miss it",
+    "data": "a covered file could not be read, and was not compared",
+    "replaced": "a file has other bytes than when it was covered",
+    "rolled-back": "a file is an older version than the index knows",
+    "removed": "a covered file does not exist any more",
+    "added": "a file that the index has never covered",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IndexFinding(Summarized):
+    """A problem found in an index or its table.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    message : str
+        What happened and what to do; never a key or a value.
+    file : str
+        A segment, or a file of the table, relative to the table.
+    column : str
+        Dotted path of the indexed column.
+    row_group : int or None
+    """
+
+    kind: str
+    message: str
+    file: str
+    column: str
+    row_group: int | None = None
+
+    def __str__(self) -> str:
+        group = "" if self.row_group is None else f", row group {self.row_group}"
+        return f"{self.file}: ({self.kind}) column {shown(self.column)}{group}: {self.message}"
+
+    def _headline(self) -> str:
+        return f"{shown(self.file, 40)}: {self.kind}"
+
+
+@dataclass(repr=False)
+class IndexVerification(Summarized):
+    """The result of :meth:`secure_bloom.index.Index.verify`.
+
+    Attributes
+    ----------
+    columns : list of str
+        The indexed columns.
+    findings : list of IndexFinding
+    segments, pages, pairs : int
+        How many were read and are valid.
+    compared : int
+        Files of which all values were looked up.
+    values : int
+        Number of distinct values, of each row group, that were looked up.
+    identified : int
+        Files of which the footer was compared with the index.
+    """
+
+    columns: list[str]
+    findings: list[IndexFinding] = field(default_factory=list)
+    segments: int = 0
+    pages: int = 0
+    pairs: int = 0
+    compared: int = 0
+    values: int = 0
+    identified: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found. What was not in the sample may still be wrong."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as a dictionary for JSON."""
+        return {"ok": self.ok, **asdict(self)}
+
+    def _headline(self) -> str:
+        return (f"{count(self.segments, 'segment')}, {count(self.pairs, 'pair')}, "
+                f"{count(self.compared, 'file')} compared, {count(len(self.findings), 'finding')}")
+
+    def _rows(self) -> tuple[list[str], Iterator[list[object]]]:
+        return (["kind", "file", "column", "row group", "message"],
+                ([one.kind, one.file, one.column, one.row_group, one.message]
+                 for one in self.findings))
+
+
+class ColumnVerification:
+    """Verifies the index of one column; adds to a result."""
+
+    def __init__(self, table: Table, folder: IndexFolder, kms: CachedKms | None,
+                 result: IndexVerification):
+        self._table, self._folder, self._kms, self._result = table, folder, kms, result
+
+    def run(self, sample: int | None, integrity: bool, advance: Advance) -> None:
+        """Verify. ``sample`` is the number of files that are compared; None: all."""
+        manifest = self._folder.open_newest(self._kms)
+        if manifest is None:
+            raise FileNotFoundError(f"there is no index of column {self._folder.column!r}")
+        index = self._open_valid(manifest)
+        listing = self._table.listing()
+        places = index.coverage(listing).places
+        compared = list(places)
+        if sample is not None and sample < len(compared):
+            compared = sorted(random.SystemRandom().sample(compared, sample))
+        identified = sorted({*listing, *_entries(index)}) if integrity else []
+        total = max(1, len(compared) + len(identified))
+        for number, path in enumerate(compared):
+            advance(number / total)
+            self._compare(index, path, listing[path], places[path])
+        if integrity:
+            entries = _entries(index)
+            for number, path in enumerate(identified, len(compared)):
+                advance(number / total)
+                self._identify(path, listing.get(path), entries.get(path, []))
+        advance(1.0)
+
+    # --- segments --------------------------------------------------------------------------------
+
+    def _open_valid(self, manifest: Manifest) -> ColumnIndex:
+        """Return the index with its valid segments only."""
+        valid = {}
+        for info in manifest.body.segments:
+            try:
+                valid[info.id] = self._check_segment(manifest, info)
+            except SecureBloomError as error:
+                self._report("segment", f"{error.message}; delete this file, and update the index",
+                             self._folder.segment_path(info.name))
+        infos = tuple(info for info in manifest.body.segments if info.id in valid)
+        body = replace(manifest.body, segments=infos)
+        return ColumnIndex(self._folder, manifest.next(body, manifest.version), valid)
+
+    def _check_segment(self, manifest: Manifest, info: SegmentInfo) -> Segment:
+        read_at = self._folder.open_segment(info.name)
+        if read_at(0, len(MAGIC)) != MAGIC:
+            raise FormatError("the segment does not begin as segments do")
+        segment = Segment(info, manifest.key.segment(bytes.fromhex(info.id)), read_at)
+        files = segment.files
+        if (segment.pairs, len(files), files.num_row_groups) != \
+                (info.pairs, info.files, info.row_groups):
+            raise FormatError("the totals in the manifest are not those of the segment")
+        num_pairs, last = 0, -1
+        for first, end in _batches(segment):
+            for top, groups in segment.decode(first, end):
+                files.locate(groups)
+                pairs = pack(top << np.uint64(26), groups)
+                if pairs.size and (int(pairs[0]) <= last or (pairs[1:] <= pairs[:-1]).any()):
+                    raise FormatError("the entries of a page are not in order")
+                num_pairs, last = num_pairs + pairs.size, int(pairs[-1]) if pairs.size else last
+        if num_pairs != segment.pairs:
+            raise FormatError(f"the segment has {num_pairs:,} pairs, and its footer says "
+                              f"{segment.pairs:,}")
+        self._result.segments += 1
+        self._result.pages += segment.geometry.num_pages
+        self._result.pairs += num_pairs
+        return segment
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def _compare(self, index: ColumnIndex, path: str, stamp: Stamp, place: Place) -> None:
+        """Look all values of a file up."""
+        segment = index.segments[place.segment]
+        try:
+            with self._opened(path) as file:
+                if not self._is_as_listed(file, stamp):
+                    return
+                column = leaf_column(file, self._folder.column)
+                if column is not None and column.type != segment.column_type:
+                    self._report("omission", "the column has another type than the segment that "
+                                 "covers the file; delete the index, and build it again", path)
+                    return
+                with file.one_version():
+                    portions = [] if column is None else column_hashes(file, column)
+                    for row_group, hashes in portions:
+                        self._look_up(index, path, place, row_group, np.unique(hashes))
+            self._result.compared += 1
+        except NO_FAULT_OF_A_FILE:
+            raise
+        except (SecureBloomError, OSError) as error:
+            self._report("data", f"the file was not compared: {_message(error)}", path)
+
+    def _look_up(self, index: ColumnIndex, path: str, place: Place, row_group: int,
+                 hashes: np.ndarray) -> None:
+        segment = index.segments[place.segment]
+        fingerprints = index.manifest.key.fingerprints(hashes)
+        found = np.zeros(hashes.size, bool)
+        for read in segment.reads(fingerprints):
+            match = segment.find(fingerprints, read, segment.read_page(read))
+            is_here = (match.files == place.file) & (match.row_groups == row_group)
+            found[match.probes[is_here]] = True
+        self._result.values += hashes.size
+        missing = int(np.count_nonzero(~found))
+        if missing:
+            self._report("omission", f"{missing:,} of {hashes.size:,} values are missing from the "
+                         "index, so lookups miss them; delete the index, and build it again",
+                         path, row_group)
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _identify(self, path: str, stamp: Stamp | None, entries: list[FileEntry]) -> None:
+        """Compare a file with the versions of it that the index knows, the oldest first."""
+        if stamp is None:
+            self._report("removed", "the index covers this file, but it does not exist any more; "
+                         "if it was deleted on purpose, compact the index", path)
+            return
+        if not entries:
+            self._report("added", "the index has never covered this file; if it was added on "
+                         "purpose, update the index", path)
+            return
+        try:
+            with self._opened(path) as file:
+                if not self._is_as_listed(file, stamp):
+                    return
+                footer, content = footer_digest(file), content_id(file, stamp)
+        except NO_FAULT_OF_A_FILE:
+            raise
+        except (SecureBloomError, OSError) as error:
+            self._report("data", f"the file was not identified: {_message(error)}", path)
+            return
+        self._result.identified += 1
+        newest = entries[-1]
+        known = {(entry.size, entry.mtime_ns) for entry in entries}
+        if footer == newest.footer:
+            return
+        if any(footer == entry.footer or content == entry.content for entry in entries
+               if entry.content != newest.content):
+            self._report("rolled-back", "this is an older version of the file than the index "
+                         "knows", path)
+        elif content != newest.content or stamp in known:
+            self._report("replaced", "the file is not the one that the index covered; if it was "
+                         "replaced on purpose, update the index", path)
+
+    # --- shared ----------------------------------------------------------------------------------
+
+    def _opened(self, path: str) -> ParquetFile:
+        return ParquetFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
+
+    def _is_as_listed(self, file: ParquetFile, stamp: Stamp) -> bool:
+        is_local = self._table.filesystem.type_name == "local"
+        return file.version is not None and file.version.is_as_listed(*stamp, exactly=is_local)
+
+    def _report(self, kind: str, message: str, file: str, row_group: int | None = None) -> None:
+        self._result.findings.append(
+            IndexFinding(kind, message, file, self._folder.column, row_group))
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, SecureBloomError) else str(error)
+
+
+def _batches(segment: Segment) -> Iterator[tuple[int, int]]:
+    """Yield ranges of pages."""
+    first, num_pages = 0, segment.geometry.num_pages
+    for page in range(1, num_pages + 1):
+        if page == num_pages or segment.size_of(first, page + 1) > _BATCH_BYTES:
+            yield first, page
+            first = page
+
+
+def _entries(index: ColumnIndex) -> dict[str, list[FileEntry]]:
+    """Return the versions of each file that the index knows, the oldest first."""
+    found: dict[str, list[FileEntry]] = {}
+    for segment in index.segments:
+        for number, path in enumerate(segment.files.paths):
+            entry = segment.files.entry(number)
+            again = index.manifest.body.restamped.get(path)
+            if again is not None and again.content == entry.content:
+                entry = entry._replace(size=again.size, mtime_ns=again.mtime_ns,
+                                       footer=again.footer)
+            if entry.size >= 0:
+                found.setdefault(path, []).append(entry)
+    return {path: sorted(entries, key=lambda entry: entry.mtime_ns)
+            for path, entries in found.items()}
+
+
+def verify_columns(table: Table, columns: list[str], kms: CachedKms | None, sample: int | None,
+                   integrity: bool, advance: Advance | None) -> IndexVerification:
+    """See :meth:`secure_bloom.index.Index.verify`."""
+    if sample is not None and sample < 0:
+        raise ValueError("sample must be a number of files, or None for all")
+    result = IndexVerification(list(columns))
+    tell = advance or (lambda fraction: None)
+    for number, column in enumerate(columns):
+        folder = IndexFolder(table.filesystem, table.path, column)
+        ColumnVerification(table, folder, kms, result).run(
+            sample, integrity,
+            lambda fraction, done=number: tell((done + fraction) / len(columns)))  # type: ignore[misc]
+    return result

@@ -1,0 +1,156 @@
+"""Build or update the indexes of a table, distributed over a Spark cluster.
+
+Tasks read files, and write segments. The driver publishes them. A segment has no effect until then,
+so attempts that fail or are repeated are harmless; ``vacuum`` deletes what they leave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from secure_bloom.index.building import BUDGET
+from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
+from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.table import Table
+from secure_bloom.index.update import (
+    IndexEncryption,
+    TableUpdate,
+    UpdateResult,
+    add_file,
+    create_index,
+)
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.environment import NO_KEYS
+from secure_bloom.keys.keyring import Keyring
+from secure_bloom.spark.frames import key_options
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
+from secure_bloom.spark.options.options import Options, locate
+from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.storage.files import FilePath
+from secure_bloom.storage.many_files import ManyFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASK_BYTES = 256 * 2**20
+_OPEN_COST = 4 * 2**20  # as many bytes could be read in the time of opening a file
+_MAX_TASKS = 10_000
+
+
+def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str], *,
+                keys: Keyring | FilePath | None, encryption: IndexEncryption, exclusive: bool,
+                budget: int = BUDGET) -> UpdateResult:
+    """See :func:`secure_bloom.spark.build_index`."""
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    if not wanted:
+        raise ValueError("columns must name at least one column")
+    root = str(path)
+    filesystem, folder = locate(root)
+    uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
+    table, kms = Table.at(folder, filesystem), _client(uri)
+    listing = table.listing()
+    for column in wanted:
+        create_index(table, column, kms, encryption, listing, exclusive)
+    update = TableUpdate(table, wanted, kms)
+    files = [_File(name, *update.listing[name], names) for name, names in update.wanting.items()]
+    work = _Work(root, table.path, uri, _tasks(files), update.now, budget,
+                 {one.column: _Column(one.key, one.earlier) for one in update.columns})
+    done = _run(spark, work) if files else []
+    made = {column: [Segments.from_json(one["made"][column]) for one in done] for column in wanted}
+    failed = {name: reason for one in done for name, reason in one["failed"].items()}
+    return update.finish([(name, outcome) for one in done
+                          for name, outcome in one["outcomes"]], failed, made, budget)
+
+
+class _File(NamedTuple):
+    """A file to cover, and by the indexes of which columns."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    columns: list[str]
+
+
+class _Column(NamedTuple):
+    """What a task needs to make a segment of a column."""
+
+    key: SentKey
+    earlier: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What tasks do. Its pickle contains the keys of the indexes."""
+
+    root: str
+    folder: str
+    uri: str | None
+    tasks: list[list[_File]]
+    now: int | None
+    budget: int
+    columns: dict[str, _Column]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the tasks whose numbers are in the batches."""
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            result = self.of_task(self.tasks[number])
+            yield pa.RecordBatch.from_pydict({"number": [number], "result": [json.dumps(result)]})
+
+    def of_task(self, files: list[_File]) -> dict[str, Any]:
+        """Write segments for some files, and return what is to be published."""
+        table, kms = Table(locate(self.root)[0], self.folder), _client(self.uri)
+        with ExitStack() as stack:
+            makers: dict[str, SegmentMaker] = {}
+            for column, one in self.columns.items():
+                makers[column] = SegmentMaker(table.filesystem, table.path, column, one.key,
+                                              one.earlier, self.budget // len(self.columns))
+                stack.callback(makers[column].close)
+            by_path = {file.path: file for file in files}
+
+            def add(path: str) -> tuple[str, str]:
+                file = by_path[path]
+                return path, add_file(table, kms or NO_KEYS, path,
+                                      Stamp(file.size, file.mtime_ns), self.now,
+                                      [makers[column] for column in file.columns])
+
+            added = ManyFiles(lambda path, _: add(path), list(by_path))
+            added.run(1)
+            outcomes, _, failed = added.outcomes()
+            return {"outcomes": outcomes, "failed": failed,
+                    "made": {column: maker.write().to_json() for column, maker in makers.items()}}
+
+
+def _run(spark: SparkSession, work: _Work) -> list[dict[str, Any]]:
+    def make_segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return work(batches)  # a function: Spark shows its name
+
+    numbers = spark.range(0, len(work.tasks), 1, len(work.tasks))
+    with fitting_python(spark):
+        rows = numbers.mapInArrow(make_segments, "number long, result string").collect()
+    return [json.loads(row["result"]) for row in sorted(rows)]
+
+
+def _tasks(files: list[_File]) -> list[list[_File]]:
+    """Divide the files among tasks, in their order."""
+    total = sum(file.size + _OPEN_COST for file in files)
+    limit = max(min(_TASK_BYTES, total // (os.cpu_count() or 1)), total // _MAX_TASKS)
+    tasks: list[list[_File]] = []
+    room = 0
+    for file in files:
+        if room <= 0:
+            tasks.append([])
+            room = limit
+        tasks[-1].append(file)
+        room -= file.size + _OPEN_COST
+    return tasks
+
+
+def _client(uri: str | None) -> CachedKms | None:
+    return None if uri is None else kms_client(uri)

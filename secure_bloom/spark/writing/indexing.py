@@ -1,0 +1,186 @@
+"""Indexes that a job keeps current: tasks write segments of their files, the driver publishes them.
+
+This happens after the commit point. Whatever fails here leaves files that the index does not know:
+readers search them, and the next update covers them. So it is a warning, never an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import IndexWarning, SecureBloomError
+from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
+from secure_bloom.index.column_update import new_manifest, publish_segments
+from secure_bloom.index.compaction import merge_tiers, vacuum
+from secure_bloom.index.file_table import Stamp, content_id, footer_digest
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.manifest import Manifest, Restamp
+from secure_bloom.index.publishing import publish
+from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.table import Table
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.reader import ParquetFile
+from secure_bloom.spark.options.options import INDEX_COLUMNS, OptionError
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.summary import StagedFile
+
+_BUDGET = 32 * 2**20  # bytes of values in the memory of a task
+
+_log = logging.getLogger("secure_bloom.spark")
+
+
+@dataclass
+class TaskSegments:
+    """What a task made.
+
+    ``made`` has what is to be published for each column, by column and id of the index. ``stamps``
+    has what was seen of each file, by path relative to the table.
+    """
+
+    made: dict[tuple[str, bytes], Segments] = field(default_factory=dict)
+    stamps: dict[str, Restamp] = field(default_factory=dict)
+
+
+class WrittenIndexes:
+    """The indexes of a table that a job keeps current. Its pickle contains their keys.
+
+    Parameters
+    ----------
+    keys : mapping of str to SentKey
+        By column.
+    """
+
+    def __init__(self, keys: Mapping[str, SentKey]):
+        self._keys = keys
+
+    @classmethod
+    def of(cls, job: Job, columns: Mapping[str, str | None],
+           kms: CachedKms | None) -> WrittenIndexes | None:
+        """Open the indexes of some columns, or create those that do not exist.
+
+        Parameters
+        ----------
+        columns : mapping of str to str or None
+            The master keys of the columns; None: without encryption.
+
+        Raises
+        ------
+        OptionError
+            If the encryption of a column does not allow an index, or does not fit the one that
+            exists.
+        """
+        keys = {}
+        for column, master_key in columns.items():
+            folder = IndexFolder(job.filesystem, job.table, column)
+            try:
+                keys[column] = SentKey(_opened(folder, master_key, kms))
+            except OptionError:
+                raise
+            except (SecureBloomError, OSError) as error:
+                _warn(job, column, error)
+        return cls(keys) if keys else None
+
+    def of_task(self, job: Job, files: Sequence[StagedFile], keys: Any) -> TaskSegments:
+        """Write segments for the files of a task."""
+        result = TaskSegments()
+        for column, key in self._keys.items():
+            with ExitStack() as stack:
+                maker = SegmentMaker(job.filesystem, job.table, column, key, {}, _BUDGET)
+                stack.callback(maker.close)
+                try:
+                    reasons = {self._add(maker, job, file.path, keys, result) for file in files}
+                    result.made[column, key.index_id] = maker.write()
+                except Exception as error:
+                    _warn(job, column, error)
+                    continue
+            for reason in reasons - {INDEXED}:
+                _warn(job, column, reason)
+        return result
+
+    def publish(self, job: Job, tasks: Iterable[TaskSegments], kms: CachedKms | None) -> None:
+        """Publish what the tasks of a committed job have made, and keep the index small."""
+        done = list(tasks)
+        for column, key in self._keys.items():
+            # A stream commits with another writer, which may have opened a later index.
+            made = [one.made[column, key.index_id] for one in done
+                    if (column, key.index_id) in one.made]
+            if not any(one.segments for one in made):
+                continue
+            folder = IndexFolder(job.filesystem, job.table, column)
+            try:
+                made = [one._replace(segments=_existing(folder, one.segments)) for one in made]
+                publish_segments(folder, kms, key, [*made, Segments((), _restamped(job, done))])
+            except Exception as error:
+                _warn(job, column, error)
+                continue
+            try:
+                if merge_tiers(Table(job.filesystem, job.table), folder, kms, _BUDGET):
+                    vacuum(folder, kms)
+            except Exception as error:
+                _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
+                                                f"not be merged, or removed: {error}"))
+
+    def _add(self, maker: SegmentMaker, job: Job, path: str, keys: Any,
+             result: TaskSegments) -> str:
+        where = posixpath.join(job.work, path)
+        stamp = _stamp(job.filesystem.get_file_info(where))
+        with ParquetFile(Source(where, job.filesystem), keys) as file:
+            result.stamps[path] = Restamp(*stamp, content_id(file, stamp), footer_digest(file))
+            return maker.add(file, path, stamp)
+
+
+def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) -> Manifest:
+    """Return the newest manifest of an index, which is created if there is none."""
+    stored = folder.newest()
+    if stored is None:
+        if master_key is None:
+            raise OptionError("the column is not encrypted, so anyone can learn from its index "
+                              "which values exist; if that is intended, build the index first, "
+                              "with secure_bloom.spark.build_index(..., encryption=None)",
+                              option=INDEX_COLUMNS, column=folder.column)
+    elif master_key is not None and not stored.is_encrypted:
+        raise OptionError("the column is encrypted, but its index is not: delete the index",
+                          option=INDEX_COLUMNS, column=folder.column, file=folder.path)
+    manifest = publish(folder, kms, lambda body: body if stored is None else None,
+                       first=lambda: new_manifest(folder.column, master_key, kms, False))
+    assert manifest is not None  # there was one, or it was created
+    return manifest
+
+
+def _existing(folder: IndexFolder, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
+    """Return the segments that no vacuum has deleted while the job went on."""
+    found = folder.filesystem.get_file_info([folder.segment_path(one.name) for one in segments])
+    return [one for one, info in zip(segments, found, strict=True) if info.size == one.size]
+
+
+def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
+    """Return the files that a listing shows with another stamp than the tasks have seen.
+
+    A rename keeps them; stores may date objects more precisely in a listing.
+    """
+    if not job.in_place:
+        return {}
+    seen = {path: stamp for task in tasks for path, stamp in task.stamps.items()}
+    folders = {posixpath.dirname(posixpath.join(job.table, path)) for path in seen}
+    listed = {info.path: _stamp(info) for folder in folders
+              for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
+    found = {path: (listed.get(posixpath.join(job.table, path)), one) for path, one in seen.items()}
+    return {path: replace(one, mtime_ns=stamp.mtime_ns) for path, (stamp, one) in found.items()
+            if stamp is not None and stamp != (one.size, one.mtime_ns) and stamp.size == one.size}
+
+
+def _stamp(info: pa_fs.FileInfo) -> Stamp:
+    return Stamp(info.size, -1 if info.mtime_ns is None else info.mtime_ns)
+
+
+def _warn(job: Job, column: str, reason: object) -> None:
+    _log.warning("%s", IndexWarning(f"{job.folder}: files of this job are not in the index of "
+                                    f"column {column!r}, and are searched without it: {reason}"))

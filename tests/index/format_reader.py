@@ -1,0 +1,185 @@
+"""A reader of indexes that was written from ``docs/index-format.md`` alone.
+
+It shares no code with secure_bloom. Where the page says that a reader refuses something, it raises
+:class:`Refused`.
+"""
+
+import base64
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from xxhash import xxh64_intdigest
+
+PAGE, DIRECTORY, FILES, FOOTER, MANIFEST = range(5)
+
+
+class Refused(Exception):
+    """The files are not a valid index."""
+
+
+def derive(key, index_id, info):
+    return HKDF(hashes.SHA256(), 32, index_id, info).derive(key)
+
+
+def opened(module, key, index_id, segment_id, kind, ordinal):
+    if len(module) < 32 or struct.unpack("<I", module[:4])[0] != len(module) - 4:
+        raise Refused("length of a module")
+    aad = b"SBX1" + index_id + segment_id + struct.pack("<BQ", kind, ordinal)
+    try:
+        return AESGCM(key).decrypt(module[4:16], module[16:], aad)
+    except InvalidTag:
+        raise Refused("a module does not authenticate") from None
+
+
+def fields_of(data, *names):
+    fields = json.loads(data)
+    if sorted(fields) != sorted(names):
+        raise Refused(f"fields {sorted(fields)}")
+    return fields
+
+
+def newest_manifest(folder):
+    for path in sorted(Path(folder).glob("*.manifest"), reverse=True):
+        try:
+            return int(path.stem), json.loads(path.read_bytes())
+        except ValueError:
+            continue
+    raise Refused("there is no complete manifest")
+
+
+class Index:
+    """An index; ``unwrap`` returns the index key for key material."""
+
+    def __init__(self, folder, column, unwrap=None):
+        version, outer = newest_manifest(folder)
+        if outer.get("format") != "SBX1" or outer.get("version") != version:
+            raise Refused("format or version")
+        fields_of(json.dumps(outer), "format", "index_id", "version", "body",
+                  "index_key" if "index_key" in outer else "key_material")
+        self.id = bytes.fromhex(outer["index_id"])
+        self.key = base64.b64decode(outer["index_key"]) if "index_key" in outer \
+            else unwrap(outer["key_material"])
+        body = opened(base64.b64decode(outer["body"]), derive(self.key, self.id, b"manifest"),
+                      self.id, bytes(16), MANIFEST, version)
+        body = fields_of(body, "column", "segments", "restamped", "is_exclusive", "generation",
+                         "dead")
+        if body["column"] != column:
+            raise Refused("another column")
+        self.restamped = body["restamped"]
+        self.segments = [Segment(self, Path(folder) / f"{one['id']}.seg", one)
+                         for one in body["segments"]]
+
+    def lookup(self, listing, encoded):
+        """Return what a lookup of a value in plain encoding answers, and the unknown files.
+
+        The listing has size and time of the files of the table, by path.
+        """
+        covered = {}
+        for segment in self.segments:
+            for number, row in enumerate(segment.files):
+                stamps = [(row["size"], row["mtime_ns"])]
+                again = self.restamped.get(row["path"])
+                if again is not None and bytes.fromhex(again[2]) == row["content"]:
+                    stamps.append(tuple(again[:2]))
+                if row["size"] >= 0 and listing.get(row["path"]) in stamps:
+                    covered[row["path"]] = segment, number
+        found = {}
+        for segment in self.segments:
+            for path, number, group in segment.find(self.fingerprint(encoded)):
+                if covered.get(path) == (segment, number):
+                    found.setdefault(path, set()).add(group)
+        return found, set(listing) - set(covered)
+
+    def fingerprint(self, encoded):
+        block = struct.pack("<QQ", xxh64_intdigest(encoded), 0)
+        key = derive(self.key, self.id, b"fingerprint")
+        result = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
+        return struct.unpack("<Q", result[:8])[0] >> 26
+
+
+class Segment:
+    def __init__(self, index, path, info):
+        self.index, self.data = index, path.read_bytes()
+        self.id = bytes.fromhex(info["id"])
+        self.segment_key = derive(index.key, index.id, b"segment" + self.id)
+        if len(self.data) != info["size"] or self.data[:4] != b"SBX1" or self.data[-4:] != b"SBX1":
+            raise Refused("size or magic of a segment")
+        end = len(self.data) - 8
+        size = struct.unpack("<I", self.data[end:end + 4])[0]
+        footer = fields_of(self.open(end - size, size, FOOTER), "pairs", "directory", "files",
+                           "geometry", "column_type")
+        geometry = footer["geometry"]
+        if geometry.pop("fingerprint_bits") != 38 or len(geometry) != 3:
+            raise Refused("geometry")
+        self.page_bits, self.bucket_bits, self.group_bits = (
+            geometry[name] for name in ("page_bits", "bucket_bits", "group_bits"))
+        self.remainder_bits = 38 - self.page_bits - self.bucket_bits
+        self.physical_type = footer["column_type"]["physical_type"]
+        table = self.open(footer["files"], end - size - footer["files"], FILES)
+        self.files = pa.ipc.open_file(table).read_all().to_pylist()
+        self.pages = list(self.directory(footer["directory"]))
+        if info["tail"] not in (footer["directory"], footer["files"]) \
+                or (len(self.files), sum(row["row_groups"] for row in self.files),
+                    footer["pairs"]) != (info["files"], info["row_groups"], info["pairs"]):
+            raise Refused("totals")
+
+    def open(self, offset, size, kind, ordinal=0):
+        return opened(self.data[offset:offset + size], self.segment_key, self.index.id, self.id,
+                      kind, ordinal)
+
+    def directory(self, offset):
+        left, part = 2**self.page_bits, 0
+        while left:
+            count = min(left, 65_536)
+            content = self.open(offset, 32 + 8 + 4 * count, DIRECTORY, part)
+            [at] = struct.unpack("<Q", content[:8])
+            for size in struct.unpack(f"<{count}I", content[8:]):
+                yield at, size
+                at += size
+            offset, left, part = offset + 40 + 4 * count, left - count, part + 1
+
+    def find(self, fingerprint):
+        page = fingerprint >> 38 - self.page_bits
+        bucket = fingerprint >> self.remainder_bits & 2**self.bucket_bits - 1
+        remainder = fingerprint & 2**self.remainder_bits - 1
+        content = self.open(*self.pages[page], PAGE, page)
+        [n] = struct.unpack("<I", content[:4])
+        start = 4 + (n + 2**self.bucket_bits + 7) // 8
+        bits = int.from_bytes(content[4:start], "little")
+        width = (self.remainder_bits + self.group_bits + 7) // 8
+        if len(content) != start + n * width:
+            raise Refused("size of a page")
+        here = entry = 0
+        while here <= bucket:
+            if bits & 1:
+                if here == bucket:
+                    at = start + entry * width
+                    stored = int.from_bytes(content[at:at + width], "little")
+                    if stored >> self.group_bits == remainder:
+                        yield self.place(stored & 2**self.group_bits - 1)
+                entry += 1
+            else:
+                here += 1
+            bits >>= 1
+
+    def place(self, group):
+        for number, row in enumerate(self.files):
+            if group < row["row_groups"]:
+                return row["path"], number, group
+            group -= row["row_groups"]
+        raise Refused("row group")
+
+
+def footer_digest(path):
+    """The digest of a file's stored footer, as in the file table."""
+    data = Path(path).read_bytes()
+    size = struct.unpack("<I", data[-8:-4])[0]
+    return hashlib.sha256(data[-8 - size:-8]).digest()[:16]

@@ -1,0 +1,205 @@
+"""Indexes in an object store: how many requests, missing objects, and tables that need no listing.
+"""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+import secure_bloom
+from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.index import Index, build, column_index, column_update
+from secure_bloom.index.table import Table
+from tests.index.helpers import ENCRYPTION, KMS, LOCAL, write
+from tests.storage.s3 import BUCKET
+
+
+@pytest.fixture
+def on_s3(s3):
+    """A table of three files with an index of two segments."""
+    filesystem, where = s3.filesystem_of(), f"{BUCKET}/{uuid.uuid4().hex}"
+    for number in range(3):
+        write(f"{where}/{number}.parquet", [f"v{number}"], filesystem=filesystem)
+        if number:
+            build(where, "ssn", KMS, filesystem=filesystem)
+    return filesystem, where
+
+
+def test_segments_deleted_under_an_open_reader(on_s3):
+    filesystem, where = on_s3
+    reader = Index.open(where, KMS, filesystem=filesystem)
+    index = reader.column("ssn")
+    assert len(index.segments) == 2
+    other = Index.open(where, KMS, filesystem=filesystem)
+    assert other.compact() == 2
+    other.vacuum(0)
+    with pytest.raises(ChangedMeanwhileError, match="missing") as raised:
+        index.find(["v0"])
+    assert raised.value.file.endswith(".seg") and raised.value.column == "ssn"
+    found = reader.lookup("ssn", ["v0", "v2"])
+    assert found.row_groups == [{"0.parquet": [0]}, {"2.parquet": [0]}]
+
+
+def test_a_lookup_tries_once_again_if_segments_are_deleted_during_it(on_s3, monkeypatch):
+    filesystem, where = on_s3
+    original = column_index.ColumnIndex.find
+    calls = []
+
+    def find(self, values):
+        calls.append(len(self.segments))
+        if len(calls) == 1:
+            other = Index.open(where, KMS, filesystem=filesystem)
+            other.compact()
+            other.vacuum(0)
+        return original(self, values)
+
+    monkeypatch.setattr(column_index.ColumnIndex, "find", find)
+    found = Index.open(where, KMS, filesystem=filesystem).lookup("ssn", "v1")
+    assert (found.row_groups, calls) == ([{"1.parquet": [0]}], [2, 1])
+
+
+def test_an_update_repairs_an_index_whose_segment_is_missing(on_s3):
+    filesystem, where = on_s3
+    index = Index.open(where, KMS, filesystem=filesystem)
+    opened = index.column("ssn")
+    filesystem.delete_file(opened.folder.segment_path(opened.segments[0].info.name))
+    column_index._opened.clear()
+    with pytest.raises(ChangedMeanwhileError, match="update"):
+        index.lookup("ssn", "v0")
+    assert index.update().indexed == 2
+    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == \
+        [{f"{number}.parquet": [0]} for number in range(3)]
+
+
+def test_verify_on_a_store(on_s3):
+    filesystem, where = on_s3
+    result = Index.open(where, KMS, filesystem=filesystem).verify(integrity=True)
+    assert result.ok and (result.segments, result.compared, result.identified) == (2, 3, 3)
+
+
+def test_reads_of_one_lookup(tmp_path, monkeypatch):
+    """One read opens a segment, and one more reads a page of it, however many files there are."""
+    for number in range(20):
+        write(tmp_path / f"{number}.parquet", [f"v{number}-{place}" for place in range(500)])
+    build(tmp_path, "ssn", KMS)
+    column_index._opened.clear()
+    sizes = []
+    original = column_index.IndexFolder.open_segment
+
+    def open_segment(self, name):
+        read_at = original(self, name)
+
+        def counted(offset, size):
+            sizes.append(size)
+            return read_at(offset, size)
+        return counted
+
+    monkeypatch.setattr(column_index.IndexFolder, "open_segment", open_segment)
+    index = Index.open(tmp_path, KMS)
+    assert index.lookup("ssn", "v7-3").row_groups == [{"7.parquet": [0]}]
+    assert len(sizes) == 2 and sizes[1] <= 40_000
+    index.lookup("ssn", "v8-3")
+    assert len(sizes) == 3
+    index.lookup("ssn", [f"v{number}-0" for number in range(20)])
+    assert len(sizes) <= 5  # of two pages, each once
+
+
+
+
+def write_job(folder, *values, mode="append"):
+    secure_bloom.write_dataset(pa.table({"ssn": list(values)}), folder, encryption=ENCRYPTION,
+                               keys=KMS, mode=mode)
+
+
+@pytest.fixture
+def exclusive(tmp_path, monkeypatch):
+    """A table that only our jobs write; and its listings, which are counted."""
+    folder = tmp_path / "t"
+    write_job(folder, "v0")
+    write_job(folder, "v1")
+    build(folder, "ssn", KMS, exclusive=True)
+    listings = []
+    original = Table.listing
+
+    def listing(self, *arguments):
+        listings.append(1)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Table, "listing", listing)
+    return folder, listings
+
+
+def found_in(folder, value):
+    found = Index.open(folder, KMS).lookup("ssn", [value])
+    paths = {*found.row_groups[0], *found.unknown}
+    return sorted(secure_bloom.read_table(folder / path, KMS)["ssn"][0].as_py() for path in paths)
+
+
+def test_a_table_of_our_jobs_is_not_listed(exclusive):
+    folder, listings = exclusive
+    assert found_in(folder, "v0") == ["v0"] and found_in(folder, "x") == [] and not listings
+    write_job(folder, "v2")
+    assert found_in(folder, "v2") == ["v2"] and listings
+    Index.open(folder, KMS).update()
+    listings.clear()
+    assert found_in(folder, "v2") == ["v2"] and not listings
+    write_job(folder, "v3", mode="overwrite")
+    assert found_in(folder, "v2") == found_in(folder, "v3") == ["v3"]  # it is not covered yet
+    Index.open(folder, KMS).update()
+    listings.clear()
+    for value in ("v0", "v1", "v2"):
+        assert found_in(folder, value) == []
+    assert found_in(folder, "v3") == ["v3"] and not listings
+    Index.open(folder, KMS).compact()
+    listings.clear()
+    assert found_in(folder, "v0") == [] and found_in(folder, "v3") == ["v3"] and not listings
+
+
+def test_a_table_where_a_job_has_not_ended_is_listed(exclusive):
+    folder, listings = exclusive
+    (folder / "_staging" / "0123456789abcdef0123456789abcdef").mkdir()
+    (folder / "_staging" / "0123456789abcdef0123456789abcdef" / "started").touch()
+    assert found_in(folder, "v0") == ["v0"] and listings
+
+
+def test_a_file_that_two_updates_have_covered_is_found_once(exclusive, monkeypatch):
+    folder, listings = exclusive
+    original = column_update.ColumnUpdate.finish
+    turns = []
+
+    def finish(self, *arguments):
+        if not turns:
+            turns.append(1)
+            Index.open(folder, KMS).update()
+        original(self, *arguments)
+
+    write_job(folder, "v2")
+    monkeypatch.setattr(column_update.ColumnUpdate, "finish", finish)
+    Index.open(folder, KMS).update()
+    assert len(Index.open(folder, KMS).column("ssn").segments) == 3
+    listings.clear()
+    assert found_in(folder, "v2") == ["v2"] and not listings
+    Index.open(folder, KMS).compact()
+    assert found_in(folder, "v2") == ["v2"]
+
+
+def test_a_path_with_two_versions_makes_the_table_listed(exclusive):
+    """Which version exists now, only a listing tells."""
+    folder, listings = exclusive
+    for value in ("first", "second"):
+        write(folder / "x.parquet", [value])
+        assert Index.open(folder, KMS).update().indexed == 1
+    listings.clear()
+    assert found_in(folder, "second") == ["second"] and listings
+    assert found_in(folder, "first") == []
+    Index.open(folder, KMS).compact()
+    listings.clear()
+    assert found_in(folder, "second") == ["second"] and not listings
+
+
+def test_a_table_that_is_not_exclusive_is_always_listed(tmp_path):
+    write_job(tmp_path / "t", "v0")
+    build(tmp_path / "t", "ssn", KMS)
+    write(tmp_path / "t" / "0.parquet", ["v1"])
+    assert found_in(tmp_path / "t", "v1") == ["v1"]
+    assert Table(LOCAL, str(tmp_path / "t")).generation() is not None

@@ -1,0 +1,370 @@
+"""The data-set index in reads: rows are those without it, and fewer files are opened."""
+
+import os
+import shutil
+import warnings
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+import secure_bloom.index
+from secure_bloom import EncryptionConfiguration, attach, write_table
+from secure_bloom.errors import (
+    AuthenticationError,
+    ChangedMeanwhileError,
+    IndexWarning,
+    SecureBloomError,
+    UnsupportedError,
+)
+from secure_bloom.keys import Keyring, rotate_master_keys
+from secure_bloom.spark.options.options import OptionError, Options
+from secure_bloom.spark.options.row_filters import checked, to_json
+from secure_bloom.spark.reading.folder import Folder
+from secure_bloom.spark.reading.reader import SecureParquetReader
+from tests.spark.helpers import read, uses_spark
+
+pytestmark = uses_spark
+
+ENCRYPTED = EncryptionConfiguration("footer", {"pii": ["ssn"]})
+
+
+def names(start: int) -> pa.Table:
+    ids = list(range(start, start + 40))
+    return pa.table({"ssn": [f"ssn-{one}" for one in ids], "id": ids})
+
+
+def put(path, table: pa.Table, keyring: Keyring, encryption=ENCRYPTED) -> None:
+    """Write a file that is old enough for the index."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_table(table, path, encryption=encryption, kms=encryption and keyring, row_group_size=10)
+    age(path)
+
+
+def age(path, seconds: int = 10) -> None:
+    now = os.stat(path).st_mtime_ns - seconds * 10**9
+    os.utime(path, ns=(now, now))
+
+
+@pytest.fixture
+def folder(tmp_path, keyring):
+    """Five files of 40 rows, with an index of ssn."""
+    folder = tmp_path / "people"
+    for number in range(5):
+        put(folder / f"{number}.parquet", names(100 * number), keyring)
+    secure_bloom.index.build(folder, "ssn", keyring)
+    return folder
+
+
+class Query:
+    """A read as Spark runs it: planned, then its tasks. Counts the files that tasks open."""
+
+    def __init__(self, path, keyring, filters, schema=None, **options):
+        given = {"path": str(path), "keyring": str(keyring.path),
+                 "filters": to_json(checked(filters)), **options}
+        folder = Folder(Options(given))
+        self.reader = SecureParquetReader(folder, schema or folder.schema(), schema is None)
+        self.tasks = self.reader.partitions()
+        self.opened: list[str] = []
+
+    @property
+    def planned(self) -> dict[str, tuple[int, ...] | None]:
+        """The row groups of each planned file."""
+        return {os.path.basename(part.file.path): part.file.row_groups
+                for task in self.tasks for part in task.ranges}
+
+    def rows(self) -> list[dict]:
+        return [row for task in self.tasks for batch in self.reader.read(task)
+                for row in batch.to_pylist()]
+
+
+def planned(*args, **options):
+    return Query(*args, **options).planned
+
+
+def matching(path, keyring, filters, **options) -> list[dict]:
+    """Return the rows for which the filters hold, as Spark compares them, sorted by id."""
+    test = {"=": lambda one, value: one == value, "<=>": lambda one, value: one == value,
+            "in": lambda one, value: one in value}
+    return sorted((row for row in Query(path, keyring, filters, **options).rows()
+                   if all(test[op](row[column], value) for column, op, value in filters)),
+                  key=lambda row: row["id"])
+
+
+def check_same(path, keyring, *values: str, **options) -> None:
+    """Require the rows of a query to be those without the index."""
+    for value in values:
+        filters = [("ssn", "=", value)]
+        assert matching(path, keyring, filters, **options) == matching(
+            path, keyring, filters, index="off", **options)
+
+
+@pytest.mark.parametrize(("filters", "expected"), [
+    ([("ssn", "=", "ssn-215")], {"2.parquet": (1,)}),
+    ([("ssn", "<=>", "ssn-215")], {"2.parquet": (1,)}),
+    ([("ssn", "in", ["ssn-215", "ssn-30", "ssn-31"])], {"2.parquet": (1,), "0.parquet": (3,)}),
+    ([("SSN", "=", "ssn-215")], {"2.parquet": (1,)}),
+    ([("ssn", "=", "ssn-215"), ("id", "<", 0)], {"2.parquet": (1,)}),
+    ([("ssn", "=", "ssn-215"), ("ssn", "=", "ssn-216")], {"2.parquet": (1,)}),
+    ([("ssn", "=", "ssn-215"), ("ssn", "=", "ssn-225")], {}),
+    ([("ssn", "=", "absent")], {}),
+])
+def test_files_without_the_value_are_not_planned(folder, keyring, filters, expected):
+    assert planned(folder, keyring, filters) == expected
+
+
+@pytest.mark.parametrize("filters", [
+    [("id", "=", 215)], [("ssn", ">", "ssn-9")], [("ssn", "<=>", None)], [("ssn", "is null", None)],
+    [("ssn", "is not null", None)],
+])
+def test_other_filters_read_all_files(folder, keyring, filters):
+    assert planned(folder, keyring, filters) == {
+        f"{number}.parquet": None for number in range(5)}
+
+
+def test_rows_are_those_of_all_files(spark, folder, keyring):
+    found = secure_bloom.spark.load(spark, folder, [("ssn", "in", ["ssn-215", "ssn-4", "x"])],
+                                    keyring=str(keyring.path), index="require")
+    assert sorted(found.collect()) == [("ssn-215", 215), ("ssn-4", 4)]
+    assert found.rdd.getNumPartitions() == 2 and found.count() == 2
+    assert secure_bloom.spark.load(spark, folder, [("ssn", "=", "x")],
+                                   keyring=str(keyring.path)).count() == 0
+    assert read(spark, folder, keyring=keyring.path).count() == 200
+
+
+def test_the_listing_is_made_once(folder, keyring, monkeypatch):
+    listings = []
+    found = Folder.list
+    monkeypatch.setattr(Folder, "list", lambda self: listings.append(1) or found(self))
+    monkeypatch.setattr("secure_bloom.index.table.visible_files", None)
+    assert len(planned(folder, keyring, [("ssn", "=", "ssn-215")])) == 1
+    assert len(listings) == 2  # one for the schema
+
+
+def test_skipped_files_are_not_opened(folder, keyring, monkeypatch):
+    opened = []
+    found = Folder.open
+    query = Query(folder, keyring, [("ssn", "=", "ssn-215")])
+    monkeypatch.setattr(Folder, "open", lambda self, file, *args: opened.append(file.path)
+                        or found(self, file, *args))
+    assert len(query.rows()) == 10
+    assert opened == [str(folder / "2.parquet")]
+
+
+def test_pushed_conditions_of_a_single_use(folder, keyring):
+    pushdown = pytest.importorskip("secure_bloom.spark.pushdown")
+    for single_use, expected in (("true", ["2.parquet"]), ("false", [])):
+        source = Folder(Options({"path": str(folder), "keyring": str(keyring.path),
+                                 "single_use": single_use}))
+        reader = pushdown.PruningReader(source, source.schema(), True)
+        list(reader.pushFilters([pushdown.EqualTo(("ssn",), "ssn-215")]))
+        files = {part.file for task in reader.partitions() for part in task.ranges}
+        assert [os.path.basename(file.path) for file in files
+                if file.row_groups == (1,)] == expected
+        assert len(files) == (1 if expected else 5)
+
+
+# --- files that change ---------------------------------------------------------------------------
+
+def add(folder, keyring):
+    put(folder / "new.parquet", names(900), keyring)
+
+
+def overwrite(folder, keyring):
+    put(folder / "2.parquet", names(900), keyring)
+
+
+def overwrite_with_the_same_size(folder, keyring):
+    before = os.stat(folder / "2.parquet")
+    put(folder / "2.parquet", names(900), keyring)
+    assert os.path.getsize(folder / "2.parquet") == before.st_size
+    assert os.stat(folder / "2.parquet").st_mtime_ns != before.st_mtime_ns
+
+
+def delete(folder, keyring):
+    os.unlink(folder / "2.parquet")
+
+
+def rename(folder, keyring):
+    os.rename(folder / "2.parquet", folder / "9.parquet")
+
+
+def copy_with_times(folder, keyring):
+    shutil.copy2(folder / "2.parquet", folder / "9.parquet")
+
+
+def swap(folder, keyring):
+    os.rename(folder / "2.parquet", folder / "x")
+    os.rename(folder / "3.parquet", folder / "2.parquet")
+    os.rename(folder / "x", folder / "3.parquet")
+
+
+def rotate(folder, keyring):
+    keyring.add("pii2")
+    rotate_master_keys(folder, keyring, old="pii", new="pii2")
+
+
+def add_filters(folder, keyring):
+    attach(folder, ["ssn"], keyring)
+
+
+CHANGES = [add, overwrite, overwrite_with_the_same_size, delete, rename, copy_with_times, swap,
+           rotate, add_filters]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_after_a_change_the_rows_are_those_without_the_index(folder, keyring, change):
+    change(folder, keyring)
+    values = "ssn-215", "ssn-315", "ssn-915", "ssn-4", "absent"
+    check_same(folder, keyring, *values)
+    secure_bloom.index.build(folder, "ssn", keyring)
+    check_same(folder, keyring, *values)
+
+
+def test_a_file_that_is_replaced_after_planning_is_refused(folder, keyring):
+    query = Query(folder, keyring, [("ssn", "=", "ssn-215")])
+    overwrite(folder, keyring)
+    with pytest.raises(ChangedMeanwhileError):
+        query.rows()
+
+
+def test_only_changed_files_are_read_besides_those_with_the_value(folder, keyring):
+    add(folder, keyring)
+    os.utime(folder / "4.parquet")
+    assert planned(folder, keyring, [("ssn", "=", "ssn-215")]) == {
+        "2.parquet": (1,), "4.parquet": None, "new.parquet": None}
+
+
+# --- folders and columns -------------------------------------------------------------------------
+
+def test_partitions(tmp_path, keyring):
+    table = tmp_path / "t"
+    for day in range(3):
+        put(table / f"day={day}" / "a.parquet", names(100 * day), keyring)
+    secure_bloom.index.build(table, "ssn", keyring)
+    for path, values in ((table, ["ssn-115", "x"]), (table / "day=1", ["ssn-115", "ssn-15"])):
+        for value in values:
+            filters = [("ssn", "=", value)]
+            expected = [(1,)] if value == "ssn-115" else []
+            assert list(planned(path, keyring, filters).values()) == expected
+            assert matching(path, keyring, filters) == matching(path, keyring, filters, index="off")
+    assert planned(table, keyring, [("ssn", "=", "ssn-115"), ("day", "=", 2)]) == {}
+    assert matching(table, keyring, [("ssn", "=", "ssn-115"), ("day", "=", 1)]) == [
+        {"ssn": "ssn-115", "id": 115, "day": 1}]
+
+
+def test_a_file_that_lacks_the_column(folder, keyring):
+    put(folder / "without.parquet", names(900).drop_columns("ssn"), keyring, None)
+    secure_bloom.index.build(folder, "ssn", keyring)
+    filters = [("ssn", "=", "ssn-215")]
+    assert planned(folder, keyring, filters) == {"2.parquet": (1,)}
+    assert "without.parquet" in planned(folder, keyring, [("ssn", "<=>", None)])
+    check_same(folder, keyring, "ssn-215", "ssn-4")
+
+
+def test_a_file_in_which_the_column_differs_in_case(folder, keyring):
+    put(folder / "other.parquet", names(900).rename_columns(["SSN", "id"]), keyring,
+        EncryptionConfiguration("footer", {"pii": ["SSN"]}))
+    secure_bloom.index.build(folder, "ssn", keyring)
+    assert planned(folder, keyring, [("ssn", "=", "ssn-915")]) == {"other.parquet": None}
+    check_same(folder, keyring, "ssn-915", "ssn-4")
+
+
+def test_fields_of_structs(tmp_path, keyring):
+    people = names(0)
+    table = pa.table({"a": pa.StructArray.from_arrays(
+        [people["ssn"].combine_chunks()], ["ssn"]), "id": people["id"]})
+    put(tmp_path / "t" / "a.parquet", table, keyring,
+        EncryptionConfiguration("footer", {"pii": ["a.ssn"]}))
+    secure_bloom.index.build(tmp_path / "t", "a.ssn", keyring)
+    assert planned(tmp_path / "t", keyring, [("a.ssn", "=", "ssn-15")]) == {"a.parquet": (1,)}
+    assert planned(tmp_path / "t", keyring, [("a.ssn", "=", "x")]) == {}
+
+
+@pytest.mark.parametrize(("stored", "value"), [
+    (pa.array([7, 8], pa.int32()), 7), (pa.array([7, 2**53 + 1], pa.int64()), 2.0**53),
+    (pa.array([7.5, 0.0]), -0.0), (pa.array([1.5, float("nan")]), float("nan")),
+    (pa.array([Decimal("1.50"), Decimal("2.00")]), Decimal("1.5")), (pa.array(["05", "6"]), 5),
+    (pa.array(["a ", "b"]), "a "), (pa.array([b"x", b"y"]), b"x"),
+])
+def test_values_are_found_as_spark_compares_them(spark, tmp_path, stored, value):
+    put(tmp_path / "t" / "a.parquet", pa.table({"v": stored}), None, None)
+    put(tmp_path / "t" / "b.parquet", pa.table({"v": stored[:0]}), None, None)
+    secure_bloom.index.build(tmp_path / "t", "v", encryption=None)
+    counts = [secure_bloom.spark.load(spark, tmp_path / "t", [("v", "=", value)],
+                                      index=index).count() for index in ("require", "off")]
+    assert counts == [1, 1]
+
+
+def test_strings_that_are_equal_only_by_a_collation(folder, keyring):
+    schema = StructType([StructField("ssn", StringType("UTF8_LCASE"))])
+    query = Query(folder, keyring, [("ssn", "=", "SSN-215")], schema=schema)
+    assert len(query.planned) == 5
+    assert {"ssn": "ssn-215"} in query.rows()
+
+
+# --- keys, damage, checks ------------------------------------------------------------------------
+
+def test_without_the_key_of_the_index_files_are_read_as_without_it(folder, tmp_path):
+    plain = tmp_path / "plain"
+    put(plain / "a.parquet", names(0), None, None)
+    shutil.copytree(folder / "_index", plain / "_index")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert planned(plain, Keyring.create(tmp_path / "empty.json"),
+                       [("ssn", "=", "ssn-4")]) == {"a.parquet": None}
+
+
+def test_a_damaged_index_is_a_warning(folder, keyring):
+    for name in os.listdir(folder / "_index" / "ssn"):
+        if name.endswith(".seg"):
+            (folder / "_index" / "ssn" / name).write_bytes(b"SBX1")
+    filters = [("ssn", "=", "ssn-215")]
+    with pytest.warns(IndexWarning, match="is not used"):
+        assert len(planned(folder, keyring, filters)) == 5
+    with pytest.raises(SecureBloomError):
+        planned(folder, keyring, filters, index="require")
+
+
+@pytest.mark.parametrize("options", [{"require.encryption": "pii: ssn"}, {
+    "policy": 'footer_key = "footer"\n[columns.ssn]\nkey = "pii"\n'}])
+def test_files_that_must_be_checked_are_all_opened(folder, keyring, options):
+    filters = [("ssn", "=", "ssn-215")]
+    assert planned(folder, keyring, filters, **options) == {
+        "0.parquet": (), "1.parquet": (), "2.parquet": (1,), "3.parquet": (), "4.parquet": ()}
+    assert len(Query(folder, keyring, filters, **options).rows()) == 10
+    put(folder / "4.parquet", names(400), keyring, None)
+    secure_bloom.index.build(folder, "ssn", keyring)
+    with pytest.raises(AuthenticationError, match="encrypt"):
+        Query(folder, keyring, filters, **options).rows()
+
+
+def test_a_table_without_an_index(tmp_path, keyring):
+    put(tmp_path / "t" / "a.parquet", names(0), keyring)
+    filters = [("ssn", "=", "ssn-4")]
+    assert planned(tmp_path / "t", keyring, filters) == {"a.parquet": None}
+    with pytest.raises(FileNotFoundError, match="has no index"):
+        planned(tmp_path / "t", keyring, filters, index="require")
+    with pytest.raises(UnsupportedError, match="only the folder of a table"):
+        planned(tmp_path / "t" / "a.parquet", keyring, filters, index="require")
+    assert planned(tmp_path / "t" / "a.parquet", keyring, filters) == {"a.parquet": None}
+
+
+def test_the_option(folder, keyring):
+    filters = [("ssn", "=", "ssn-215")]
+    assert len(planned(folder, keyring, filters, index="off")) == 5
+    assert len(planned(folder, keyring, filters, **{"on.missing.key": "null"})) == 5
+    with pytest.raises(OptionError, match="every file is opened"):
+        planned(folder, keyring, filters, index="require", **{"on.missing.key": "null"})
+    with pytest.raises(OptionError, match="one of auto, off, require"):
+        planned(folder, keyring, filters, index="on")
+
+
+def test_what_the_index_skips_is_logged(folder, keyring, caplog):
+    caplog.set_level("INFO", "secure_bloom.spark")
+    Query(folder, keyring, [("ssn", "=", "ssn-215")]).rows()
+    planning, task = (record.context for record in caplog.records)
+    assert (planning["total_files"], planning["skipped_by_index_files"]) == ("5", "4")
+    assert (task["total_row_groups"], task["skipped_by_index_row_groups"]) == ("4", "3")
+    assert "ssn-215" not in caplog.text

@@ -1,0 +1,204 @@
+"""Small indexes, good and bad: ``python -m vectors.builder.indexes``. Keys and nonces are fixed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+from xxhash import xxh64_intdigest
+
+from secure_bloom.index import geometry
+from secure_bloom.index.building import SegmentBuilder
+from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
+from secure_bloom.index.sealing import IndexKey, ModuleType
+from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.sbbf.column_type import ColumnType
+
+FOLDER = Path(__file__).parents[1] / "index"
+MASTER_KEY = bytes(range(16))
+COLUMN = "person.number"
+_TYPE = ColumnType("INT64", 0, pa.int64())
+_FILES = [[range(3), range(2, 5)], [range(4, 7)], [[]], [range(100, 120)]]
+_VALUES = [0, 2, 4, 6, 7, 100, 119, 120]
+
+
+class _Index:
+    """A good index: two segments, and a file that was restamped."""
+
+    def __init__(self, folder: Path, is_encrypted: bool):
+        self.folder = folder
+        key = IndexKey(bytes(range(100, 132)), bytes(range(50, 66)))
+        self.manifest = Manifest.new(COLUMN, "pii" if is_encrypted else None, None)
+        if is_encrypted:
+            material = wrap_index_key(key, "pii", CachedKms(InMemoryKms({"pii": MASTER_KEY})))
+            self.manifest = replace(self.manifest, material=material)
+        self.manifest = replace(self.manifest, key=key)
+        self.listing = {}
+        infos = [self._segment(0, _FILES[:3]), self._segment(3, _FILES[3:])]
+        restamped = {"1.parquet": Restamp(5000, 5 * 10**9, _entry(1, 1).content, bytes(16))}
+        self.listing |= {"1.parquet": [5000, 5 * 10**9], "new.parquet": [1, 1]}
+        self.publish(1, Body(COLUMN))
+        self.publish(2, Body(COLUMN, tuple(infos), restamped))
+
+    def _segment(self, first: int, files: list) -> SegmentInfo:
+        builder = SegmentBuilder(self.manifest.key, _TYPE)
+        for number, groups in enumerate(files, first):
+            entry = _entry(number, len(groups))
+            self.listing[entry.path] = [entry.size, entry.mtime_ns]
+            added = builder.add_file(entry)
+            for group, values in enumerate(groups):
+                hashes = [xxh64_intdigest(struct.pack("<q", value)) for value in values]
+                added.add(group, np.array(hashes, np.uint64))
+        return builder.write(pa_fs.LocalFileSystem(), str(self.folder))
+
+    def publish(self, version: int, body: Body) -> None:
+        self.manifest = self.manifest.next(body, version)
+        self.path(version).write_bytes(self.manifest.to_bytes())
+
+    def path(self, version: int) -> Path:
+        return self.folder / f"{version:012}.manifest"
+
+    def segment(self, number: int) -> Path:
+        return self.folder / self.manifest.body.segments[number].name
+
+    def change_body(self, **fields) -> None:
+        """Seal the body of the newest manifest again, with other fields."""
+        body = json.loads(self.manifest.body.to_json()) | fields
+        with mock.patch.object(Body, "to_json", lambda _: json.dumps(body).encode()):
+            self.path(2).write_bytes(self.manifest.to_bytes())
+
+
+def _entry(number: int, row_groups: int) -> FileEntry:
+    return FileEntry(f"{number}.parquet", 1000 + number, 10**9 * (number + 1), row_groups,
+                     100 * row_groups, bytes([number]) * 16, bytes([255 - number]) * 16, b"schema")
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+def _flip(index: _Index) -> None:
+    data = bytearray(index.segment(0).read_bytes())
+    data[30] ^= 1
+    index.segment(0).write_bytes(data)
+
+
+def _swap_pages(index: _Index) -> None:
+    data = index.segment(1).read_bytes()
+    sizes = [4 + int.from_bytes(data[4:8], "little")]
+    second = 4 + sizes[0]
+    sizes.append(4 + int.from_bytes(data[second:second + 4], "little"))
+    index.segment(1).write_bytes(data[:4] + data[second:second + sizes[1]] + data[4:second]
+                                 + data[second + sizes[1]:])
+
+
+def _swap_segments(index: _Index) -> None:
+    first, second = (index.segment(number).read_bytes() for number in (0, 1))
+    index.segment(0).write_bytes(second)
+    index.segment(1).write_bytes(first)
+
+
+def _truncate(index: _Index) -> None:
+    index.segment(0).write_bytes(index.segment(0).read_bytes()[:-1])
+
+
+def _longer_fingerprints(index: _Index) -> None:
+    info = index.manifest.body.segments[0]
+    sealer = index.manifest.key.segment(bytes.fromhex(info.id))
+    data = index.segment(0).read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    fields = json.loads(sealer.open(data[start:-8], ModuleType.FOOTER).to_pybytes())
+    fields["geometry"]["fingerprint_bits"] = 40
+    footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
+    data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX1"
+    index.segment(0).write_bytes(data)
+    infos = [vars(info) | {"size": len(data)}, vars(index.manifest.body.segments[1])]
+    index.change_body(segments=infos)
+
+
+def _older_as_newer(index: _Index) -> None:
+    fields = json.loads(index.path(1).read_bytes()) | {"version": 2}
+    index.path(2).write_text(json.dumps(fields))
+
+
+def _change_format(index: _Index) -> None:
+    fields = json.loads(index.path(2).read_bytes()) | {"format": "SBX2"}
+    index.path(2).write_text(json.dumps(fields))
+
+
+#: name -> the one thing that is wrong
+BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
+    "changed-page": ("a byte of a page was changed", _flip),
+    "swapped-pages": ("two pages of a segment were exchanged", _swap_pages),
+    "swapped-segments": ("two segments were exchanged", _swap_segments),
+    "truncated-segment": ("the last byte of a segment is missing", _truncate),
+    "missing-segment": ("a segment is missing", lambda index: index.segment(0).unlink()),
+    "other-fingerprints": ("fingerprints of a segment have 40 bits", _longer_fingerprints),
+    "older-as-newer": ("an older manifest has the name of a newer one", _older_as_newer),
+    "other-format": ("the manifest has an unknown format", _change_format),
+    "other-column": ("the manifest belongs to another column",
+                     lambda index: index.change_body(column="other")),
+    "unknown-field": ("the body has an unknown field", lambda index: index.change_body(new=1)),
+}
+
+
+def _tear(index: _Index) -> None:
+    index.path(3).write_bytes(index.path(2).read_bytes()[:100])
+
+
+#: name -> whether it is encrypted, and a change that good readers tolerate
+GOOD: dict[str, tuple[bool, Callable[[_Index], None]]] = {
+    "encrypted": (True, lambda index: None), "open": (False, lambda index: None),
+    "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear)}
+
+
+# --- building ------------------------------------------------------------------------------------
+
+@contextmanager
+def _fixed_random(seed: str) -> Iterator[None]:
+    with mock.patch("os.urandom", random.Random(seed).randbytes):
+        yield
+
+
+def build(folder: Path) -> None:
+    """Write all indexes, each with a ``case.json`` that says what a reader answers."""
+    changes = {name: (is_encrypted, None, change) for name, (is_encrypted, change) in GOOD.items()}
+    changes |= {name: (True, fault, change) for name, (fault, change) in BAD.items()}
+    for name, (is_encrypted, fault, change) in changes.items():
+        target = folder / name
+        target.mkdir(parents=True)
+        page_bits = 3 if name in ("small-pages", "swapped-pages") else 13
+        with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
+            index = _Index(target, is_encrypted)
+            change(index)
+        case = {"name": name, "column": COLUMN, "listing": index.listing}
+        if is_encrypted:
+            case["master_keys"] = {"pii": MASTER_KEY.hex()}
+        case |= {"outcome": "answered", "lookups": list(map(_lookup, _VALUES)),
+                 "unknown": ["new.parquet"]} if fault is None \
+            else {"outcome": "refused", "fault": fault, "values": _VALUES}
+        (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
+
+
+def _lookup(value: int) -> dict:
+    found = {}
+    for number, groups in enumerate(_FILES):
+        there = [group for group, values in enumerate(groups) if value in values]
+        found |= {f"{number}.parquet": there} if there else {}
+    return {"value": value, "plain": struct.pack("<q", value).hex(), "row_groups": found}
+
+
+if __name__ == "__main__":
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    build(FOLDER)
