@@ -47,7 +47,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     if index is None or not chosen:
         return 0
     listing = table.listing()
-    places = index.coverage(listing).places
+    places, unknown = index.coverage(listing)
     current = {place: path for path, place in places.items()}
     numbers = {segment.info.id: number for number, segment in enumerate(index.segments)}
 
@@ -70,7 +70,13 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
         replaced[segments[0].info.id] = new
     stamps = {path: listing[path] for place, path in current.items()
               if index.segments[place.segment].info.id in replaced}
-    publish(folder, kms, lambda body: _with_merged(body, replaced, stamps))
+
+    def change(body: Body) -> Body | None:
+        merged = _with_merged(body, replaced, stamps)
+        # Lookups that do not list the table would miss a changed file, which has been dropped.
+        return replace(merged, generation=None) if merged is not None and unknown else merged
+
+    publish(folder, kms, change)
     return len(replaced)
 
 

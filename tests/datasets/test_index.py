@@ -16,10 +16,10 @@ import secure_bloom
 from secure_bloom import EncryptionConfiguration, ExplicitKeys
 from secure_bloom.datasets import scan as scanning
 from secure_bloom.errors import IndexWarning, KeyNotFoundError, SecureBloomError, UnsupportedError
-from secure_bloom.index import planning, update
+from secure_bloom.index import Index, column_update, planning, update
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
-from tests.datasets.people import KMS, rows_of, write_file, write_people
+from tests.datasets.people import ENCRYPTION, KMS, rows_of, write_file, write_people
 
 FILES = 8
 
@@ -452,6 +452,35 @@ def test_tables_that_only_our_jobs_write_are_not_listed(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_merged_meanwhile", [False, True])
+def test_merges_after_files_of_such_a_table_have_changed(tmp_path, monkeypatch,
+                                                         is_merged_meanwhile):
+    """A merge drops files with other stamps, which lookups without a listing would then miss."""
+    for file in range(2):
+        secure_bloom.write_dataset(rows_of(file), tmp_path, mode="append", row_group_size=50,
+                                   encryption=ENCRYPTION, keys=KMS)
+    secure_bloom.index.build(tmp_path, "ssn", KMS, exclusive=True)
+    for path in tmp_path.glob("*.parquet"):
+        secure_bloom.attach(path, ["ssn"], keys=KMS)
+    index = Index.open(tmp_path, KMS)
+    if is_merged_meanwhile:
+        own = column_update.ColumnUpdate.finish
+
+        def finish(self, *arguments):
+            index.compact()
+            own(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(column_update.ColumnUpdate, "finish", finish)
+            index.update()
+    else:
+        index.compact()
+    for _ in range(2):
+        assert_same(tmp_path, [ssn(0), ssn(1), "absent"], [with_dataset])
+        index.update()
+    assert index.column("ssn").manifest.body.generation is not None
+
+
 def test_random_changes_between_lookups(tmp_path):
     seed = random.randrange(2**32)
     print("seed", seed)
