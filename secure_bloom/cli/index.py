@@ -60,8 +60,8 @@ def build(ctx: click.Context, path: str, columns: tuple[str, ...], no_encryption
     encrypted under the master key of its column.
 
     Exit code 0: the index was updated (files that it does not cover are shown, and are searched
-    without it); 3: some files could not be read, or the index must, or cannot, be encrypted; 2: no
-    file has such a column, or it cannot have an index; 4, 5: other errors.
+    without it); 3: some files could not be read; 2: no file has such a column, it cannot have an
+    index, or its index must, or cannot, be encrypted; 4, 5: other errors.
     """
     from secure_bloom.index import build
     _update(ctx, path, f"indexing {Path(path).name}", as_json, lambda advance: build(

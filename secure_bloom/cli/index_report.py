@@ -42,11 +42,11 @@ def found_places(index: Index, column: str, texts: list[str]) -> dict[str, Any]:
     return {
         "column": column,
         "values": len(set(texts)),
-        "may_contain": bool(places or lookup.unknown),
+        "may_contain": bool(places or lookup.uncovered),
         "files": {"total": lookup.num_files, "may_contain": len(places),
-                  "uncovered": len(lookup.unknown)},
+                  "uncovered": len(lookup.uncovered)},
         "places": [{"file": path, "row_groups": sorted(places[path])} for path in sorted(places)],
-        "uncovered": lookup.unknown,
+        "uncovered": lookup.uncovered,
     }
 
 

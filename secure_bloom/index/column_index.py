@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, FormatError, error_location
-from secure_bloom.index.column_keys import check_is_open
+from secure_bloom.index.column_keys import check_is_unencrypted
 from secure_bloom.index.file_table import FileEntry, FileTable, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
+from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
@@ -41,11 +42,11 @@ class Place(NamedTuple):
 class Coverage(NamedTuple):
     """Which listed files an index covers.
 
-    ``places`` has the covered files by path. The others, ``unknown``, must be searched themselves.
+    ``places`` has the covered files by path. Files in ``uncovered`` must be searched themselves.
     """
 
     places: dict[str, Place]
-    unknown: list[str]
+    uncovered: list[str]
 
 
 class Hits(NamedTuple):
@@ -114,14 +115,14 @@ class ColumnIndex:
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
         """Return which listed files the index covers."""
-        places, known, unknown = {}, self.places, []
+        places, known, uncovered = {}, self.places, []
         for path, stamp in listing.items():
             place = known.get((path, *stamp))
             if place is None:
-                unknown.append(path)
+                uncovered.append(path)
             else:
                 places[path] = place
-        return Coverage(places, unknown)
+        return Coverage(places, uncovered)
 
     def files(self, place: Place) -> FileTable:
         """Return the file table in which a place is."""
@@ -209,7 +210,7 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 
 # --- opened indexes of this process --------------------------------------------------------------
 
-_KEPT = 16
+_KEPT = 16  # each has its segments open
 _opened: OrderedDict[tuple[str, str], ColumnIndex] = OrderedDict()
 _lock = Lock()
 
@@ -235,30 +236,46 @@ def with_newest(use: Callable[[], _Result]) -> _Result:
 
 
 def _open_newest(folder: IndexFolder, kms: CachedKms | None) -> ColumnIndex | None:
-    filesystem = folder.filesystem
     manifest = folder.open_newest(kms)
     if manifest is None:
         if versions := folder.versions():
             raise FormatError("no manifest of the index is complete; build it again",
                               file=folder.manifest_path(versions[-1]), column=folder.column)
         return None
-    place = filesystem.type_name, posixpath.normpath(folder.path)
-    with _lock:
-        known = _opened.get(place)
-    if known is None or known.manifest.key != manifest.key \
-            or not known.folder.filesystem.equals(filesystem):
-        known = None
+    known = _kept(folder, manifest.key)
     if known is not None and known.manifest == manifest \
             and (known.is_checked or manifest.material is not None or kms is None):
         return known
     segments = {} if known is None else {one.info.id: one for one in known.segments}
     found = ColumnIndex(folder, manifest, segments)
     if manifest.material is None and kms is not None:
-        check_is_open(folder, [path for path, *_ in found.places], kms)
+        check_is_unencrypted(folder, [path for path, *_ in found.places], kms)
         found.is_checked = True
+    _keep(found)
+    return found
+
+
+def _kept(folder: IndexFolder, key: IndexKey) -> ColumnIndex | None:
+    """Return the index as it was opened last, if it has this key."""
+    place = _place(folder)
     with _lock:
-        _opened[place] = found
+        known = _opened.get(place)
+        if known is None or known.manifest.key != key \
+                or not known.folder.filesystem.equals(folder.filesystem):
+            return None
+        _opened.move_to_end(place)
+    return known
+
+
+def _keep(index: ColumnIndex) -> None:
+    """Keep an index open for later lookups, instead of the least recently used one."""
+    place = _place(index.folder)
+    with _lock:
+        _opened[place] = index
         _opened.move_to_end(place)
         while len(_opened) > _KEPT:
             _opened.popitem(last=False)
-    return found
+
+
+def _place(folder: IndexFolder) -> tuple[str, str]:
+    return folder.filesystem.type_name, posixpath.normpath(folder.path)

@@ -16,7 +16,7 @@ from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.visibility import visible_files
 
-OPEN = None  #: stands for a column chunk without encryption
+UNENCRYPTED = None  #: stands for a column chunk without encryption
 _TRIES = 3  # covered files that are opened; most of them usually exist
 
 
@@ -35,7 +35,7 @@ def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
     footer = file.footer
     encryption = chunk.encryption
     if encryption is None:
-        return OPEN
+        return UNENCRYPTED
     metadata = chunk.key_metadata if encryption == "column key" else footer.footer_key_metadata
     found = footer.crypto.master_key(metadata)
     if found is None:
@@ -44,7 +44,7 @@ def _master_key(file: ParquetFile, chunk: ColumnChunk) -> str | None:
     return found
 
 
-def check_is_open(folder: IndexFolder, paths: Sequence[str], kms: CachedKms) -> None:
+def check_is_unencrypted(folder: IndexFolder, paths: Sequence[str], kms: CachedKms) -> None:
     """Check, with a covered file, that an index without encryption may be used for its column.
 
     Anyone who can write to the folder can make such an index, also of a column that is encrypted.
@@ -55,13 +55,14 @@ def check_is_open(folder: IndexFolder, paths: Sequence[str], kms: CachedKms) -> 
         If the file encrypts the column.
     """
     some = random.SystemRandom().sample(paths, min(_TRIES, len(paths)))
-    if any(_is_open(folder, path, kms) for path in some):
+    if any(_is_unencrypted(folder, path, kms) for path in some):
         return
-    listed = visible_files(folder.filesystem, folder.table).keys() & set(paths)
-    any(_is_open(folder, path, kms) for path in listed)  # if there is none, nothing is covered
+    for path in visible_files(folder.filesystem, folder.table).keys() & set(paths):
+        if _is_unencrypted(folder, path, kms):
+            return
 
 
-def _is_open(folder: IndexFolder, path: str, kms: CachedKms) -> bool:
+def _is_unencrypted(folder: IndexFolder, path: str, kms: CachedKms) -> bool:
     """Return whether a file does not encrypt a column; False also if it cannot be opened.
 
     Raises UnsupportedError if it does.

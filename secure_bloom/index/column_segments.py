@@ -13,7 +13,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
-from secure_bloom.index.column_keys import OPEN, master_keys
+from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.file_table import FileEntry, Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
@@ -138,11 +138,11 @@ class SegmentMaker:
 
     def _refused(self, file: ParquetFile, column: LeafColumn) -> str | None:
         found = master_keys(file, column)
-        if self._master_key is None and found - {OPEN}:
+        if self._master_key is None and found - {UNENCRYPTED}:
             raise UnsupportedError("this file encrypts the column, but its index has no "
                                    "encryption; delete the index, and build it again",
                                    column=column.path)
-        others = found - {OPEN, self._master_key}
+        others = found - {UNENCRYPTED, self._master_key}
         if others:
             return f"the column is under another master key, {min(filter(None, others))!r}"
         return None

@@ -49,7 +49,7 @@ class ColumnUpdate:
 
         ``generation`` is that of the table if all its files are covered then, else None.
         """
-        dead = {path for path, *_ in self._index.places if path not in self._listing}
+        removed = {path for path, *_ in self._index.places if path not in self._listing}
         started = {info.id for info in self._index.manifest.body.segments}
 
         def change(body: Body) -> Body:
@@ -57,17 +57,17 @@ class ColumnUpdate:
             is_whole = body.is_exclusive and generation is not None \
                 and started <= {info.id for info in body.segments}
             return replace(body, generation=generation if is_whole else None,
-                           dead=tuple(sorted(dead)) if is_whole else ())
+                           removed=tuple(sorted(removed)) if is_whole else ())
 
         publish_segments(self._folder, self._kms, self.key, made, change)
 
     def _earlier(self) -> dict[str, list[bytes]]:
         """Return the content of the files that are covered with another stamp, by path."""
-        unknown: set[str] = set(self.coverage.unknown)
+        uncovered: set[str] = set(self.coverage.uncovered)
         found: dict[str, list[bytes]] = {}
-        for segment in self._index.segments if unknown else ():
+        for segment in self._index.segments if uncovered else ():
             for number, path in enumerate(segment.files.paths):
-                if path in unknown and segment.files.stamps[number].size >= 0:
+                if path in uncovered and segment.files.stamps[number].size >= 0:
                     found.setdefault(path, []).append(segment.files.contents[number])
         return found
 

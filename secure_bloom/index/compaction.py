@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import math
+import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_index import Place, open_column
-from secure_bloom.index.file_table import FileEntry, Stamp
-from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.column_index import ColumnIndex, Place, open_column
+from secure_bloom.index.file_table import FileEntry
+from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
-from secure_bloom.index.manifest import Body
+from secure_bloom.index.manifest import Body, Restamp
 from secure_bloom.index.merging import merge
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.sbbf.column_type import ColumnType
 
 FAN_OUT = 8  #: segments of about the same size that are merged into one
 GRACE = 3600.0  #: seconds that files are kept which no manifest needs any more
 
-#: chooses which segments to merge, as lists; each is merged into one
-Choose = Callable[[list[Segment]], list[list[Segment]]]
+#: chooses which segments of an index to merge, as lists; each is merged into one
+Choose = Callable[[ColumnIndex], list[list[Segment]]]
 
 
 def merge_tiers(table: Table, folder: IndexFolder, kms: CachedKms | None,
@@ -43,11 +45,11 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     Files that are not listed any more, or have changed, are dropped with their fingerprints.
     """
     index = open_column(table.filesystem, table.path, folder.column, kms)
-    chosen = [] if index is None else choose(index.segments)
+    chosen = [] if index is None else choose(index)
     if index is None or not chosen:
         return 0
     listing = table.listing()
-    places, unknown = index.coverage(listing)
+    places, uncovered = index.coverage(listing)
     current = {place: path for path, place in places.items()}
     numbers = {segment.info.id: number for number, segment in enumerate(index.segments)}
 
@@ -57,8 +59,9 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
             return None
         entry = segment.files.entry(file)._replace(**listing[path]._asdict())
         again = index.manifest.body.restamped.get(path)
-        is_current = again is not None and listing[path] == (again.size, again.mtime_ns)
-        return entry._replace(footer=again.footer) if again is not None and is_current else entry
+        if again is not None and listing[path] == (again.size, again.mtime_ns):
+            entry = entry._replace(footer=again.footer)
+        return entry
 
     replaced: dict[str, SegmentInfo | None] = {}
     for segments in chosen:
@@ -68,29 +71,33 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
             new = merge(folder.filesystem, folder.path, index.manifest.key, segments, keep, budget)
         replaced |= dict.fromkeys(segment.info.id for segment in segments)
         replaced[segments[0].info.id] = new
-    stamps = {path: listing[path] for place, path in current.items()
-              if index.segments[place.segment].info.id in replaced}
+    in_others = {path for place, path in current.items()
+                 if index.segments[place.segment].info.id not in replaced}
+    unneeded = {path: one for path, one in index.manifest.body.restamped.items()
+                if path not in in_others}
 
     def change(body: Body) -> Body | None:
-        merged = _with_merged(body, replaced, stamps)
+        merged = _with_merged(body, replaced, unneeded)
         # Lookups that do not list the table would miss a changed file, which has been dropped.
-        return replace(merged, generation=None) if merged is not None and unknown else merged
+        return replace(merged, generation=None, removed=()) if merged is not None and uncovered \
+            else merged
 
     publish(folder, kms, change)
     return len(replaced)
 
 
 def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None],
-                 stamps: Mapping[str, Stamp]) -> Body | None:
+                 unneeded: Mapping[str, Restamp]) -> Body | None:
     """Return the body with merged segments in the place of others; None if those are gone.
 
-    ``stamps`` are those that the new segments have for their files, which need no other ones.
+    ``unneeded`` are restamps of files that are in no other segment. If another writer has
+    published a newer one for such a file, that is kept.
     """
     if not replaced.keys() <= {info.id for info in body.segments}:
         return None  # another writer has merged them: the new segments are not needed
     segments = [replaced.get(info.id, info) for info in body.segments]
     restamped = {path: one for path, one in body.restamped.items()
-                 if stamps.get(path) != (one.size, one.mtime_ns)}
+                 if unneeded.get(path) != one}
     return replace(body, segments=tuple(filter(None, segments)), restamped=restamped)
 
 
@@ -100,18 +107,13 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
 
     Returns how many were merged. The replaced files remain until :func:`vacuum`.
     """
-    index = open_column(table.filesystem, table.path, folder.column, kms)
-    if index is None:
-        return 0
-    covered = set(index.coverage(table.listing()).places.values())
-    restamped = index.manifest.body.restamped
-
-    def choose(segments: list[Segment]) -> list[list[Segment]]:
-        numbers = {segment.info.id: number for number, segment in enumerate(segments)}
-        fitting = [few for some in _by_type(segments) for few in _fitting(some)]
-        return [some for some in fitting if len(some) > 1 or restamped or any(
-            Place(numbers[one.info.id], file) not in covered
-            for one in some for file in range(len(one.files)))]
+    def choose(index: ColumnIndex) -> list[list[Segment]]:
+        covered = set(index.coverage(table.listing()).places.values())
+        stale = {segment.info.id for number, segment in enumerate(index.segments)
+                 if any(Place(number, file) not in covered for file in range(len(segment.files)))}
+        is_restamped = bool(index.manifest.body.restamped)
+        return [together for of_type in _by_type(index.segments) for together in _fitting(of_type)
+                if len(together) > 1 or is_restamped or together[0].info.id in stale]
 
     return merge_some(table, folder, kms, choose, budget)
 
@@ -129,47 +131,50 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE) -> 
     manifest = folder.open_newest(kms)
     if manifest is None or now is None:
         return []
-    needed = {info.name for info in manifest.body.segments}
-    newest = folder.manifest_path(manifest.version)
+    segments = {info.name for info in manifest.body.segments}
+    newest = posixpath.basename(folder.manifest_path(manifest.version))
     deleted = []
     for info in folder.infos():
-        if info.base_name in needed or (folder.segment_path(info.base_name) >= newest \
-                and info.base_name.endswith(".manifest")):
+        name = info.base_name
+        # Later manifests are kept, too: they are torn, or another process has just published them.
+        is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)
+        is_young = info.mtime_ns is None or now - info.mtime_ns < grace * 1e9
+        if is_needed or is_young:
             continue
-        if info.mtime_ns is not None and now - info.mtime_ns >= grace * 1e9:
-            with contextlib.suppress(FileNotFoundError):
-                folder.filesystem.delete_file(info.path)
-            deleted.append(info.base_name)
+        with contextlib.suppress(FileNotFoundError):
+            folder.filesystem.delete_file(info.path)
+        deleted.append(name)
     return deleted
 
 
-def _full_tiers(segments: list[Segment]) -> list[list[Segment]]:
-    tiers: dict[int, list[Segment]] = defaultdict(list)
-    chosen = []
-    for of_type in _by_type(segments):
-        tiers = defaultdict(list)
-        for segment in of_type:
-            tiers[int(math.log(max(segment.pairs, 1), FAN_OUT))].append(segment)
-        chosen += [few for tier in tiers.values() if len(tier) >= FAN_OUT
-                   for few in _fitting(tier) if len(few) > 1]
-    return chosen
+def _full_tiers(index: ColumnIndex) -> list[list[Segment]]:
+    """Return the segments of about the same size, where there are many."""
+    tiers: dict[tuple[ColumnType, int], list[Segment]] = defaultdict(list)
+    for segment in index.segments:
+        tier = int(math.log(max(segment.pairs, 1), FAN_OUT))
+        tiers[segment.column_type, tier].append(segment)
+    return [together for alike in tiers.values() if len(alike) >= FAN_OUT
+            for together in _fitting(alike) if len(together) > 1]
 
 
 def _fitting(segments: list[Segment]) -> Iterator[list[Segment]]:
     """Yield segments in groups of which each fits into one segment."""
-    some: list[Segment] = []
+    together: list[Segment] = []
+    pairs = row_groups = 0
     for segment in segments:
-        if some and (sum(one.pairs for one in [*some, segment]) > MAX_PAIRS or sum(
-                one.files.num_row_groups for one in [*some, segment]) > MAX_ROW_GROUPS):
-            yield some
-            some = []
-        some.append(segment)
-    if some:
-        yield some
+        pairs += segment.pairs
+        row_groups += segment.files.num_row_groups
+        if together and (pairs > MAX_PAIRS or row_groups > MAX_ROW_GROUPS):
+            yield together
+            together = []
+            pairs, row_groups = segment.pairs, segment.files.num_row_groups
+        together.append(segment)
+    if together:
+        yield together
 
 
 def _by_type(segments: Sequence[Segment]) -> list[list[Segment]]:
-    found: dict[object, list[Segment]] = defaultdict(list)
+    found: dict[ColumnType, list[Segment]] = defaultdict(list)
     for segment in segments:
         found[segment.column_type].append(segment)
     return list(found.values())

@@ -86,7 +86,7 @@ class FileTable:
         """Parse :meth:`to_buffer`; the data has been authenticated."""
         try:
             table = pa.ipc.open_file(data).read_all()
-            table.validate(full=True)  # the index of an open column is not authenticated
+            table.validate(full=True)  # an index without encryption is not authenticated
             table = table.unify_dictionaries()
         except (pa.ArrowException, OSError, ValueError):
             raise FormatError("the file table of a segment cannot be read") from None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, unquote
 
@@ -22,13 +21,13 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import SUFFIX, ReadAt
+from secure_bloom.index.segment import ReadAt
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
 
 INDEX = "_index"
 MANIFEST = ".manifest"  #: suffix of manifests
-_VERSION = re.compile(r"(\d{12})\.manifest")
+_VERSION = re.compile(rf"(\d{{12}}){re.escape(MANIFEST)}")
 _CLOCK = "clock"
 _AT_ONCE = 16  # requests to a store
 _TRIES = 10
@@ -140,7 +139,7 @@ class IndexFolder:
         return [info for info in found if info.type == pa_fs.FileType.File]
 
     def now_ns(self) -> int | None:
-        """Return the time by the clock that dates files; None if the filesystem has none."""
+        """Return the time by the clock of modification times; None if the filesystem has none."""
         path = posixpath.join(self.path, f"{_CLOCK}-{uuid.uuid4().hex}")
         make_folder(self.filesystem, self.path)
         write_file(self.filesystem, path, b"")
@@ -204,8 +203,3 @@ def folder_name(column: str) -> str:
     """Return the name of the folder of a column: its dotted path, percent-encoded."""
     name = quote(column, safe="")
     return "%2E" + name[1:] if name.startswith(".") else name
-
-
-def segment_names(names: Sequence[str]) -> list[str]:
-    """Return those of some file names that are segments."""
-    return [name for name in names if os.path.splitext(name)[1] == SUFFIX]

@@ -36,7 +36,7 @@ class Geometry:
         Raises ValueError if one segment cannot hold them.
         """
         if pairs > MAX_PAIRS or row_groups > MAX_ROW_GROUPS:
-            raise ValueError("this is too much for one segment of an index")
+            raise ValueError("too many values or row groups for one segment of an index")
         total = max(1, (max(pairs, 1) - 1).bit_length())
         bucket_bits = min(total, _PAGE_BITS)
         return cls(total - bucket_bits, bucket_bits, max(1, (max(row_groups, 1) - 1).bit_length()))

@@ -54,7 +54,7 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
         encrypted. None: not at all, for columns without encryption: anyone who can read the index
         can then test which values exist.
     exclusive : bool
-        Whether only jobs of secure_bloom (its Spark writer, ``write_dataset``, ``erase``) add and
+        Whether only jobs of secure_bloom (``write_dataset`` and the Spark data source) add and
         remove files of the table. Then lookups need not list the folder while no job has written
         since the last update. Do not set it for other tables: lookups would miss their files.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -71,9 +71,8 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     Raises
     ------
     ColumnError
-        If no file has the column, or it cannot have a Bloom filter.
-    UnsupportedError
-        If the encryption does not fit: an index with encryption of an open column, or the reverse.
+        If no file has the column, or it cannot have a Bloom filter. Or if the encryption does not
+        fit: an index with encryption of a column without, or the reverse.
     KeyRetrievalError
         If a key is missing, denied or wrong, or the KMS does not respond.
     FileNotFoundError
@@ -83,9 +82,7 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
     --------
     >>> secure_bloom.index.build("people/", ["ssn"], "keyring.json")    # doctest: +SKIP
     """
-    wanted = [columns] if isinstance(columns, str) else list(columns)
-    if not wanted:
-        raise ValueError("columns must name at least one column")
+    wanted = _distinct(columns)
     table, kms = Table.at(path, filesystem), index_client(keys)
     listing = table.listing()
     for column in wanted:
@@ -162,25 +159,44 @@ class Index(Summarized):
         """Open the newest version of the index of a column; the errors are those of lookup."""
         found = open_column(self._table.filesystem, self._table.path, column, self._kms)
         if found is None:
-            raise ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",
-                              column=column)
+            raise self._without_index(column)
         return found
 
-    def update(self, *, budget: int = BUDGET, advance: Advance | None = None) -> UpdateResult:
+    def update(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET,
+               advance: Advance | None = None) -> UpdateResult:
         """Cover the files that the indexes do not cover yet; then merge segments of similar size.
 
         Lookups use the new version as a whole. After an error or a crash, call it again.
-        """
-        return update_indexes(self._table, self.columns, self._kms, budget=budget, advance=advance)
 
-    def compact(self, *, budget: int = BUDGET) -> int:
+        Parameters
+        ----------
+        columns : str or iterable of str, optional
+            Dotted paths of the columns whose indexes are updated. Default: all indexed columns.
+        budget : int
+            Bytes of memory for values; the process needs about four times as much.
+        advance : callable, optional
+            Called with the completed fraction, 0 to 1.
+
+        Raises
+        ------
+        ColumnError
+            If a column has no index.
+        KeyRetrievalError
+            If the master key of a column is missing, denied or wrong.
+        """
+        return update_indexes(self._table, self._chosen(columns), self._kms, budget=budget,
+                              advance=advance)
+
+    def compact(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET) -> int:
         """Merge all segments of each column, without files that do not exist any more.
 
         No data file is read. Returns the number of segments that were merged. Their files remain
         until :meth:`vacuum`.
+
+        ``columns``, ``budget`` and errors are those of :meth:`update`.
         """
         return sum(compaction.compact(self._table, folder, self._kms, budget)
-                   for folder in self._folders())
+                   for folder in self._folders(columns))
 
     def verify(self, sample: int | None = SAMPLE, *, integrity: bool = False,
                advance: Advance | None = None) -> IndexVerification:
@@ -209,21 +225,24 @@ class Index(Summarized):
         """
         return verify_columns(self._table, self.columns, self._kms, sample, integrity, advance)
 
-    def vacuum(self, grace: float = compaction.GRACE) -> list[str]:
+    def vacuum(self, grace: float = compaction.GRACE, *,
+               columns: str | Iterable[str] | None = None) -> list[str]:
         """Delete segments and manifests that the newest version does not need.
 
         Parameters
         ----------
         grace : float
             Seconds. Younger files are kept, because open readers may use them, or an update may be
-            about to publish them. 0 only if nobody else uses the index.
+            about to publish them. Use 0 only while no other process reads or updates the index.
+        columns : str or iterable of str, optional
+            As for :meth:`update`.
 
         Returns
         -------
         list of str
             Names of the deleted files.
         """
-        return [name for folder in self._folders()
+        return [name for folder in self._folders(columns)
                 for name in compaction.vacuum(folder, self._kms, grace)]
 
     def rotate(self, *, old: str, new: str, dry_run: bool = False) -> IndexRotation:
@@ -273,12 +292,31 @@ class Index(Summarized):
         listing = self._table.listing()
         return [inspect_index(folder, self._kms, listing) for folder in self._folders()]
 
-    def _folders(self) -> Sequence[IndexFolder]:
+    def _chosen(self, columns: str | Iterable[str] | None) -> list[str]:
+        chosen = self.columns if columns is None else _distinct(columns)
+        for column in chosen:
+            if column not in self.columns:
+                raise self._without_index(column)
+        return chosen
+
+    def _folders(self, columns: str | Iterable[str] | None = None) -> Sequence[IndexFolder]:
         return [IndexFolder(self._table.filesystem, self._table.path, column)
-                for column in self.columns]
+                for column in self._chosen(columns)]
+
+    def _without_index(self, column: str) -> ColumnError:
+        return ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",
+                           column=column)
 
     def _headline(self) -> str:
         return f"{self._table.path}: {names(self.columns)}"
+
+
+def _distinct(columns: str | Iterable[str]) -> list[str]:
+    """Return the names of columns, each once. Raises ValueError if there are none."""
+    found = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
+    if not found:
+        raise ValueError("columns must name at least one column")
+    return found
 
 
 def index_client(keys: IndexKeys) -> CachedKms | None:

@@ -15,7 +15,7 @@ from secure_bloom.index.column_index import ColumnIndex, Place
 from secure_bloom.index.column_segments import column_hashes, leaf_column
 from secure_bloom.index.file_table import FileEntry, Stamp, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
-from secure_bloom.index.geometry import pack
+from secure_bloom.index.geometry import MAX_GROUP_BITS, pack
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import MAGIC
 from secure_bloom.index.segment import Segment, SegmentInfo
@@ -176,7 +176,7 @@ class ColumnVerification:
         for first, end in _batches(segment):
             for top, groups in segment.decode(first, end):
                 files.locate(groups)
-                pairs = pack(top << np.uint64(26), groups)
+                pairs = pack(top << np.uint64(MAX_GROUP_BITS), groups)
                 if pairs.size and (int(pairs[0]) <= last or (pairs[1:] <= pairs[:-1]).any()):
                     raise FormatError("the entries of a page are not in order")
                 num_pairs, last = num_pairs + pairs.size, int(pairs[-1]) if pairs.size else last

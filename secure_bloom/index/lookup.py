@@ -23,20 +23,20 @@ class Lookup(Summarized):
     row_groups : list of dict of str to list of int
         For each value, the row groups that may have it, by the path of the file, relative to the
         table; only of covered files.
-    unknown : list of str
+    uncovered : list of str
         Files that the index does not cover: they may have any value.
     num_files : int
         Number of files that were listed.
     """
 
     row_groups: list[dict[str, list[int]]]
-    unknown: list[str] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
     num_files: int = 0
 
     def _headline(self) -> str:
         found = {path for groups in self.row_groups for path in groups}
-        return (f"of {count(len(self.row_groups), 'value')}: {len(found):,} of "
-                f"{count(self.num_files, 'file')} may have them, {len(self.unknown):,} not covered")
+        return (f"{len(found):,} of {count(self.num_files, 'file')} may have one of "
+                f"{count(len(self.row_groups), 'value')}, {len(self.uncovered):,} not covered")
 
 
 def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
@@ -58,7 +58,7 @@ def look_up(index: ColumnIndex, coverage: Coverage, values: Any) -> Lookup:
         for segment in range(len(index.segments)):
             found[value].update(all_row_groups(index, coverage, segment))
     return Lookup([{path: sorted(set(one[path])) for path in sorted(one)} for one in found],
-                  coverage.unknown, len(coverage.places) + len(coverage.unknown))
+                  coverage.uncovered, len(coverage.places) + len(coverage.uncovered))
 
 
 def located(index: ColumnIndex, coverage: Coverage, hits: Hits) -> Iterator[tuple[int, str, int]]:
@@ -73,7 +73,7 @@ def located(index: ColumnIndex, coverage: Coverage, hits: Hits) -> Iterator[tupl
 def all_row_groups(index: ColumnIndex, coverage: Coverage, segment: int) \
         -> dict[str, list[int]]:
     """Return the row groups of all covered files of a segment."""
-    counts = np.diff(index.segments[segment].files.first_group).tolist()
+    counts = index.segments[segment].files.row_group_counts
     return {path: list(range(counts[place.file])) for path, place in coverage.places.items()
             if place.segment == segment}
 

@@ -15,11 +15,11 @@
         is_exclusive  whether only jobs of secure_bloom write to the table
         generation  SHA-256 of the table's _staging/generation when the index covered all files, if
                     it is exclusive; else null
-        dead        covered files that no longer existed then
+        removed     covered files that no longer existed then
 
 A writer creates version n + 1 only if it does not exist; a writer that comes second reads it and
 tries again. Where a store cannot do that, the segments of one of them are not listed: its files are
-unknown to the index, and are searched themselves.
+not covered, and are searched themselves.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Body:
     restamped: Mapping[str, Restamp] = field(default_factory=dict)
     is_exclusive: bool = False
     generation: str | None = None
-    dead: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
         """Return the body as JSON."""
@@ -72,19 +72,19 @@ class Body:
                      for path, one in self.restamped.items()}
         return json.dumps({"column": self.column, "segments": list(map(asdict, self.segments)),
                            "restamped": restamped, "is_exclusive": self.is_exclusive,
-                           "generation": self.generation, "dead": self.dead}).encode()
+                           "generation": self.generation, "removed": self.removed}).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Body:
         """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
         try:
             fields = json.loads(data)
-            if type(fields["segments"]) is not list or type(fields["dead"]) is not list:
+            if type(fields["segments"]) is not list or type(fields["removed"]) is not list:
                 raise TypeError
             restamped = {path: Restamp(size, mtime_ns, *map(bytes.fromhex, digests))
                          for path, (size, mtime_ns, *digests) in fields.pop("restamped").items()}
             segments = tuple(map(SegmentInfo.from_json, fields.pop("segments")))
-            body = cls(segments=segments, restamped=restamped, dead=tuple(fields.pop("dead")),
+            body = cls(segments=segments, restamped=restamped, removed=tuple(fields.pop("removed")),
                        **fields)
             body.check()
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -94,7 +94,9 @@ class Body:
 
     def check(self) -> None:
         """Raise TypeError or ValueError if a field is invalid."""
-        texts = [self.column, *self.dead, *([] if self.generation is None else [self.generation])]
+        texts = [self.column, *self.removed]
+        if self.generation is not None:
+            texts.append(self.generation)
         numbers = [one for stamp in self.restamped.values() for one in (stamp.size, stamp.mtime_ns)]
         if any(type(one) is not str for one in texts) or type(self.is_exclusive) is not bool \
                 or any(type(one) is not int for one in numbers):
@@ -153,8 +155,8 @@ class StoredManifest:
     version: int
     index_id: bytes
     material: KeyMaterial | None
-    index_key: bytes | None
-    sealed: bytes
+    index_key: bytes | None = field(repr=False)
+    sealed: bytes = field(repr=False)
 
     @classmethod
     def parse(cls, data: bytes, version: int) -> StoredManifest | None:

@@ -21,8 +21,7 @@ Keep = Callable[[Segment, int], FileEntry | None]
 
 
 def merge(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segments: Sequence[Segment],
-          keep: Keep, budget: int = BUDGET,
-          advance: Callable[[float], None] = lambda fraction: None) -> SegmentInfo:
+          keep: Keep, budget: int = BUDGET) -> SegmentInfo:
     """Write one segment with the files of several that are kept; they have one column type.
 
     Each page is read once, slice by slice.
@@ -49,7 +48,7 @@ def merge(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segments: Se
     slices = (sorted_pairs([part for source in sources for part in source.read(number, slice_bits)])
               for number in range(1 << slice_bits))
     return write_segment(filesystem, folder, key, segments[0].column_type, geometry, slices,
-                         slice_bits, FileTable.of(files), advance)
+                         slice_bits, FileTable.of(files))
 
 
 class _Source:

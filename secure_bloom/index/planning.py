@@ -63,7 +63,7 @@ class KnownFiles:
     @property
     def has_all(self) -> bool:
         """Whether all listed files are known."""
-        return any(not coverage.unknown for _, coverage in self._indexes)
+        return any(not coverage.uncovered for _, coverage in self._indexes)
 
     def get(self, path: str) -> KnownFile | None:
         """Return what is known of a file."""
@@ -179,7 +179,7 @@ class ListedIndexes:
         for column in self._indexes.columns:
             if (found := self._open(column)) is not None:
                 opened.append(found)
-                if not found[1].unknown:
+                if not found[1].uncovered:
                     break
         return KnownFiles(self._indexes.table, self._listing, opened)
 

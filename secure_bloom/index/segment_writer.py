@@ -15,7 +15,7 @@ from secure_bloom.index import pages
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
-from secure_bloom.index.segment import PART, SegmentInfo, column_type_json
+from secure_bloom.index.segment import PART, SUFFIX, SegmentInfo, column_type_json
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.files import Output, open_output
 
@@ -35,7 +35,7 @@ def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
         The pairs, in order, each once; ``2**slice_bits`` arrays, by the first bits.
     """
     segment_id = os.urandom(ID_SIZE)
-    output = open_output(posixpath.join(folder, segment_id.hex() + ".seg"), filesystem)
+    output = open_output(posixpath.join(folder, segment_id.hex() + SUFFIX), filesystem)
     try:
         info = _Writer(output, key.segment(segment_id), geometry).write(
             segment_id.hex(), column_type, slices, slice_bits, files, advance)

@@ -48,10 +48,14 @@ class Table(NamedTuple):
         :func:`.visible_files`.
         """
         folder = self.path if folder is None else folder
-        below = relative_path(folder, self.path)
-        prefix = f"{below}/" if below else ""
+        prefix = self.prefix(folder)
         return {prefix + path: Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
                 for path, info in visible_files(self.filesystem, folder, check).items()}
+
+    def prefix(self, folder: str) -> str:
+        """Return how the relative paths of all files below a folder of the table begin."""
+        below = relative_path(folder, self.path)
+        return f"{below}/" if below else ""
 
     def full_path(self, path: str) -> str:
         """Return the path of a file of the table, as the filesystem lists it."""
@@ -82,9 +86,10 @@ def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
     body = index.manifest.body
     if body.generation is None or body.generation != table.generation():
         return table.listing(folder, check)
-    dead, below = set(body.dead), relative_path(folder or table.path, table.path)
-    prefix = f"{below}/" if below else ""
+    removed, prefix = set(body.removed), table.prefix(folder or table.path)
     live = [(path, Stamp(*stamp)) for path, *stamp in index.places
-            if path not in dead and path.startswith(prefix)]
+            if path not in removed and path.startswith(prefix)]
     found = dict(live)
-    return found if len(found) == len(live) else table.listing(folder, check)  # else ambiguous
+    if len(found) < len(live):  # the index covers several versions of a file
+        return table.listing(folder, check)
+    return found

@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.display import Summarized, count
-from secure_bloom.errors import ColumnError, UnsupportedError
+from secure_bloom.errors import ColumnError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
-from secure_bloom.index.column_keys import OPEN, master_keys
+from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
 from secure_bloom.index.compaction import merge_tiers
@@ -46,9 +46,11 @@ class UpdateResult(Summarized):
     ----------
     columns : list of str
         The indexed columns.
-    indexed, restamped : int
-        Files of which values were added, and files that were rewritten with the same values, of
-        which only size and time were noted; each counted once for all columns.
+    indexed : int
+        Files whose values were added. A file counts once for all columns.
+    restamped : int
+        Files that were rewritten with the same values, because keys were rotated, or filters were
+        added or removed. Only their footers were read, and their new size and time recorded.
     unchanged : int
         Files that were covered already.
     uncovered : dict of str to str
@@ -81,16 +83,14 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
     Raises
     ------
     ColumnError
-        If no file has the column, or it cannot have a filter.
-    UnsupportedError
-        If the encryption does not fit the column.
+        If no file has the column, it cannot have a filter, or the encryption does not fit it.
     """
     folder = IndexFolder(table.filesystem, table.path, column)
     stored = folder.newest()
     if stored is not None:
         if stored.is_encrypted != (encryption == "column"):
-            raise UnsupportedError(f"this index {_has(stored.is_encrypted)} encryption; delete "
-                                   f"{folder.path} to build another one", column=column)
+            raise ColumnError(f"this index {_has(stored.is_encrypted)} encryption; delete "
+                              f"{folder.path} to build another one", column=column)
         return
     master_key = _master_key(table, column, kms, listing, encryption)
     publish(folder, kms, lambda body: body,
@@ -152,7 +152,7 @@ class TableUpdate:
         """The columns that do not cover a file, by its path; without files that all cover."""
         found: dict[str, list[str]] = {}
         for update in self.columns:
-            for path in update.coverage.unknown:
+            for path in update.coverage.uncovered:
                 found.setdefault(path, []).append(update.column)
         return found
 
@@ -185,7 +185,7 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
     filesystem before that.
     """
     if now is None or stamp.mtime_ns < 0:
-        return "its filesystem does not date files"
+        return "its filesystem records no modification times"
     if now - stamp.mtime_ns < _SETTLED_NS and job_of(path) is None:
         return TOO_YOUNG
     filesystem = table.filesystem
@@ -206,7 +206,7 @@ def _threads(table: Table) -> int:
 
 def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mapping[str, Stamp],
                 encryption: IndexEncryption) -> str | None:
-    """Return the master key under which the files have a column; None for an open column."""
+    """Return the master key under which the files have a column; None: it has no encryption."""
     missing: ColumnError | None = None
     is_there = False
     for path in listing:
@@ -218,18 +218,18 @@ def _master_key(table: Table, column: str, kms: CachedKms | None, listing: Mappi
                 continue
             filter_columns(file.columns, [column])
             is_there = True
-            found = master_keys(file, leaf) - {OPEN}
+            found = master_keys(file, leaf) - {UNENCRYPTED}
         if found and encryption is None:
-            raise UnsupportedError("a file encrypts the column, so its index must be encrypted",
-                                   file=path, column=column)
+            raise ColumnError("a file encrypts the column, so its index must be encrypted; omit "
+                              "encryption=None (--no-encryption)", file=path, column=column)
         if found:
             return min(filter(None, found))
     if not is_there:
         raise missing or FileNotFoundError(f"there are no Parquet files in {table.path}")
     if encryption is not None:
-        raise UnsupportedError("no file encrypts the column; pass encryption=None "
-                               "(--no-encryption) for an index without encryption, from which "
-                               "anyone can learn which values exist", column=column)
+        raise ColumnError("no file encrypts the column; pass encryption=None (--no-encryption) "
+                          "for an index without encryption, from which anyone can learn which "
+                          "values exist", column=column)
     return None
 
 

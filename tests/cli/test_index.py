@@ -88,7 +88,7 @@ def test_files_that_are_not_covered_are_named_with_the_reason(table):
 def test_columns_without_encryption_need_the_option(tmp_path):
     write(tmp_path / "plain" / "a.parquet", encryption=None, keys=None)
     result = run("build", tmp_path / "plain", "--column", "ssn")
-    assert result.exit_code == 3 and "--no-encryption" in result.stderr
+    assert result.exit_code == 2 and "--no-encryption" in result.stderr
     assert not (tmp_path / "plain" / "_index").exists()
     assert run("build", tmp_path / "plain", "--column", "ssn", "--no-encryption").exit_code == 0
     assert run("find", tmp_path / "plain", "--column", "ssn", "--value", "7").exit_code == 0
@@ -96,8 +96,8 @@ def test_columns_without_encryption_need_the_option(tmp_path):
 
 def test_an_encrypted_column_gets_no_index_without_encryption(table):
     result = run("build", table, "--column", "ssn", "--no-encryption")
-    assert result.exit_code == 3 and "this index has encryption" in result.stderr
-    assert run("build", table, "--column", "city").exit_code == 3
+    assert result.exit_code == 2 and "this index has encryption" in result.stderr
+    assert run("build", table, "--column", "city").exit_code == 2
 
 
 def test_an_exclusive_table_is_marked(table):

@@ -70,7 +70,7 @@ class Index:
         body = opened(base64.b64decode(outer["body"]), derive(self.key, self.id, b"manifest"),
                       self.id, bytes(16), MANIFEST, version)
         body = fields_of(body, "column", "segments", "restamped", "is_exclusive", "generation",
-                         "dead")
+                         "removed")
         if body["column"] != column:
             raise Refused("another column")
         self.restamped = body["restamped"]
@@ -78,7 +78,7 @@ class Index:
                          for one in body["segments"]]
 
     def lookup(self, listing, encoded):
-        """Return what a lookup of a value in plain encoding answers, and the unknown files.
+        """Return what a lookup of a value in plain encoding answers, and the uncovered files.
 
         The listing has size and time of the files of the table, by path.
         """

@@ -31,8 +31,8 @@ def check(table, files):
     found = Index.open(table, KMS).lookup("ssn", [f"v{number}" for number in range(files)])
     for number, one in enumerate(found.row_groups):
         path = f"{number}.parquet"
-        assert one == ({} if path in found.unknown else {path: [0]})
-    return found.unknown
+        assert one == ({} if path in found.uncovered else {path: [0]})
+    return found.uncovered
 
 
 def run_together(works):
@@ -98,8 +98,8 @@ def test_updates_in_several_processes(table):
     assert versions == list(range(1, len(versions) + 1))
 
 
-def with_dead(name):
-    return lambda body: replace(body, dead=tuple(sorted({*body.dead, name})))
+def with_removed(name):
+    return lambda body: replace(body, removed=tuple(sorted({*body.removed, name})))
 
 
 def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table, monkeypatch):
@@ -113,12 +113,12 @@ def test_a_version_that_is_published_after_the_newest_was_read_is_not_lost(table
         found = original(self, versions)
         if not turns:
             turns.append(1)
-            publish(stored, kms, with_dead("of the second"))
+            publish(stored, kms, with_removed("of the second"))
         return found
 
     monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
-    publish(stored, kms, with_dead("of the first"))
-    assert stored.open_newest(kms).body.dead == ("of the first", "of the second")
+    publish(stored, kms, with_removed("of the first"))
+    assert stored.open_newest(kms).body.removed == ("of the first", "of the second")
 
 
 def test_a_version_that_was_published_and_deleted_meanwhile_is_not_taken(table, monkeypatch):
@@ -131,20 +131,20 @@ def test_a_version_that_was_published_and_deleted_meanwhile_is_not_taken(table, 
         if not turns:
             turns.append(1)
             for name in "ab":
-                publish(stored, kms, with_dead(name))
+                publish(stored, kms, with_removed(name))
             Index.open(table, KMS).vacuum(0)
         return found
 
     monkeypatch.setattr(folder.IndexFolder, "_newest_of", newest_of)
-    publish(stored, kms, with_dead("c"))
-    assert stored.open_newest(kms).body.dead == ("a", "b", "c")
+    publish(stored, kms, with_removed("c"))
+    assert stored.open_newest(kms).body.removed == ("a", "b", "c")
 
 
 def test_eight_publishers_lose_nothing(table):
     stored, kms = folder_of(table), CachedKms(KMS)
-    run_together([lambda name=name: publish(stored, kms, with_dead(str(name)))
+    run_together([lambda name=name: publish(stored, kms, with_removed(str(name)))
                   for name in range(8)])
-    assert stored.open_newest(kms).body.dead == tuple(map(str, range(8)))
+    assert stored.open_newest(kms).body.removed == tuple(map(str, range(8)))
 
 
 def test_a_publisher_that_never_wins_gives_up(table, monkeypatch):
@@ -152,7 +152,7 @@ def test_a_publisher_that_never_wins_gives_up(table, monkeypatch):
         raise FileExistsError
     monkeypatch.setattr(folder, "create_exclusively", create)
     with pytest.raises(SecureBloomError, match="faster") as raised:
-        publish(folder_of(table), CachedKms(KMS), with_dead("x"))
+        publish(folder_of(table), CachedKms(KMS), with_removed("x"))
     assert raised.value.column == "ssn"
 
 
@@ -243,15 +243,15 @@ def test_fsspec_filesystems_decide_who_creates_a_file(tmp_path):
     assert created == ["create"]
 
 
-def test_filesystems_that_do_not_date_files_have_no_covered_files():
+def test_filesystems_without_modification_times_have_no_covered_files():
     memory = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(fsspec.filesystem("memory")))
     where = f"/{uuid.uuid4().hex}"
     memory.create_dir(where)
     write(f"{where}/0.parquet", ["v0"], filesystem=memory)
     result = build(where, "ssn", KMS, filesystem=memory)
-    assert result.uncovered == {"0.parquet": "its filesystem does not date files"}
+    assert result.uncovered == {"0.parquet": "its filesystem records no modification times"}
     found = Index.open(where, KMS, filesystem=memory).lookup("ssn", "v0")
-    assert (found.row_groups, found.unknown) == ([{}], ["0.parquet"])
+    assert (found.row_groups, found.uncovered) == ([{}], ["0.parquet"])
 
 
 @pytest.mark.parametrize("store", ["coarse", "fsspec"])
@@ -270,4 +270,4 @@ def test_an_index_on_other_filesystems(tmp_path, store):
     assert index.update().indexed == 1 and index.compact() == 2
     index.vacuum(0)
     found = index.lookup("ssn", ["v1", "v3"])
-    assert (found.row_groups, found.unknown) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])
+    assert (found.row_groups, found.uncovered) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])

@@ -86,9 +86,9 @@ def check(folder, *, is_whole=False):
     there = {path.name for path in folder.glob("*.parquet")}
     for value, one in zip(PROBES, found.row_groups, strict=True):
         expected = {name: [stored.index(value) // 2] for name, stored in VALUES.items()
-                    if value in stored and name in there and name not in found.unknown}
+                    if value in stored and name in there and name not in found.uncovered}
         assert one == expected
-    assert not is_whole or found.unknown == []
+    assert not is_whole or found.uncovered == []
 
 
 def update(folder, filesystem):

@@ -78,7 +78,7 @@ def is_right(found, values=VALUES) -> bool:
     """Whether no value is missed."""
     for value, one in zip(["v1", "v2", "v3"], found.row_groups, strict=False):
         for name, stored in values.items():
-            if value in stored and name not in found.unknown \
+            if value in stored and name not in found.uncovered \
                     and stored.index(value) not in one.get(name, ()):
                 return False
     return True
@@ -182,12 +182,12 @@ def test_indexes_of_exchanged_columns(tmp_path):
         assert raised.value.file == str(manifests_of(tmp_path, column)[-1])
 
 
-def test_an_older_manifest_put_back_makes_files_unknown(table):
+def test_an_older_manifest_put_back_leaves_files_uncovered(table):
     manifests = manifests_of(table)
     for path in manifests[-2:]:
         path.unlink()
     found = lookup(table)
-    assert is_right(found) and found.unknown
+    assert is_right(found) and found.uncovered
     old = manifests[0].read_bytes()
     manifests[-1].write_bytes(old)  # under the name of a newer one
     assert isinstance(check(table, [manifests[-1]]), FormatError)
@@ -202,7 +202,7 @@ def test_a_torn_manifest_is_passed_over(table):
     assert check(table, []) is None
     assert Index.open(table, KMS).update().indexed == 1
     assert manifests_of(table)[-1] > path
-    assert lookup(table).unknown == []
+    assert lookup(table).uncovered == []
 
 
 def test_without_any_complete_manifest(table):
@@ -210,7 +210,7 @@ def test_without_any_complete_manifest(table):
         path.write_bytes(b"{")
     assert "complete" in str(check(table, [path]))
     build(table, "ssn", KMS, encryption=_mode(table))
-    assert is_right(lookup(table)) and lookup(table).unknown == []
+    assert is_right(lookup(table)) and lookup(table).uncovered == []
 
 
 def _mode(table):
@@ -225,7 +225,7 @@ def test_a_missing_segment_is_an_error_until_the_next_update(table):
     result = Index.open(table, KMS).update()
     assert result.indexed == 1 and len(segments_of(table)) == 2
     found = lookup(table)
-    assert is_right(found) and found.unknown == []
+    assert is_right(found) and found.uncovered == []
 
 
 def test_segments_vacuumed_under_an_open_reader(table, monkeypatch):
@@ -245,7 +245,7 @@ def test_segments_vacuumed_under_an_open_reader(table, monkeypatch):
 
     monkeypatch.setattr(folder.IndexFolder, "open_newest", open_newest)
     found = lookup(table)
-    assert done and is_right(found) and found.unknown == []
+    assert done and is_right(found) and found.uncovered == []
 
 
 def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
@@ -258,7 +258,7 @@ def test_manifests_deleted_after_they_were_listed(table, monkeypatch):
 
     manifests_of(table)[0].unlink()
     monkeypatch.setattr(folder.IndexFolder, "versions", versions)
-    assert lookup(table).unknown == [] and len(calls) == 2
+    assert lookup(table).uncovered == [] and len(calls) == 2
 
 
 # --- what an attacker writes ---------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_hostile_descriptions_of_segments_allocate_nothing(tmp_path, field, valu
 
 
 @pytest.mark.parametrize("changed", [
-    {"dead": lambda _: [[]]}, {"dead": lambda _: 5}, {"generation": lambda _: {}},
+    {"removed": lambda _: [[]]}, {"removed": lambda _: 5}, {"generation": lambda _: {}},
     {"is_exclusive": lambda _: 1}, {"restamped": lambda _: {"a": [1, 2]}},
     {"restamped": lambda _: {"a": ["1", 2, "00"]}}, {"restamped": lambda _: []},
     {"segments": lambda all_: all_ * 2}, {"segments": lambda _: {}},
@@ -342,7 +342,7 @@ def test_hostile_bodies(tmp_path, changed):
 
 
 def test_a_body_with_unknown_fields_is_refused():
-    for data in (b'{"column": "a", "segments": [], "restamped": {}, "dead": [], "new": 1}',
+    for data in (b'{"column": "a", "segments": [], "restamped": {}, "removed": [], "new": 1}',
                  b"[" * 100_000, b"null", b"\xff", b"{}"):
         with pytest.raises(FormatError):
             Body.from_json(data)
@@ -452,6 +452,13 @@ def test_no_file_of_an_index_has_a_value_or_a_key(tmp_path):
         assert repr(secret)[2:-1] not in text
 
 
+def test_the_representation_of_a_stored_manifest_has_no_key(tmp_path):
+    write(tmp_path / "a.parquet", ["v1"], encryption=None)
+    build(tmp_path, "ssn", KMS, encryption=None)
+    stored = folder_of(tmp_path).newest()
+    assert stored.index_key and repr(stored.index_key) not in repr(stored)
+
+
 def test_an_index_key_is_not_pickled():
     import pickle
     with pytest.raises(TypeError, match="pickle"):
@@ -464,10 +471,10 @@ def test_a_plaintext_index_of_an_encrypted_column_is_never_written(tmp_path):
     write(tmp_path / "b.parquet", ["v2"])
     result = build(tmp_path, "ssn", KMS, encryption=None)
     assert result.indexed == 0 and "b.parquet" in result.failed
-    with pytest.raises(UnsupportedError, match="encryption"):
+    with pytest.raises(ColumnError, match="has no encryption; delete"):
         build(tmp_path, "ssn", KMS)
     shutil.rmtree(tmp_path / "_index")
-    with pytest.raises(UnsupportedError, match="must be encrypted"):
+    with pytest.raises(ColumnError, match="must be encrypted"):
         build(tmp_path, "ssn", KMS, encryption=None)
     assert not (tmp_path / "_index").exists()
 

@@ -35,7 +35,7 @@ def listing_of(table):
 
 @pytest.fixture(params=["column", None])
 def table(request, tmp_path):
-    """Three covered files in two segments, one of them restamped, and a file that is unknown."""
+    """Three covered files in two segments, one of them restamped, and a file that is uncovered."""
     options = {} if request.param else {"encryption": None}
     for number in range(3):
         values = [f"v{number}-{place}" for place in range(9000 if number == 2 else 30)]

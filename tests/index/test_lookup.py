@@ -144,7 +144,7 @@ def test_empty_files_and_row_groups_are_covered(tmp_path):
     write(tmp_path / "one.parquet", ["a"])
     assert build(tmp_path, "ssn", KMS).indexed == 3
     found = lookup(tmp_path, "ssn", ["a", "b"])
-    assert (found.row_groups, found.unknown) == ([{"one.parquet": [0]}, {}], [])
+    assert (found.row_groups, found.uncovered) == ([{"one.parquet": [0]}, {}], [])
 
 
 def test_files_without_the_column_and_with_another_type(tmp_path):
@@ -219,7 +219,7 @@ def test_the_representation_names_no_value(tmp_path):
     build(tmp_path, "ssn", KMS)
     found = lookup(tmp_path, "ssn", ["078-05-1120", None])
     assert "078" not in repr(found) and "078" not in repr(Index.open(tmp_path, KMS))
-    assert repr(found) == "<Lookup of 2 values: 1 of 1 file may have them, 0 not covered>"
+    assert repr(found) == "<Lookup 1 of 1 file may have one of 2 values, 0 not covered>"
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def check_many(folder, files, values):
         for number in range(count):
             found = index.lookup("ssn", stored(number))
             path, half = f"{number:05}.parquet", values // 2
-            if path in found.unknown:
+            if path in found.uncovered:
                 continue
             for place, one in enumerate(found.row_groups):
                 assert place // half in one.get(path, ()), (number, place)
@@ -255,10 +255,10 @@ def check_many(folder, files, values):
     for first, end in itertools.pairwise(parts):
         add(first, end)
         build(folder, "ssn", KMS, budget=2**20)
-    assert check(files).unknown == []
+    assert check(files).uncovered == []
     index = Index.open(folder, KMS)
     assert index.compact() == 5
-    assert check(files).unknown == []
+    assert check(files).uncovered == []
     index.vacuum(0)
     assert len(segments_of(folder)) == 1
     absent = index.lookup("ssn", pa.array(range(-1000, 0), pa.int64()))

@@ -71,7 +71,7 @@ def segments(table) -> dict[str, bytes]:
 
 def found(table, kms, value) -> list[str]:
     lookup = Index.open(table, kms).lookup("ssn", value)
-    return sorted({*lookup.row_groups[0], *lookup.unknown})
+    return sorted({*lookup.row_groups[0], *lookup.uncovered})
 
 
 def test_only_the_manifest_of_an_index_under_the_old_master_key_changes(table):
@@ -94,7 +94,7 @@ def test_after_rotation_and_vacuum_the_old_master_key_opens_nothing(table):
     opened.rotate(old="old", new="new")
     opened.update()
     opened.vacuum(grace=0)
-    assert opened.lookup("ssn", 45).unknown == []
+    assert opened.lookup("ssn", 45).uncovered == []
     assert all(master_key(one) == "new" for one in manifests(table).values())
     assert {path.suffix for path in folder.iterdir()} == {".manifest", ".seg"}
     with pytest.raises(KeyNotFoundError):
@@ -106,7 +106,7 @@ def test_rotated_files_are_restamped_without_reading_their_values(table):
     rotate_master_keys(table, kms, old="old", new="new")
     age(*table.glob("*.parquet"))
     opened = Index.open(table, kms)
-    assert opened.lookup("ssn", 45).unknown == ["a.parquet", "b.parquet"]  # slow, not wrong
+    assert opened.lookup("ssn", 45).uncovered == ["a.parquet", "b.parquet"]  # slow, not wrong
     opened.rotate(old="old", new="new")
     before, result = segments(table), opened.update()
     assert (result.indexed, result.restamped, result.uncovered) == (0, 2, {})
@@ -143,7 +143,7 @@ def test_an_update_at_the_same_time_is_kept_and_rotated_too(table):
     Index.open(table, kms).rotate(old="old", new="new")
     assert kms.is_updated
     assert {master_key(one) for one in manifests(table).values()} == {"new"}
-    assert Index.open(table, without("old")).lookup("ssn", 85).unknown == []
+    assert Index.open(table, without("old")).lookup("ssn", 85).uncovered == []
 
 
 def test_a_manifest_that_another_writer_replaced_keeps_the_earlier_ones(table, monkeypatch):

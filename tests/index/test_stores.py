@@ -131,7 +131,7 @@ def exclusive(tmp_path, monkeypatch):
 
 def found_in(folder, value):
     found = Index.open(folder, KMS).lookup("ssn", [value])
-    paths = {*found.row_groups[0], *found.unknown}
+    paths = {*found.row_groups[0], *found.uncovered}
     return sorted(secure_bloom.read_table(folder / path, KMS)["ssn"][0].as_py() for path in paths)
 
 

@@ -52,9 +52,9 @@ def test_an_independent_reader(name):
                 answers(value.to_bytes(8, "little"))
         return
     for one in case["lookups"]:
-        found, unknown = answers(bytes.fromhex(one["plain"]))
+        found, uncovered = answers(bytes.fromhex(one["plain"]))
         assert {path: sorted(groups) for path, groups in found.items()} == one["row_groups"]
-        assert sorted(unknown) == case["unknown"]
+        assert sorted(uncovered) == case["uncovered"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -81,7 +81,7 @@ def test_our_reader(name, tmp_path):
         return
     found = answers([one["value"] for one in case["lookups"]])
     assert found.row_groups == [one["row_groups"] for one in case["lookups"]]
-    assert found.unknown == case["unknown"]
+    assert found.uncovered == case["uncovered"]
 
 
 def test_the_builder_makes_the_same_bytes_again(tmp_path):

@@ -32,7 +32,7 @@ def folder(spark, tmp_path, encrypted):
 def files_with(folder, keyring, value, column="ssn"):
     """Return the files that may have a value, and those that the index does not cover."""
     found = Index.open(folder, keyring).lookup(column, value)
-    return list(found.row_groups[0]), found.unknown
+    return list(found.row_groups[0]), found.uncovered
 
 
 def segments(folder, column="ssn") -> set[str]:
@@ -59,8 +59,8 @@ def test_tasks_build_an_index_that_python_readers_use(spark, folder, keyring):
     assert (result.indexed, result.unchanged, result.failed) == (4, 0, {})
     assert 1 < len(segments(folder)) <= 4
     for number in (0, 99, 100, 199):
-        [found], unknown = files_with(folder, keyring, f"ssn-{number}")
-        assert unknown == [] and os.path.exists(folder / found)
+        [found], uncovered = files_with(folder, keyring, f"ssn-{number}")
+        assert uncovered == [] and os.path.exists(folder / found)
     assert files_with(folder, keyring, "absent") == ([], [])
     frame = secure_bloom.spark.load(spark, folder, [("ssn", "=", "ssn-120")],
                                     keyring=str(keyring.path), index="require")

@@ -32,7 +32,7 @@ def indexed(encrypted):
 def known(folder, keyring, value="absent", column="ssn") -> tuple[list[str], list[str]]:
     """Return the files that may have a value, and those that the index does not cover."""
     found = Index.open(folder, keyring).lookup(column, value)
-    return list(found.row_groups[0]), found.unknown
+    return list(found.row_groups[0]), found.uncovered
 
 
 def test_written_files_are_covered(spark, tmp_path, keyring, indexed):
@@ -74,7 +74,7 @@ def test_an_object_store(spark, s3, tmp_path, keyring, indexed):
     for start in (0, 100):
         write(people(spark, start=start), uri, **indexed)
     index = Index.open(path, keyring, filesystem=filesystem)
-    assert index.lookup("ssn", "absent").unknown == []
+    assert index.lookup("ssn", "absent").uncovered == []
     frames = [secure_bloom.spark.load(spark, uri, [("ssn", "=", "ssn-150")], index=use,
                                       keyring=indexed["keyring"]) for use in ("require", "off")]
     assert frames[0].collect() == frames[1].collect() == [("ssn-150", "city-0", 150)]
@@ -178,7 +178,7 @@ def test_a_store_whose_listings_date_objects_more_precisely(spark, s3, tmp_path,
     monkeypatch.setattr(indexing, "_stamp", stamp)
     tasks.writer.commit([report])
     index = Index.open(f"{BUCKET}/{tmp_path.name}", keyring, filesystem=s3.filesystem_of())
-    assert index.lookup("ssn", "absent").unknown == []
+    assert index.lookup("ssn", "absent").uncovered == []
     assert len(index.lookup("ssn", "ssn-5").row_groups[0]) == 1
 
 

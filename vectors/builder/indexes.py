@@ -186,7 +186,7 @@ def build(folder: Path) -> None:
         if is_encrypted:
             case["master_keys"] = {"pii": MASTER_KEY.hex()}
         case |= {"outcome": "answered", "lookups": list(map(_lookup, _VALUES)),
-                 "unknown": ["new.parquet"]} if fault is None \
+                 "uncovered": ["new.parquet"]} if fault is None \
             else {"outcome": "refused", "fault": fault, "values": _VALUES}
         (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 

@@ -1,0 +1,86 @@
+"""Several columns of a table have an index each; operations can be limited to some of them."""
+
+import pyarrow as pa
+import pytest
+
+import secure_bloom
+from secure_bloom.errors import ColumnError
+from secure_bloom.index import Index, build, column_index
+from tests.index.helpers import KMS, age, folder_of, segments_of
+
+ENCRYPTION = secure_bloom.EncryptionConfiguration("footer", {"pii": ["ssn", "phone"]})
+
+
+def write(path, value):
+    path.parent.mkdir(exist_ok=True)
+    secure_bloom.write_table(pa.table({"ssn": [f"ssn-{value}"], "phone": [f"phone-{value}"]}),
+                             path, encryption=ENCRYPTION, keys=KMS)
+    age(path.parent)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """One file that the indexes of two columns cover, and one that they do not cover."""
+    write(tmp_path / "a.parquet", 0)
+    build(tmp_path, ["ssn", "phone"], KMS)
+    write(tmp_path / "b.parquet", 1)
+    return tmp_path
+
+
+def segments(table):
+    return {column: len(Index.open(table, KMS).column(column).segments)
+            for column in ("phone", "ssn")}
+
+
+@pytest.mark.parametrize("columns", ["ssn", ["ssn"], ["ssn", "ssn"]])
+def test_only_the_chosen_columns_are_updated(table, columns):
+    result = Index.open(table, KMS).update(columns)
+    assert (result.columns, result.indexed) == (["ssn"], 1)
+    assert segments(table) == {"phone": 1, "ssn": 2}
+
+
+def test_only_the_chosen_columns_are_compacted(table):
+    index = Index.open(table, KMS)
+    index.update()
+    assert index.compact("phone") == 2
+    assert segments(table) == {"phone": 1, "ssn": 2}
+    assert index.compact() == 2
+    assert segments(table) == {"phone": 1, "ssn": 1}
+
+
+def test_only_the_files_of_the_chosen_columns_are_deleted(table):
+    index = Index.open(table, KMS)
+    index.update()
+    index.compact()
+    deleted = index.vacuum(0, columns=["phone"])
+    assert sum(name.endswith(".seg") for name in deleted) == 2
+    assert (len(segments_of(table, "phone")), len(segments_of(table, "ssn"))) == (1, 3)
+
+
+@pytest.mark.parametrize("operation", ["update", "compact", "vacuum"])
+def test_a_chosen_column_without_an_index_is_a_mistake(table, operation):
+    index = Index.open(table, KMS)
+    versions = folder_of(table).versions()
+    with pytest.raises(ColumnError, match="indexed columns: phone, ssn"):
+        getattr(index, operation)(columns=["ssn", "city"])
+    with pytest.raises(ValueError, match="at least one column"):
+        getattr(index, operation)(columns=[])
+    assert folder_of(table).versions() == versions and segments(table) == {"phone": 1, "ssn": 1}
+
+
+def test_indexes_that_were_used_recently_stay_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(column_index, "_KEPT", 2)
+    opened = {}
+    for name in ("first", "second", "third"):
+        write(tmp_path / name / "a.parquet", 0)
+        build(tmp_path / name, "ssn", KMS)
+        opened[name] = Index.open(tmp_path / name, KMS).column("ssn")
+        Index.open(tmp_path / "first", KMS).column("ssn")
+    assert Index.open(tmp_path / "first", KMS).column("ssn") is opened["first"]
+    assert Index.open(tmp_path / "second", KMS).column("ssn") is not opened["second"]
+
+
+def test_a_column_that_is_named_twice_is_built_once(tmp_path):
+    write(tmp_path / "a.parquet", 0)
+    assert build(tmp_path, ["ssn", "ssn"], KMS).columns == ["ssn"]
+    assert len(segments_of(tmp_path)) == 1
