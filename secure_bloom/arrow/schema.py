@@ -22,7 +22,8 @@ def arrow_schema(file: bytes) -> pa.Schema:
     try:
         schema = pq.ParquetFile(pa.BufferReader(file)).schema_arrow
         _ = schema.names  # raises if a name is not valid UTF-8
-        return schema
+        # pyarrow calls the entries of a map as its column; its IPC format and pickles do not.
+        return pa.ipc.read_schema(schema.serialize())
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise FormatError("pyarrow cannot read the schema") from error
     except pa.ArrowNotImplementedError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.datasets.dataset_file import DatasetFile
+from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
 from secure_bloom.index.planning import (
     FolderIndexes,
     IndexUse,
@@ -82,9 +82,10 @@ def _where_all_may_hold(listed: ListedIndexes, file: DatasetFile,
                         filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
     """Return row groups by path, for files with the columns of one of them."""
     found: dict[str, Sequence[int]] = {}
+    own = {ROW_GROUP} if file.access.with_source else set()  # of the row, not a column of the file
     for one in filters:
         alternatives = one.alternatives_for(file.schema)
-        selected = listed.select(alternatives, file.partition_values)
+        selected = listed.select(alternatives, own.union(file.partition_values))
         found = {**found, **selected, **{
             path: sorted(set(groups).intersection(selected[path]))
             for path, groups in found.items() if path in selected}} if found else selected
@@ -92,9 +93,17 @@ def _where_all_may_hold(listed: ListedIndexes, file: DatasetFile,
 
 
 def _alike(files: Sequence[DatasetFile]) -> list[list[DatasetFile]]:
-    """Group files by their schema; those that are restricted to row groups are left out."""
-    found: dict[int, list[DatasetFile]] = {}
+    """Group files by their columns and types, and by the columns that come from their paths.
+
+    Those that are restricted to row groups are left out.
+    """
+    schemas = {id(file.schema): file.schema for file in files}
+    numbers: dict[tuple[Any, ...], int] = {}  # equal for schemas that differ in metadata only
+    kinds = {key: numbers.setdefault(tuple((field.name, field.type) for field in schema), key)
+             for key, schema in schemas.items()}
+    found: dict[tuple[int, tuple[str, ...]], list[DatasetFile]] = {}
     for file in files:
         if file.row_groups is None:
-            found.setdefault(id(file.schema), []).append(file)
+            alike = kinds[id(file.schema)], tuple(file.partition_values)
+            found.setdefault(alike, []).append(file)
     return list(found.values())

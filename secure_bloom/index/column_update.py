@@ -50,9 +50,12 @@ class ColumnUpdate:
         ``generation`` is that of the table if all its files are covered then, else None.
         """
         removed = {path for path, *_ in self._index.places if path not in self._listing}
+        started = {info.id for info in self._index.manifest.body.segments}
 
         def change(body: Body) -> Body:
-            is_whole = body.is_exclusive and generation is not None
+            # A merge meanwhile may have dropped files of which only the new stamp was noted.
+            is_whole = body.is_exclusive and generation is not None \
+                and started <= {info.id for info in body.segments}
             return replace(body, generation=generation if is_whole else None,
                            removed=tuple(sorted(removed)) if is_whole else ())
 

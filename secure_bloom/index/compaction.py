@@ -49,7 +49,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
     if index is None or not chosen:
         return 0
     listing = table.listing()
-    places = index.coverage(listing).places
+    places, uncovered = index.coverage(listing)
     current = {place: path for path, place in places.items()}
     numbers = {segment.info.id: number for number, segment in enumerate(index.segments)}
 
@@ -75,7 +75,14 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
                  if index.segments[place.segment].info.id not in replaced}
     unneeded = {path: one for path, one in index.manifest.body.restamped.items()
                 if path not in in_others}
-    publish(folder, kms, lambda body: _with_merged(body, replaced, unneeded))
+
+    def change(body: Body) -> Body | None:
+        merged = _with_merged(body, replaced, unneeded)
+        # Lookups that do not list the table would miss a changed file, which has been dropped.
+        return replace(merged, generation=None, removed=()) if merged is not None and uncovered \
+            else merged
+
+    publish(folder, kms, change)
     return len(replaced)
 
 

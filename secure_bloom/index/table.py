@@ -58,8 +58,9 @@ class Table(NamedTuple):
         return f"{below}/" if below else ""
 
     def full_path(self, path: str) -> str:
-        """Return the path of a file of the table in the filesystem."""
-        return f"{self.path}/{path}" if self.path != "/" else f"/{path}"
+        """Return the path of a file of the table, as the filesystem lists it."""
+        full = posixpath.join(self.path, path)
+        return full.lstrip("/") if self.filesystem.type_name == "subtree" else full
 
     def generation(self) -> str | None:
         """Return what changes with every job that adds or removes files.

@@ -315,13 +315,17 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
     else:
         selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
         found = filesystem.get_file_info(selector)
-    prefix = folder.rstrip("/") + "/"
-    return {info.path.removeprefix(prefix).lstrip("/"): info for info in found if info.is_file}
+    prefix = folder.strip("/") + "/"
+    return {info.path.lstrip("/").removeprefix(prefix).lstrip("/"): info  # as relative_path
+            for info in found if info.is_file}
 
 
 def relative_path(path: str, folder: str) -> str:
-    """Return the path of a file relative to the folder."""
-    return path.removeprefix(folder.rstrip("/")).lstrip("/")
+    """Return the path of a file relative to the folder that it is in.
+
+    A filesystem may list ``t/f`` in folder ``/t``: a SubTreeFileSystem omits the first slash.
+    """
+    return path.lstrip("/").removeprefix(folder.strip("/")).lstrip("/")
 
 
 def _staged(filesystem: pa_fs.FileSystem, table: str) -> dict[str, pa_fs.FileInfo]:

@@ -9,16 +9,17 @@ import warnings
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ExplicitKeys
 from secure_bloom.datasets import scan as scanning
 from secure_bloom.errors import IndexWarning, KeyNotFoundError, SecureBloomError, UnsupportedError
-from secure_bloom.index import planning, update
+from secure_bloom.index import Index, column_update, planning, update
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
-from tests.datasets.people import KMS, rows_of, write_file, write_people
+from tests.datasets.people import ENCRYPTION, KMS, rows_of, write_file, write_people
 
 FILES = 8
 
@@ -234,6 +235,89 @@ def test_a_partition_column_hides_a_column_of_the_files(tmp_path):
                                    index="require").num_rows == 1
 
 
+def test_files_beside_partition_folders(tmp_path):
+    """Only one of the files has its ``day`` from its path."""
+    table = pa.table({"day": [7, 8], "n": [1, 2]})
+    (tmp_path / "day=777").mkdir()
+    for path in ("day=777/f.parquet", "a.parquet"):
+        secure_bloom.write_table(table, tmp_path / path)
+    secure_bloom.index.build(tmp_path, ["day", "n"], encryption=None)
+    for day, rows in ((777, 2), (7, 1), (9, 0)):
+        for reader in (with_read_table, with_dataset):
+            found = reader(tmp_path, [("day", "=", day)], "require")
+            assert found.num_rows == rows and found.equals(
+                reader(tmp_path, [("day", "=", day)], "off"))
+        assert secure_bloom.find(tmp_path, "day", day, index="require").num_rows == rows
+
+
+def test_the_source_of_a_row_hides_columns_of_the_files(tmp_path):
+    table = pa.table({"row_group": pa.array([7, 8], pa.int32()), "file": ["x", "y"], "n": [1, 2]})
+    secure_bloom.write_table(table, tmp_path / "f.parquet", row_group_size=1)
+    secure_bloom.index.build(tmp_path, ["row_group", "file", "n"], encryption=None)
+    data = secure_bloom.dataset(tmp_path, schema=pa.schema([("n", pa.int64())]), with_source=True,
+                                index="require")
+    file, group, n = map(pc.field, ("file", "row_group", "n"))
+    for condition, rows in ((group == 1, [2]), (group == 8, []), ((group == 0) & (n == 1), [1]),
+                            (file == data.files[0], [1, 2]), (file == "x", [])):
+        assert data.to_table(filter=condition)["n"].to_pylist() == rows, condition
+
+
+def test_files_whose_metadata_differ_are_looked_up_together(tmp_path, monkeypatch):
+    """As pandas writes them, with the range of their rows."""
+    for number in range(5):
+        table = pa.table({"id": [number]}).replace_schema_metadata({"first": str(number)})
+        secure_bloom.write_table(table, tmp_path / f"{number}.parquet")
+    secure_bloom.index.build(tmp_path, "id", encryption=None)
+    lookups = []
+    own = planning.ListedIndexes.select
+    monkeypatch.setattr(planning.ListedIndexes, "select",
+                        lambda *arguments: lookups.append(arguments) or own(*arguments))
+    assert with_dataset(tmp_path, [("id", "=", 3)], "require").num_rows == 1
+    assert len(lookups) == 1
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_tables_with_maps(tmp_path, store_schema):
+    """Of a map's type, pyarrow reads another form from Parquet than from its IPC format."""
+    maps = pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32()))
+    table = pa.table({"id": [1, 2], "m": maps,
+                      "s": pa.StructArray.from_arrays([maps], ["inner"])})
+    for number in range(2):
+        secure_bloom.write_table(table, tmp_path / f"{number}.parquet", store_schema=store_schema)
+    secure_bloom.index.build(tmp_path, "id", encryption=None)
+    for value, rows in ((1, 2), (9, 0)):
+        for reader in (with_read_table, with_dataset):
+            found, expected = (reader(tmp_path, [("id", "=", value)], index)
+                               for index in ("require", "off"))
+            assert found.num_rows == rows and found.equals(expected)
+            assert found.schema.equals(expected.schema, check_metadata=True)
+    for index in ("require", "off"):
+        data = secure_bloom.dataset(tmp_path, index=index)
+        again = pickle.loads(pickle.dumps(data))
+        assert again.to_table().equals(pa.concat_tables([table, table]))
+        assert again.schema.equals(data.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize(("base", "folder", "skipped"), [
+    (".", "/", FILES - 1), (".", "", FILES - 1), ("..", "/people", FILES - 1),
+    ("..", "people", FILES - 1), (".", "/day=1", FILES // 2 - 1), (".", "day=1", FILES // 2 - 1),
+    ("..", "/people/day=1/", FILES // 2 - 1)])
+def test_tables_in_a_part_of_a_filesystem(people, base, folder, skipped):
+    """A SubTreeFileSystem lists files without the first slash."""
+    filesystem = pa_fs.SubTreeFileSystem(str((people / base).resolve()), pa_fs.LocalFileSystem())
+    on, off = (secure_bloom.dataset(folder, KMS, filesystem=filesystem, index=index)
+               for index in ("require", "off"))
+    assert on.files == off.files
+    assert on.schema.equals(off.schema, check_metadata=True)
+    condition = pc.field("ssn") == ssn(3)
+    found = on.to_table(filter=condition)
+    assert found.num_rows == 1 and found.equals(off.to_table(filter=condition))
+    assert on.report.files.index == skipped
+    on, off = (secure_bloom.find(folder, "ssn", [ssn(3)], KMS, filesystem=filesystem, index=index)
+               for index in ("require", "off"))
+    assert on.equals(off) and on.num_rows == 1
+
+
 def test_nested_and_partitioned_fields(people):
     folder = people.parent / "nested"
     folder.mkdir()
@@ -368,6 +452,35 @@ def test_tables_that_only_our_jobs_write_are_not_listed(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_merged_meanwhile", [False, True])
+def test_merges_after_files_of_such_a_table_have_changed(tmp_path, monkeypatch,
+                                                         is_merged_meanwhile):
+    """A merge drops files with other stamps, which lookups without a listing would then miss."""
+    for file in range(2):
+        secure_bloom.write_dataset(rows_of(file), tmp_path, mode="append", row_group_size=50,
+                                   encryption=ENCRYPTION, keys=KMS)
+    secure_bloom.index.build(tmp_path, "ssn", KMS, exclusive=True)
+    for path in tmp_path.glob("*.parquet"):
+        secure_bloom.attach(path, ["ssn"], keys=KMS)
+    index = Index.open(tmp_path, KMS)
+    if is_merged_meanwhile:
+        own = column_update.ColumnUpdate.finish
+
+        def finish(self, *arguments):
+            index.compact()
+            own(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(column_update.ColumnUpdate, "finish", finish)
+            index.update()
+    else:
+        index.compact()
+    for _ in range(2):
+        assert_same(tmp_path, [ssn(0), ssn(1), "absent"], [with_dataset])
+        index.update()
+    assert index.column("ssn").manifest.body.generation is not None
+
+
 def test_random_changes_between_lookups(tmp_path):
     seed = random.randrange(2**32)
     print("seed", seed)

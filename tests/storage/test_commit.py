@@ -449,3 +449,17 @@ def test_a_file_on_s3_appears_whole_or_not_at_all(s3, tmp_path):
     assert writer.filter_totals.plain == 1
     folder = path.removesuffix("a.parquet")  # with a trailing slash
     assert read_table(folder, filesystem=filesystem).equals(table)
+
+
+@pytest.mark.parametrize(("base", "folder"), [
+    ("t", "/"), ("t", ""), ("", "/t"), ("", "t"), ("t", "/day=1"), ("t", "day=1")])
+def test_uncommitted_files_are_hidden_in_a_part_of_a_filesystem(tmp_path, base, folder):
+    """A SubTreeFileSystem lists files without the first slash."""
+    marker = tmp_path / "t" / "_staging" / ("0" * 32) / "started"
+    data = tmp_path / "t" / "day=1" / f"part-00000-{'0' * 32}-{'1' * 32}.parquet"
+    for path in (marker, data, data.with_name("visible.parquet")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    filesystem = pa_fs.SubTreeFileSystem(str(tmp_path / base), pa_fs.LocalFileSystem())
+    [found] = data_files(filesystem, folder)
+    assert found.endswith("day=1/visible.parquet")
