@@ -160,7 +160,8 @@ class _Run:
 
 def slice_bits_for(pairs: int, budget: int, limit: int) -> int:
     """Return into how many slices, as a power of two, to divide pairs that are sorted together."""
-    wanted = max(1, 32 * pairs // budget)  # a pair has 8 bytes, and is copied a few times
+    # A pair has 8 bytes, and is copied a few times. A million pairs stay in the cache.
+    wanted = max(1, 32 * pairs // budget, pairs >> 20)
     return min(_MAX_SLICE_BITS, limit, (wanted - 1).bit_length())
 
 

@@ -102,8 +102,11 @@ class Geometry:
     def split(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return slots (page above bucket) and entries of pairs as :func:`pack` returns them."""
         top, groups = unpack(pairs)
-        entries = (top & _mask(self.remainder_bits)) << np.uint64(self.group_bits) | groups
-        return top >> np.uint64(self.remainder_bits), entries
+        entries = top & _mask(self.remainder_bits)
+        entries <<= np.uint64(self.group_bits)  # in place, as fresh memory takes more time
+        entries |= groups
+        top >>= np.uint64(self.remainder_bits)
+        return top, entries
 
     def join(self, page: int, buckets: np.ndarray, entries: np.ndarray) \
             -> tuple[np.ndarray, np.ndarray]:
@@ -127,9 +130,9 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sorted_pairs(parts: list[np.ndarray]) -> np.ndarray:
-    """Return pairs in order, each once."""
+    """Return pairs in order, each once. Several parts should be in order themselves."""
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    pairs.sort(kind="stable")  # several times as fast where the parts are in order
+    pairs.sort(kind="stable" if len(parts) > 1 else None)  # several times as fast on such parts
     again = pairs[1:] == pairs[:-1]
     return pairs[np.append(True, ~again)] if again.any() else pairs
 
