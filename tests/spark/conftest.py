@@ -1,5 +1,8 @@
+import fcntl
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +53,11 @@ def encrypted(keyring):
     """Options that encrypt column ssn with key pii."""
     return {"keyring": str(keyring.path), "parquet.encryption.footer.key": "footer",
             "parquet.encryption.column.keys": "pii: ssn"}
+
+
+@pytest.fixture
+def connect_port():
+    """Keep the port of Spark Connect's local server from the tests of other processes."""
+    with open(Path(tempfile.gettempdir()) / "secure_bloom-tests-connect.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

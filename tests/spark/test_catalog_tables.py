@@ -261,7 +261,7 @@ spark.stop()
 """
 
 
-@pytest.mark.xdist_group("spark connect")  # servers share a port
+@pytest.mark.usefixtures("connect_port")
 @pytest.mark.sweep
 def test_spark_connect_needs_the_options_in_each_query(tmp_path):
     pytest.importorskip("grpc")

@@ -12,7 +12,7 @@ from tests.spark.helpers import QUICK_JVM, uses_spark
 
 pytest.importorskip("grpc")
 
-pytestmark = [*uses_spark, pytest.mark.xdist_group("spark connect")]  # servers share a port
+pytestmark = [*uses_spark, pytest.mark.usefixtures("connect_port")]
 
 PROGRAM = """
 import sys

@@ -204,7 +204,7 @@ def test_a_setting_with_which_spark_would_show_the_key():
     assert "spark.redaction.regex is '(?i)password'" in run(REDACTION)
 
 
-@pytest.mark.xdist_group("spark connect")  # servers share a port
+@pytest.mark.usefixtures("connect_port")
 @pytest.mark.sweep
 def test_spark_connect_has_a_clear_error():
     pytest.importorskip("grpc")
