@@ -63,6 +63,17 @@ def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: 
     return Comparison(work, seconds)
 
 
+def median_time(work: Callable[[], object], rounds: int) -> float:
+    """Return the median time of some rounds, in seconds, after one uncounted run."""
+    work()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
 def cpu_time() -> float:
     """CPU seconds used by this process and all of its descendants, including ended ones.
 

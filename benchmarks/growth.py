@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.compare import median_time
 from benchmarks.section import Plan, Section
 from secure_bloom import (
     ParquetFile,
@@ -44,7 +43,7 @@ def run(plan: Plan) -> Section:
         "files: look up": (
             _steps(plan, 1, 10, 5), lambda n: _lookup_in_files(folder, n)),
     }
-    found = {name: [(n, _median(make(n), rounds)) for n in sizes]
+    found = {name: [(n, median_time(make(n), rounds)) for n in sizes]
              for name, (sizes, make) in works.items()}
     lines = ["| dimension: work | sizes | time | last step: size, time |", "|---|---|---|---|"]
     for name, points in found.items():
@@ -57,16 +56,6 @@ def run(plan: Plan) -> Section:
 def _steps(plan: Plan, first: int, factor: int, count: int) -> list[int]:
     steps = [first * factor**i for i in range(count)]
     return steps if plan.scale >= 1 else steps[:2]
-
-
-def _median(work: Callable[[], object], rounds: int) -> float:
-    work()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def _build(rows: int) -> Callable[[], object]:

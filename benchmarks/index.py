@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 import secure_bloom
-from benchmarks.compare import Comparison, compare, table
+from benchmarks.compare import Comparison, compare, median_time, table
 from benchmarks.lookup import scan, write_files
 from benchmarks.people import keyring
 from benchmarks.section import Plan, Section
@@ -112,21 +111,21 @@ def _figures(folder: Path, ring: Keyring, values: list[str]) -> dict[str, float]
     """Measure parts of a lookup, an update by one file, and a new process; in seconds."""
     index = Index.open(folder / "files", ring)
     opened, asked = index.column("ssn"), cycle(values)
-    found = {"probe": _median(lambda: opened.find(next(asked)), 200),
-             "lookup": _median(lambda: index.lookup("ssn", next(asked)), 20),
-             "1,000 values": _median(lambda: index.lookup("ssn", [
+    found = {"probe": median_time(lambda: opened.find(next(asked)), 200),
+             "lookup": median_time(lambda: index.lookup("ssn", next(asked)), 20),
+             "1,000 values": median_time(lambda: index.lookup("ssn", [
                  next(asked) for _ in range(1000)]), 5)}
     one = folder / "files" / "00000.parquet"
     shutil.copy(one, one.with_name("new.parquet"))
     os.utime(one.with_name("new.parquet"), (0, 0))
-    listing = _median(index._table.listing, 5)
+    listing = median_time(index._table.listing, 5)
     start = time.perf_counter()
     index.update()
     found |= {"listing": listing, "update": time.perf_counter() - start}
     code = ("import sys, secure_bloom; print(secure_bloom.read_table(sys.argv[1], sys.argv[2], "
             "filters=[('ssn', '=', sys.argv[3])], index='require').num_rows)")
     command = [sys.executable, "-c", code, str(folder / "files"), str(folder / "keyring.json")]
-    found["cold"] = _median(lambda: subprocess.run(
+    found["cold"] = median_time(lambda: subprocess.run(
         [*command, next(asked)], check=True, capture_output=True), 3)
     return found
 
@@ -144,7 +143,7 @@ def _growth(plan: Plan, folder: Path, ring: Keyring, values: list[str]) \
         for name, index in ((WITHOUT, "off"), (WITH, "require")):
             rounds = 2 if size > 1000 and index == "off" else 5
             look_up = partial(_look_up, some, ring, values, index)
-            found[name].append((size, _median(look_up, rounds)))
+            found[name].append((size, median_time(look_up, rounds)))
         shutil.rmtree(some)
     return found
 
@@ -169,7 +168,7 @@ def _segments(plan: Plan) -> dict[str, float]:
         infos.append(builder.write(folder.filesystem, folder.path))
     building = time.process_time() - start
     parts = ColumnIndex(folder, manifest.next(Body("x", tuple(infos)), 1))
-    found = {"probe of 8": _median(lambda: parts.find(random.randrange(2**62)), 200)}
+    found = {"probe of 8": median_time(lambda: parts.find(random.randrange(2**62)), 200)}
     start = time.process_time()
     merged = merge(folder.filesystem, folder.path, manifest.key, parts.segments,
                    lambda segment, number: segment.files.entry(number), BUDGET)
@@ -178,7 +177,7 @@ def _segments(plan: Plan) -> dict[str, float]:
     [read] = one.segments[0].reads(manifest.key.fingerprints(np.array([1], np.uint64)))
     total = sum(info.pairs for info in infos)
     return found | {
-        "probe of 1": _median(lambda: one.find(random.randrange(2**62)), 200),
+        "probe of 1": median_time(lambda: one.find(random.randrange(2**62)), 200),
         "page": read.size, "pairs": total, "bytes per pair": merged.size / merged.pairs,
         "built a CPU second": total / building, "merged a CPU second": total / merging,
         "false row groups": sum(hits.files.size for hits in one.find(
@@ -230,16 +229,6 @@ def _middle(seconds: list[float]) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.3g} ms"
-
-
-def _median(work: Callable[[], object], rounds: int) -> float:
-    work()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def _made(folder: Path) -> Path:
