@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -28,11 +28,13 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, error_location
-from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
+
+if TYPE_CHECKING:
+    from secure_bloom.index.planning import IndexUse
 
 
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,

@@ -15,8 +15,6 @@ from secure_bloom.arrow.pages import new_fragment
 from secure_bloom.datasets.cache import ByteCache
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.index.file_table import Stamp
-from secure_bloom.index.planning import FolderIndexes, KnownFile
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
@@ -26,6 +24,9 @@ from secure_bloom.storage.versions import FileVersion, current_version, until_un
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
+
+    from secure_bloom.index.file_table import Stamp
+    from secure_bloom.index.planning import FolderIndexes, KnownFile
 
 FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
 SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),

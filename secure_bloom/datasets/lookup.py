@@ -28,7 +28,6 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
-from secure_bloom.index.planning import IndexUse, KnownFiles
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
@@ -40,6 +39,8 @@ from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+    from secure_bloom.index.planning import IndexUse, KnownFiles
 
 _AHEAD = 64  # files that are inspected before they are searched
 

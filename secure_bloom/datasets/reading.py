@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,6 @@ from secure_bloom.encryption_requirement import (
     encryption_requirement,
 )
 from secure_bloom.errors import error_location
-from secure_bloom.index.planning import FolderIndexes, IndexUse
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning import predicates
@@ -40,6 +40,9 @@ from secure_bloom.storage.files import FileSource, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import Check, data_files, relative_path
+
+if TYPE_CHECKING:
+    from secure_bloom.index.planning import FolderIndexes, IndexUse
 
 _ALL_FILES = "set all_files=True"
 _AHEAD = 4  # files whose rows are read before the schema of all is known
@@ -114,10 +117,12 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
                 return file.read(columns, filters)
 
         return until_unchanged(read)
-    indexes = None if filters is None else FolderIndexes.find(filesystem, path, keys, index)
-    if indexes is not None:
-        return until_unchanged(partial(_read_indexed, indexes, keys, columns, filters, requirement,
-                                       all_files), OutdatedError)
+    if filters is not None:
+        from secure_bloom.index.planning import FolderIndexes  # which only filters need
+        indexes = FolderIndexes.find(filesystem, path, keys, index)
+        if indexes is not None:
+            return until_unchanged(partial(_read_indexed, indexes, keys, columns, filters,
+                                           requirement, all_files), OutdatedError)
     check = None if all_files else partial(check_readable, filesystem, path, advice=_ALL_FILES)
     return until_unchanged(partial(_read_folder, filesystem, path, keys, columns, filters,
                                    requirement, check, on_missing_key), OtherFilesError)

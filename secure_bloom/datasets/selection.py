@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
-from secure_bloom.index.planning import (
-    FolderIndexes,
-    IndexUse,
-    KnownFile,
-    KnownFiles,
-    ListedIndexes,
-    check_index_use,
-)
 from secure_bloom.pruning.expressions import RowGroupFilter
+
+if TYPE_CHECKING:
+    from secure_bloom.index.planning import (
+        FolderIndexes,
+        IndexUse,
+        KnownFile,
+        KnownFiles,
+        ListedIndexes,
+    )
 
 
 class Selected(NamedTuple):
@@ -51,7 +52,8 @@ def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
     ValueError
         If ``index`` has another value, or is "require" although it cannot be used.
     """
-    check_index_use(index)
+    if index not in ("auto", "off", "require"):
+        raise ValueError(f'index must be "auto", "off" or "require", not {index!r}')
     if on_missing_key == "error":
         return index
     if index == "require":

@@ -14,7 +14,6 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
 from secure_bloom.storage.files import FilePath, is_path, resolve
 from secure_bloom.storage.table_formats import check_readable
 from secure_bloom.storage.visibility import (
@@ -28,6 +27,8 @@ from secure_bloom.storage.visibility import (
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
 
 ALL_FILES = "set all_files=True (--all-files)"
 _MAGIC = re.compile(r"[*?\[]")
@@ -106,6 +107,7 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
     path = path.rstrip("/") or path
     kind = filesystem.get_file_info(path).type
     if kind == pa_fs.FileType.Directory:
+        from secure_bloom.index.planning import FolderIndexes  # which files do not need
         indexes = FolderIndexes.find(filesystem, path, keys, index)
         if indexes is not None:
             return find_indexed(indexes, all_files=all_files)

@@ -13,11 +13,12 @@ from secure_bloom.datasets.dataset import Dataset, dataset
 from secure_bloom.datasets.sources import DatasetSource
 from secure_bloom.encryption_requirement import RequireEncryption
 from secure_bloom.errors import MissingExtraError, UnsupportedError
-from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from secure_bloom.index.planning import IndexUse
 
 
 def scan(source: DatasetSource | Dataset, keys: Keys = None, *, schema: pa.Schema | None = None,

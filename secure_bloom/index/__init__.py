@@ -2,18 +2,43 @@
 
 ``secure_bloom.index.build`` builds or updates it, :class:`Index` looks values up. Readers of
 secure_bloom use it by themselves. See ``docs/index.md``.
+
+Names are imported when they are first used: readers import this package, but mostly need few of its
+modules.
 """
 
 from __future__ import annotations
 
-from secure_bloom.index.index import Index as Index
-from secure_bloom.index.index import build as build
-from secure_bloom.index.inspection import IndexInfo as IndexInfo
-from secure_bloom.index.integrity import IndexFinding as IndexFinding
-from secure_bloom.index.integrity import IndexVerification as IndexVerification
-from secure_bloom.index.lookup import Lookup as Lookup
-from secure_bloom.index.rotation import IndexRotation as IndexRotation
-from secure_bloom.index.update import UpdateResult as UpdateResult
+import importlib
+from typing import TYPE_CHECKING
+
+_HOME = {
+    "Index": "secure_bloom.index.index",
+    "IndexFinding": "secure_bloom.index.integrity",
+    "IndexInfo": "secure_bloom.index.inspection",
+    "IndexRotation": "secure_bloom.index.rotation",
+    "IndexVerification": "secure_bloom.index.integrity",
+    "Lookup": "secure_bloom.index.lookup",
+    "UpdateResult": "secure_bloom.index.update",
+    "build": "secure_bloom.index.index",
+}
 
 __all__ = ["Index", "IndexFinding", "IndexInfo", "IndexRotation", "IndexVerification", "Lookup",
            "UpdateResult", "build"]
+
+if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
+    from secure_bloom.index.index import Index as Index
+    from secure_bloom.index.index import build as build
+    from secure_bloom.index.inspection import IndexInfo as IndexInfo
+    from secure_bloom.index.integrity import IndexFinding as IndexFinding
+    from secure_bloom.index.integrity import IndexVerification as IndexVerification
+    from secure_bloom.index.lookup import Lookup as Lookup
+    from secure_bloom.index.rotation import IndexRotation as IndexRotation
+    from secure_bloom.index.update import UpdateResult as UpdateResult
+else:
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value

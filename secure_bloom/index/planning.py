@@ -39,12 +39,6 @@ _Result = TypeVar("_Result")
 IsComparable: TypeAlias = Callable[[ColumnType], bool]
 
 
-def check_index_use(index: object) -> None:
-    """Raise ValueError unless this is an :data:`IndexUse`."""
-    if index not in ("auto", "off", "require"):
-        raise ValueError(f'index must be "auto", "off" or "require", not {index!r}')
-
-
 class KnownFile(NamedTuple):
     """What an index knows of a file as it is listed now."""
 

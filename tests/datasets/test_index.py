@@ -4,8 +4,11 @@ import os
 import pickle
 import random
 import shutil
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -508,3 +511,19 @@ def test_random_changes_between_lookups(tmp_path):
                 index.compact()
         for value in [ssn(rnd.randrange(20), rnd.randrange(200)) for _ in range(3)]:
             assert_same(folder, [value], [rnd.choice(READERS[:3])])
+
+
+def test_readers_import_the_index_only_for_filters_on_folders(people):
+    path, folder = people / "day=0" / "2.parquet", people
+    code = f"""
+import sys, secure_bloom
+from tests.datasets.people import KMS
+def imported():
+    return any(name.startswith("secure_bloom.index") for name in sys.modules)
+secure_bloom.read_table({str(path)!r}, KMS, filters=[("n", "=", 1)])
+secure_bloom.read_table({str(folder)!r}, KMS)
+assert not imported()
+secure_bloom.read_table({str(folder)!r}, KMS, filters=[("n", "=", 1)])
+assert imported()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
