@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Lock
 from typing import BinaryIO
 
@@ -86,8 +86,7 @@ class SegmentBuilder:
             if self._waiting_bytes >= self._budget // 3:
                 self._spill_run()
 
-    def write(self, filesystem: pa_fs.FileSystem, folder: str,
-              advance: Callable[[float], None] = lambda fraction: None) -> SegmentInfo:
+    def write(self, filesystem: pa_fs.FileSystem, folder: str) -> SegmentInfo:
         """Write the segment."""
         run = sorted_pairs(self._waiting)
         self._waiting = []
@@ -96,7 +95,7 @@ class SegmentBuilder:
         slice_bits = slice_bits_for(total, self._budget, geometry.page_bits)
         slices = self._slices(run, slice_bits)
         return write_segment(filesystem, folder, self._key, self.column_type, geometry, slices,
-                             slice_bits, FileTable.of(self._files), advance)
+                             slice_bits, FileTable.of(self._files))
 
     def close(self) -> None:
         """Discard what was collected."""

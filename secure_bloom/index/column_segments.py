@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from threading import Lock
 from typing import Any, NamedTuple
@@ -122,12 +122,12 @@ class SegmentMaker:
             raise
         return INDEXED
 
-    def write(self, advance: Callable[[float], None] = lambda fraction: None) -> Segments:
+    def write(self) -> Segments:
         """Write the segments of all added files."""
         written = []
         for builder in self._builders.values():
             if builder.num_files:
-                written.append(builder.write(self._folder.filesystem, self._folder.path, advance))
+                written.append(builder.write(self._folder.filesystem, self._folder.path))
             builder.close()
         return Segments(written, self._restamped)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -25,8 +25,7 @@ _BUFFER = 1024 * 1024
 
 def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
                   column_type: ColumnType, geometry: Geometry, slices: Iterable[np.ndarray],
-                  slice_bits: int, files: FileTable,
-                  advance: Callable[[float], None] = lambda fraction: None) -> SegmentInfo:
+                  slice_bits: int, files: FileTable) -> SegmentInfo:
     """Write a segment and return what the manifest records of it.
 
     Parameters
@@ -38,7 +37,7 @@ def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
     output = open_output(posixpath.join(folder, segment_id.hex() + SUFFIX), filesystem)
     try:
         info = _Writer(output, key.segment(segment_id), geometry).write(
-            segment_id.hex(), column_type, slices, slice_bits, files, advance)
+            segment_id.hex(), column_type, slices, slice_bits, files)
         output.commit()
     except BaseException:
         output.abort()
@@ -53,7 +52,7 @@ class _Writer:
         self._waiting_size = self._written = 0
 
     def write(self, segment_id: str, column_type: ColumnType, slices: Iterable[np.ndarray],
-              slice_bits: int, files: FileTable, advance: Callable[[float], None]) -> SegmentInfo:
+              slice_bits: int, files: FileTable) -> SegmentInfo:
         self._add(MAGIC)
         sizes, num_pairs = np.zeros(self._geometry.num_pages, "<u4"), 0
         pages_in_slice = self._geometry.num_pages >> slice_bits
@@ -62,7 +61,6 @@ class _Writer:
             for page, size in enumerate(self._add_pages(pairs, first, pages_in_slice), first):
                 sizes[page] = size
             num_pairs += pairs.size
-            advance((number + 1) / 2**slice_bits)
         directory = self._offset
         self._add_directory(sizes)
         start_of_files = self._offset
