@@ -226,9 +226,7 @@ class OpenedFile:
 
     def is_as_listed(self, stamp: Stamp) -> bool:
         """Whether a listing with this stamp refers to the open version."""
-        version, filesystem = self.file.version, self.dataset_file.access.filesystem
-        return version is not None and version.is_as_listed(
-            *stamp, exactly=filesystem.type_name == "local")
+        return stamp.is_of(self.file.version, self.dataset_file.access.filesystem)
 
     def check(self) -> None:
         """Raise ChangedMeanwhileError if what was read is not of one version."""

@@ -16,14 +16,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import FormatError
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.versions import FileVersion
 
 DIGEST_SIZE = 16
 
@@ -33,11 +35,31 @@ SCHEMA = pa.schema([
     ("footer", pa.binary(DIGEST_SIZE)), ("schema", pa.dictionary(pa.int32(), pa.binary()))])
 
 
+class Listed(Protocol):
+    """A file as it is listed: a ``pyarrow.fs.FileInfo``, or another record of it."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def mtime_ns(self) -> int | None: ...
+
+
 class Stamp(NamedTuple):
     """What distinguishes a listed file from another one of the same name."""
 
     size: int
     mtime_ns: int
+
+    @classmethod
+    def of(cls, listed: Listed) -> Stamp:
+        """Return the stamp of a listed file; a time of -1 if the filesystem has none."""
+        return cls(listed.size, -1 if (time := listed.mtime_ns) is None else time)
+
+    def is_of(self, version: FileVersion | None, filesystem: pa_fs.FileSystem) -> bool:
+        """Whether the listing refers to this version of the file, which is open."""
+        return version is not None and version.is_as_listed(
+            *self, exactly=filesystem.type_name == "local")
 
 
 class FileEntry(NamedTuple):

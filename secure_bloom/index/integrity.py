@@ -195,7 +195,7 @@ class ColumnVerification:
         segment = index.segments[place.segment]
         try:
             with self._opened(path) as file:
-                if not self._is_as_listed(file, stamp):
+                if not stamp.is_of(file.version, self._table.filesystem):
                     return
                 column = leaf_column(file, self._folder.column)
                 if column is not None and column.type != segment.column_type:
@@ -242,7 +242,7 @@ class ColumnVerification:
             return
         try:
             with self._opened(path) as file:
-                if not self._is_as_listed(file, stamp):
+                if not stamp.is_of(file.version, self._table.filesystem):
                     return
                 footer, content = footer_digest(file), content_id(file, stamp)
         except NO_FAULT_OF_A_FILE:
@@ -267,10 +267,6 @@ class ColumnVerification:
 
     def _opened(self, path: str) -> ParquetFile:
         return ParquetFile(Source(self._table.full_path(path), self._table.filesystem), self._kms)
-
-    def _is_as_listed(self, file: ParquetFile, stamp: Stamp) -> bool:
-        is_local = self._table.filesystem.type_name == "local"
-        return file.version is not None and file.version.is_as_listed(*stamp, exactly=is_local)
 
     def _report(self, kind: str, message: str, file: str, row_group: int | None = None) -> None:
         self._result.findings.append(

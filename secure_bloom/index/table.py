@@ -49,7 +49,7 @@ class Table(NamedTuple):
         """
         folder = self.path if folder is None else folder
         prefix = self.prefix(folder)
-        return {prefix + path: Stamp(info.size, -1 if (time := info.mtime_ns) is None else time)
+        return {prefix + path: Stamp.of(info)
                 for path, info in visible_files(self.filesystem, folder, check).items()}
 
     def prefix(self, folder: str) -> str:

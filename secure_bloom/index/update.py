@@ -190,9 +190,7 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
         return TOO_YOUNG
     filesystem = table.filesystem
     with ParquetFile(Source(table.full_path(path), filesystem), kms) as file:
-        version = file.version
-        if version is None or not version.is_as_listed(
-                *stamp, exactly=filesystem.type_name == "local"):
+        if not stamp.is_of(file.version, filesystem):
             return "changed after it was listed"
         outcomes = {maker.add(file, path, stamp) for maker in makers}
     return min(outcomes - {INDEXED, RESTAMPED} or outcomes)

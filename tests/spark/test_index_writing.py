@@ -172,10 +172,10 @@ def test_attempts_that_are_lost_or_repeated_publish_nothing(spark, tmp_path, key
 def test_a_store_whose_listings_date_objects_more_precisely(spark, s3, tmp_path, keyring, indexed,
                                                             monkeypatch):
     tasks = Tasks(spark, s3.uri(tmp_path.name), indexed, monkeypatch)
-    stamp = indexing._stamp
-    monkeypatch.setattr(indexing, "_stamp", lambda info: Stamp(info.size, info.mtime_ns - 1))
-    report = tasks.run()
-    monkeypatch.setattr(indexing, "_stamp", stamp)
+    with monkeypatch.context() as in_tasks:
+        in_tasks.setattr(Stamp, "of", classmethod(
+            lambda cls, info: cls(info.size, info.mtime_ns - 1)))
+        report = tasks.run()
     tasks.writer.commit([report])
     index = Index.open(f"{BUCKET}/{tmp_path.name}", keyring, filesystem=s3.filesystem_of())
     assert index.lookup("ssn", "absent").uncovered == []

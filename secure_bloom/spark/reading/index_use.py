@@ -80,7 +80,7 @@ def selected_by_index(folder: Folder, files: list[DataFile], predicates: Iterabl
     if indexes is None or not useful:
         return files
     table = indexes.table.path
-    listed = ListedIndexes(indexes, {relative_path(file.path, table): _stamp(file)
+    listed = ListedIndexes(indexes, {relative_path(file.path, table): Stamp.of(file)
                                      for file in files})
     known = {file.path: one for file in files
              if (one := listed.known_files.get(file.path)) is not None}
@@ -109,10 +109,6 @@ def find_column(schema: pa.Schema, path: tuple[str, ...]) -> tuple[str, ...] | N
         names.append(named[0].name)
         fields = list(named[0].type) if pa.types.is_struct(named[0].type) else []
     return None if pa.types.is_nested(named[0].type) else tuple(names)
-
-
-def _stamp(file: DataFile) -> Stamp:
-    return Stamp(file.size, -1 if file.mtime_ns is None else file.mtime_ns)
 
 
 def _by_schema(known: dict[str, KnownFile]) -> Iterable[tuple[pa.Schema, list[str]]]:

@@ -131,7 +131,7 @@ class WrittenIndexes:
     def _add(self, maker: SegmentMaker, job: Job, path: str, keys: Any,
              result: TaskSegments) -> str:
         where = posixpath.join(job.work, path)
-        stamp = _stamp(job.filesystem.get_file_info(where))
+        stamp = Stamp.of(job.filesystem.get_file_info(where))
         with ParquetFile(Source(where, job.filesystem), keys) as file:
             result.stamps[path] = Restamp(*stamp, content_id(file, stamp), footer_digest(file))
             return maker.add(file, path, stamp)
@@ -170,15 +170,11 @@ def _restamped(job: Job, tasks: Iterable[TaskSegments]) -> dict[str, Restamp]:
         return {}
     seen = {path: stamp for task in tasks for path, stamp in task.stamps.items()}
     folders = {posixpath.dirname(posixpath.join(job.table, path)) for path in seen}
-    listed = {info.path: _stamp(info) for folder in folders
+    listed = {info.path: Stamp.of(info) for folder in folders
               for info in job.filesystem.get_file_info(pa_fs.FileSelector(folder))}
     found = {path: (listed.get(posixpath.join(job.table, path)), one) for path, one in seen.items()}
     return {path: replace(one, mtime_ns=stamp.mtime_ns) for path, (stamp, one) in found.items()
             if stamp is not None and stamp != (one.size, one.mtime_ns) and stamp.size == one.size}
-
-
-def _stamp(info: pa_fs.FileInfo) -> Stamp:
-    return Stamp(info.size, -1 if info.mtime_ns is None else info.mtime_ns)
 
 
 def _warn(job: Job, column: str, reason: object) -> None:
