@@ -203,6 +203,11 @@ class ParquetFile(Summarized):
         return self._content
 
     @property
+    def magic(self) -> bytes:
+        """The last 4 bytes of the file."""
+        return self._magic
+
+    @property
     def footer(self) -> Footer:
         """The footer, for uses beyond what this class provides."""
         return self._footer

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
@@ -26,6 +27,7 @@ from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS as MAX_INVOCATIONS
 from secure_bloom.errors import AuthenticationError, KeyExhaustedError
 
 LENGTH_SIZE = 4
+_FIRST_COUNTER = b"\0\0\0\x01"  # of AES-CTR, after the nonce
 OVERHEAD = LENGTH_SIZE + NONCE_SIZE + TAG_SIZE  #: bytes that a module adds to its plaintext
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -38,12 +40,22 @@ class ModuleCipher:
         if len(key) not in KEY_SIZES:
             raise ValueError(f"an AES key must have 16, 24 or 32 bytes, got {len(key)}")
         self.key_bits = len(key) * 8
-        self._aes = AESGCM(key)
+        self._aes, self._key = AESGCM(key), key
         self._invocations = 0
 
     def encrypt(self, plaintext: Bytes, aad: bytes) -> bytes:
         """Return a whole module, starting with its length, under a new random nonce."""
         return self._seal(plaintext, aad, os.urandom(NONCE_SIZE))
+
+    def encrypt_page(self, page: Bytes) -> bytes:
+        """Return the module of a page in AES_GCM_CTR_V1: encrypted, but not authenticated.
+
+        Encryption.md, section 5.1.2: length (4 bytes), nonce (12 bytes), ciphertext.
+        """
+        self.count(1)
+        nonce = os.urandom(NONCE_SIZE)
+        ctr = Cipher(algorithms.AES(self._key), modes.CTR(nonce + _FIRST_COUNTER)).encryptor()
+        return struct.pack("<I", NONCE_SIZE + len(page)) + nonce + ctr.update(page)
 
     def count(self, modules: int) -> None:
         """Count modules that this key has to encrypt, or that another writer encrypts with it.

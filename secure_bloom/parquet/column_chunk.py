@@ -26,7 +26,7 @@ _COLUMN_META_LAYOUT: Layout = {}
 _COLUMN_CHUNK_LAYOUT: Layout = {8: {1: {}, 2: {}}}  # and 3, ColumnMetaData: decoded on demand
 
 # Field ids of parquet.thrift that this module uses.
-_META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
+_FILE_PATH, _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 1, 3, 8, 9  # ColumnChunk
 _OFFSET_INDEX, _COLUMN_INDEX = (4, 5), (6, 7)  # likewise: offset and length of each
 _NUM_VALUES, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11  # ColumnMetaData
 _STATISTICS, _ENCODING_STATS, _BLOOM_OFFSET, _BLOOM_LENGTH = 12, 13, 14, 15  # likewise
@@ -110,7 +110,8 @@ class ColumnChunk:
                 struct = decoded.struct = self._decode(raw, _COLUMN_CHUNK_LAYOUT)
         return struct
 
-    def _to_change(self) -> Struct:
+    def to_change(self) -> Struct:
+        """Return the ColumnChunk, whose changes will be written."""
         struct = self._struct
         decoded = self._group.to_change(self.column.ordinal)
         decoded.struct = decoded.struct or struct
@@ -161,11 +162,11 @@ class ColumnChunk:
                     else crypto.column_cipher(self.column.path, self.key_metadata)
         return decoded.cipher
 
-    def aad(self, module_type: ModuleType) -> bytes:
-        """Return the AAD of one of this column's modules (not for page modules)."""
+    def aad(self, module_type: ModuleType, page: int | None = None) -> bytes:
+        """Return the AAD of one of this column's modules; data pages have an ordinal."""
         try:
             return module_aad(self._file.crypto.file_aad, module_type, self._ordinal,
-                              self.column.ordinal)
+                              self.column.ordinal, page)
         except ValueError as error:
             raise FormatError(str(error), **self.place) from None
 
@@ -197,6 +198,11 @@ class ColumnChunk:
         return (start, length) if start and length else None
 
     @property
+    def file_path(self) -> str | None:
+        """The file of the pages, if that is another one."""
+        return self._struct.get_string(_FILE_PATH)
+
+    @property
     def column_index(self) -> tuple[int, int] | None:
         """Offset and length in bytes of the column index; None without one. Needs no key."""
         return self._range(_COLUMN_INDEX)
@@ -214,7 +220,7 @@ class ColumnChunk:
     def num_pages(self) -> int:
         """Number of pages including dictionary pages; an upper bound if the footer omits it."""
         count = sum(stats.get_int(3) or 0 for stats in self._encoding_stats())
-        compressed = self._metadata().get_int(_COMPRESSED_SIZE) or 0
+        compressed = self.metadata().get_int(_COMPRESSED_SIZE) or 0
         return count or compressed // OVERHEAD
 
     @property
@@ -230,7 +236,7 @@ class ColumnChunk:
 
     def _encoding_stats(self) -> Iterator[Struct]:
         """The encoding counts per page type; empty if the footer does not specify them."""
-        return thrift.each(self._metadata(), _ENCODING_STATS, {})
+        return thrift.each(self.metadata(), _ENCODING_STATS, {})
 
     @property
     def statistics(self) -> RawStatistics:
@@ -241,7 +247,7 @@ class ColumnChunk:
         decoded = self._decoded
         if decoded.statistics is None:
             try:
-                meta = self._metadata()
+                meta = self.metadata()
             except NO_KEY:
                 return RawStatistics()
             with error_location(**self.place):
@@ -281,20 +287,23 @@ class ColumnChunk:
 
     def set_bloom_filter(self, offset: int, length: int) -> None:
         """Record the position of this column chunk's Bloom filter (header and bitset) in bytes."""
-        for meta in self._metadata_copies():
+        for meta in self.metadata_to_change():
             meta.set_int(_BLOOM_OFFSET, thrift.I64, offset)
             meta.set_int(_BLOOM_LENGTH, thrift.I32, length)
 
     def remove_bloom_filter(self) -> None:
         """Record that this column chunk has no Bloom filter."""
-        for meta in self._metadata_copies():
+        for meta in self.metadata_to_change():
             meta.remove(_BLOOM_OFFSET)
             meta.remove(_BLOOM_LENGTH)
 
-    def _metadata_copies(self) -> list[Struct]:
-        """Return the column's ColumnMetaData, and the redacted copy if there is one."""
-        self._to_change()
-        metas = [self._metadata()]
+    def metadata_to_change(self) -> list[Struct]:
+        """Return the column's ColumnMetaData, and the redacted copy if there is one.
+
+        Their changes will be written. Errors as for :attr:`bloom_filter`.
+        """
+        self.to_change()
+        metas = [self.metadata()]
         redacted = self._written_metadata()
         if redacted is not None and redacted is not metas[0]:
             metas.append(redacted)
@@ -302,7 +311,7 @@ class ColumnChunk:
 
     def set_key_metadata(self, key_metadata: bytes) -> None:
         """Replace the file's metadata for the column's own key."""
-        self._to_change()
+        self.to_change()
         own = self._column_key_struct()
         assert own is not None, "the column does not have its own key"
         own.set_binary(2, key_metadata)
@@ -314,11 +323,11 @@ class ColumnChunk:
             cipher = self.cipher
             assert cipher is not None  # it decrypted the module
             module = cipher.encrypt(thrift.encode(meta), self.aad(ModuleType.COLUMN_META_DATA))
-            self._to_change().set_binary(_ENCRYPTED_META_DATA, module)
+            self.to_change().set_binary(_ENCRYPTED_META_DATA, module)
 
     def finish(self) -> None:
         """Store changes as sealed bytes from now on, which take far less memory."""
-        struct = self._to_change()
+        struct = self.to_change()
         self.seal()
         self._group.replace(self.column.ordinal, thrift.encode(struct))
 
@@ -329,7 +338,7 @@ class ColumnChunk:
     def _visible_metadata(self) -> Struct:
         """The column's ColumnMetaData; without its key the redacted copy, if there is one."""
         try:
-            return self._metadata()
+            return self.metadata()
         except NO_KEY:
             redacted = self._written_metadata()
             if redacted is None:
@@ -345,8 +354,11 @@ class ColumnChunk:
                 return field[2]
         return None
 
-    def _metadata(self) -> Struct:
-        """The column's ColumnMetaData: the encrypted one if there is one."""
+    def metadata(self) -> Struct:
+        """Return the column's ColumnMetaData: the encrypted one if there is one.
+
+        Raises FormatError, AuthenticationError or KeyRetrievalError if it cannot be read.
+        """
         decoded = self._decoded
         if decoded.meta is not None:
             return decoded.meta

@@ -210,6 +210,13 @@ class Footer(Summarized):
             if number == _ROW_GROUPS and isinstance(value, list) else [number, type_, value]
             for number, type_, value in self._file_meta.fields]))
 
+    def keep_row_groups(self, row_groups: Sequence[RowGroup]) -> None:
+        """Keep only these row groups, in this order, which is that of their numbers."""
+        self.row_groups = list(row_groups)
+        self._file_meta.set(_ROW_GROUPS, thrift.LIST, self.row_groups)
+        self._file_meta.set_int(_NUM_ROWS, thrift.I64,
+                                sum(group.num_rows for group in row_groups))
+
     def schema_file(self) -> bytes:
         """Return a plaintext Parquet file with this schema and no rows; equal for equal schemas."""
         meta = Struct([field for field in self._file_meta.fields if field[0] in _OF_SCHEMA])

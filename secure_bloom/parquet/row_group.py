@@ -24,7 +24,7 @@ ROW_GROUP_LAYOUT = {1: [None]}
 COLUMN_ORDERS = 7  #: field id of FileMetaData in parquet.thrift
 
 # Field ids of parquet.thrift that only this module uses.
-_COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 6, 7  # RowGroup
+_COLUMNS, _TOTAL_SIZE, _NUM_ROWS, _OFFSET, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 5, 6, 7  # RowGroup
 _TYPE_ORDER = 1  # ColumnOrder
 
 _RECENT = 1024  # column chunks
@@ -55,13 +55,14 @@ class RowGroup(Sequence[ColumnChunk]):
         Stored size of the pages in bytes, as far as the file specifies it.
     """
 
-    __slots__ = ("_changed", "_chunks", "_data", "_end", "_start", "num_bytes", "num_rows",
-                 "number", "ordinal", "shared")
+    __slots__ = ("_changed", "_chunks", "_data", "_end", "_fields", "_start", "num_bytes",
+                 "num_rows", "number", "ordinal", "shared")
 
     def __init__(self, data: bytes, struct: Struct, start: int, end: int):
         self._data, self._start, self._end = data, start, end
         self._chunks: Any = thrift.structs(struct, _COLUMNS)  # Slices, or empty
         self._changed: dict[int, bytes | Decoded] | None = None
+        self._fields: dict[int, int] = {}
         self.ordinal = struct.get_int(_ORDINAL)
         self.num_rows = struct.get_int(_NUM_ROWS) or 0
         size = struct.get_int(_COMPRESSED_SIZE) or struct.get_int(_TOTAL_SIZE) or 0
@@ -119,6 +120,22 @@ class RowGroup(Sequence[ColumnChunk]):
             self._changed = {}
         self._changed[ordinal] = state
 
+    def place(self, number: int, start: int) -> None:
+        """Give the row group another position among the others, and in the file.
+
+        All of its column chunks must have been changed before, unless the number stays: modules
+        are bound to it, so the new ones are opened with the old number.
+        """
+        self.number = number
+        self._fields |= {_OFFSET: start, _ORDINAL: number}
+        if self.ordinal is not None:
+            self.ordinal = number
+
+    def resize(self, num_rows: int, num_bytes: int, total_size: int) -> None:
+        """Record its rows, and the stored and the uncompressed bytes of its pages."""
+        self.num_rows, self.num_bytes = num_rows, num_bytes
+        self._fields |= {_NUM_ROWS: num_rows, _COMPRESSED_SIZE: num_bytes, _TOTAL_SIZE: total_size}
+
     def seal(self) -> None:
         """Encrypt the metadata of changed column chunks."""
         for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
@@ -127,6 +144,17 @@ class RowGroup(Sequence[ColumnChunk]):
 
     def encode(self) -> bytes:
         """Return the bytes of the row group."""
+        encoded = self._with_changed_chunks()
+        if not self._fields:
+            return encoded
+        struct, _ = thrift.decode(encoded, {})
+        for field_id, value in self._fields.items():
+            if struct.get(field_id) is not None:
+                type_ = thrift.I16 if field_id == _ORDINAL else thrift.I64
+                struct.set_int(field_id, type_, value)
+        return thrift.encode(struct)
+
+    def _with_changed_chunks(self) -> bytes:
         parts: list[bytes] = []
         position = self._start
         for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):

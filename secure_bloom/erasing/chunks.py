@@ -1,0 +1,173 @@
+"""Column chunks of a new file: copied from the old one, or written again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias
+
+from secure_bloom.crypto.aad import ModuleType
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
+from secure_bloom.maintain.build import build_filter
+from secure_bloom.maintain.change import stored_filter
+from secure_bloom.parquet.bloom_filter import PLAIN, encode_filter, read_header
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.pages import encrypted_pages, moved_index, placed_index, plain_pages
+from secure_bloom.parquet.placing import move_pages, replace_pages
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.sizing import BYTES_PER_BLOCK
+from secure_bloom.storage.rewrite import Kept
+from secure_bloom.verify.measure import ColumnHashes
+
+Part: TypeAlias = Kept | bytes | memoryview
+
+
+class NewChunk(Protocol):
+    """A column chunk of the new file.
+
+    Each part is made when it is asked for. By then the row group is at its new place, to which
+    modules are bound.
+    """
+
+    chunk: ColumnChunk
+
+    def pages(self, start: int) -> Iterator[Part]:
+        """Yield the pages, which begin at this offset, and record where they are."""
+
+    def column_index(self) -> Part | None:
+        """Return the column index."""
+
+    def offset_index(self) -> Part | None:
+        """Return the offset index; the pages have been taken."""
+
+    def filter(self) -> list[Part]:
+        """Return the Bloom filter; empty without one."""
+
+
+class CopiedChunk:
+    """A column chunk whose pages are copied."""
+
+    def __init__(self, chunk: ColumnChunk, file: ParquetFile):
+        self.chunk, self._file = chunk, file
+        self._pages = _kept(chunk, chunk.pages, file)
+        self._column_index = _kept(chunk, chunk.column_index, file)
+        self._offset_index = _kept(chunk, chunk.offset_index, file)
+        self._filter = _kept(chunk, _filter_range(chunk, file), file)
+        chunk.metadata_to_change()  # opened at its old place
+        self._distance = 0
+
+    def pages(self, start: int) -> Iterator[Part]:
+        if self._pages is not None:
+            self._distance = start - self._pages.start
+            move_pages(self.chunk, self._distance)
+            yield self._pages
+
+    def column_index(self) -> Part | None:
+        return self._column_index
+
+    def offset_index(self) -> Part | None:
+        where = self._offset_index
+        if where is None:
+            return None
+        cipher, data = self.chunk.cipher, self._file.read_at(where.end - where.start, where.start)
+        with error_location(**self.chunk.place):
+            if cipher is None:
+                return moved_index(data, self._distance)
+            aad = self.chunk.aad(ModuleType.OFFSET_INDEX)
+            return cipher.encrypt(moved_index(cipher.decrypt(data, aad), self._distance), aad)
+
+    def filter(self) -> list[Part]:
+        return [] if self._filter is None else [self._filter]
+
+
+class WrittenChunk:
+    """A column chunk whose pages are written again.
+
+    Parameters
+    ----------
+    chunk : ColumnChunk
+        At its old place: what is bound to it is read now.
+    file : ParquetFile
+        The old file.
+    new : ColumnChunk
+        The only one of its column in ``new_file``, which is in memory and not encrypted.
+    hashes : ColumnHashes
+        Of ``new_file``.
+    num_rows : int
+        Of ``new_file``.
+    by_gcm : bool
+        Whether pages are encrypted by AES-GCM, if they are.
+    """
+
+    def __init__(self, chunk: ColumnChunk, file: ParquetFile, new: ColumnChunk,
+                 new_file: ParquetFile, hashes: ColumnHashes, num_rows: int, *, by_gcm: bool):
+        self.chunk, self._new, self._new_file = chunk, new, new_file
+        self._hashes, self._num_rows, self._by_gcm = hashes, num_rows, by_gcm
+        self._has_column_index = chunk.column_index is not None
+        self._has_offset_index = chunk.offset_index is not None
+        self._num_blocks = 0
+        if _filter_range(chunk, file) is not None and chunk.column.type.can_have_filter:
+            self._num_blocks = (read_header(file, chunk, file.footer.start) or 0) // BYTES_PER_BLOCK
+        chunk.metadata_to_change()
+        _ = chunk.cipher
+        self._start, self._sizes = 0, [0]
+
+    def pages(self, start: int) -> Iterator[Part]:
+        data = memoryview(self._read(self._new.pages) or b"")
+        stored = plain_pages(data) if self.chunk.cipher is None \
+            else encrypted_pages(data, self.chunk, by_gcm=self._by_gcm)
+        replace_pages(self.chunk, self._new, start, stored)
+        self._start, self._sizes = start + stored.dictionary_size, stored.data_sizes
+        yield from stored.parts
+
+    def column_index(self) -> Part | None:
+        data = self._read(self._new.column_index) if self._has_column_index else None
+        return self._sealed(data, ModuleType.COLUMN_INDEX)
+
+    def offset_index(self) -> Part | None:
+        data = self._read(self._new.offset_index) if self._has_offset_index else None
+        return self._sealed(data and placed_index(data, self._start, self._sizes),
+                            ModuleType.OFFSET_INDEX)
+
+    def filter(self) -> list[Part]:
+        if not self._num_blocks:
+            return []
+        filter_ = build_filter(self._hashes, self._new, self._num_rows, self._num_blocks)
+        return list(encode_filter(filter_, self.chunk))
+
+    def _read(self, where: tuple[int, int] | None) -> bytes | None:
+        return None if where is None else self._new_file.read_at(where[1], where[0])
+
+    def _sealed(self, data: bytes | None, module_type: ModuleType) -> bytes | None:
+        cipher = self.chunk.cipher
+        if data is None or cipher is None:
+            return data
+        return cipher.encrypt(data, self.chunk.aad(module_type))
+
+
+def check_filter(chunk: ColumnChunk, file: ParquetFile) -> None:
+    """Raise UnsupportedError if the chunk is encrypted, but its filter is not."""
+    stored = stored_filter(file, chunk)
+    if chunk.encryption is not None and stored is not None and stored.kind == PLAIN:
+        raise UnsupportedError("the column is encrypted but its filter is not: anyone can test "
+                               "which values it contains. Repair it with seal first", **chunk.place)
+
+
+def _filter_range(chunk: ColumnChunk, file: ParquetFile) -> tuple[int, int] | None:
+    """Return offset and length of a chunk's filter; None if it has none that can be recognized."""
+    where, stored = chunk.bloom_filter, stored_filter(file, chunk)
+    if where is None or stored is None:
+        return None
+    length = stored.length or where[1]
+    return (where[0], length) if length else None
+
+
+def _kept(chunk: ColumnChunk, where: tuple[int, int] | None, file: ParquetFile) -> Kept | None:
+    """Return a range of bytes to copy; raises FormatError if the file does not have them."""
+    if where is None:
+        return None
+    start, length = where
+    if start < 0 or not 0 <= length <= file.footer.start - start:
+        raise FormatError("a part of the column lies outside the file", **chunk.place)
+    return Kept(start, start + length)
+
+

@@ -1,0 +1,151 @@
+"""A file without some of its rows; the rest stays what it was.
+
+Row groups that keep all their rows are copied byte for byte. Modules are bound to the position of
+their row group, so where one disappears, the encrypted ones behind it are written again, like those
+that lose rows. Keys, key material, algorithm, AAD and schema stay, and so does whatever else the
+footer says of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from secure_bloom.display import shown
+from secure_bloom.erasing.chunks import CopiedChunk, NewChunk, Part, WrittenChunk, check_filter
+from secure_bloom.erasing.encoding import encode_rows
+from secure_bloom.erasing.rows import RowReader
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.parquet.bloom_filter import Disjoint
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.footer import MAGIC, Footer
+from secure_bloom.parquet.invocations import count_invocations
+from secure_bloom.parquet.placing import set_column_index, set_offset_index, total_size
+from secure_bloom.parquet.row_group import RowGroup
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.rewrite import Kept
+from secure_bloom.verify.measure import ColumnHashes
+
+
+class RemainingRows:
+    """The parts of a file without some of its rows.
+
+    Parameters
+    ----------
+    file : ParquetFile
+        Open as long as parts are taken. The keys of its footer and of all columns are needed.
+    erased : mapping of int to BooleanArray
+        By row group, of those that lose rows: which rows go.
+    advance : callable
+        Called with the stored bytes of each row group that is done.
+
+    Attributes
+    ----------
+    num_rows : int
+        That remain.
+    """
+
+    def __init__(self, file: ParquetFile, erased: Mapping[int, pa.BooleanArray],
+                 advance: Callable[[int], None] = lambda num_bytes: None):
+        self._file, self._erased, self._advance = file, erased, advance
+        self._rows = RowReader(file)
+        # Not the footer of the file, with which it is read.
+        self._footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
+        algorithm = self._footer.algorithm
+        self._by_gcm = algorithm is not None and algorithm.authenticates_pages
+        self._chunks: list[NewChunk] = []
+        self._position = 0
+        self.num_rows = sum(map(self._num_left, self._footer.row_groups))
+
+    def check(self) -> None:
+        """Check what can be checked before anything is written.
+
+        Raises
+        ------
+        UnsupportedError
+            If a column is encrypted but its filter is not, or pages are in another file.
+        FormatError, AuthenticationError, KeyRetrievalError
+            If the file is damaged, or a key is not available.
+        """
+        disjoint = Disjoint(self._footer.start, "pages")
+        for chunk in self._footer.column_chunks():
+            _ = chunk.cipher
+            disjoint.add(chunk, max(0, (chunk.pages or (0, 0))[1]))
+            check_filter(chunk, self._file)
+            if (other := chunk.file_path) is not None:
+                raise UnsupportedError(f"its pages are in another file, {shown(other)}",
+                                       **chunk.place)
+        if self._footer.is_encrypted:
+            _ = self._footer.crypto.footer_cipher
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the parts of the new file; each is made when the one before was written.
+
+        Raises
+        ------
+        UnsupportedError
+            If pyarrow cannot read or write a column in the way that this file stores it.
+        FormatError, AuthenticationError, KeyExhaustedError
+        """
+        for part in self._parts():
+            self._position += part.end - part.start if isinstance(part, Kept) else len(part)
+            yield part
+
+    def _parts(self) -> Iterator[Part]:
+        yield Kept(0, len(MAGIC))
+        kept = [group for group in self._footer.row_groups if self._num_left(group)]
+        for number, group in enumerate(kept):
+            size = group.num_bytes
+            yield from self._row_group(group, number)
+            self._advance(size)
+        for one in self._chunks:
+            yield from self._placed(one.chunk, one.column_index(), set_column_index)
+        for one in self._chunks:
+            yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
+        for one in self._chunks:
+            yield from self._filter(one)
+        self._footer.keep_row_groups(kept)
+        count_invocations(self._footer)
+        yield self._footer.to_bytes()
+
+    def _num_left(self, group: RowGroup) -> int:
+        erased = self._erased.get(group.number)
+        return group.num_rows - (0 if erased is None else erased.true_count)
+
+    def _row_group(self, group: RowGroup, number: int) -> Iterator[Part]:
+        start, old = self._position, group.number
+        is_bound = number != old and any(chunk.encryption is not None for chunk in group)
+        rows = self._rows.remaining(old, self._erased.get(old)) \
+            if is_bound or old in self._erased else None
+        chunks: Sequence[NewChunk] = self._written(group, rows) if rows is not None \
+            else [CopiedChunk(chunk, self._file) for chunk in group]
+        self._chunks += chunks
+        group.place(number, start)
+        for one in chunks:
+            yield from one.pages(self._position)
+        if rows is not None:
+            group.resize(rows.num_rows, self._position - start, sum(map(total_size, group)))
+
+    def _written(self, group: RowGroup, rows: pa.Table) -> list[NewChunk]:
+        new = encode_rows(rows, group, self._footer.schema_file())
+        hashes = ColumnHashes(new)
+        return [WrittenChunk(chunk, self._file, of_rows, new, hashes, rows.num_rows,
+                             by_gcm=self._by_gcm)
+                for chunk, of_rows in zip(group, new.footer.row_groups[0], strict=True)]
+
+    def _placed(self, chunk: ColumnChunk, part: Part | None,
+                record: Callable[[ColumnChunk, int, int], None]) -> Iterator[Part]:
+        start = self._position
+        if part is not None:
+            yield part
+        record(chunk, start, self._position - start)
+
+    def _filter(self, one: NewChunk) -> Iterator[Part]:
+        start = self._position
+        yield from one.filter()
+        if self._position > start:
+            one.chunk.set_bloom_filter(start, self._position - start)
+        else:
+            one.chunk.remove_bloom_filter()
+        one.chunk.finish()

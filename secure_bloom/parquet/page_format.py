@@ -1,0 +1,64 @@
+"""How the pages of a column chunk are stored, as far as the footer says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from secure_bloom.errors import FormatError
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.thrift.protocol import read_list_header, read_varint
+
+# Field ids of parquet.thrift that this module uses.
+_ENCODINGS, _CODEC, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 2, 4, 11, 12, 13
+_DATA_PAGE_V2 = 3  # PageType
+_DICTIONARY_ENCODINGS = {2, 8}  # Encoding: PLAIN_DICTIONARY, RLE_DICTIONARY
+
+
+@dataclass(frozen=True)
+class PageFormat:
+    """How pages are stored.
+
+    Attributes
+    ----------
+    codec : int
+        CompressionCodec of parquet.thrift.
+    encodings : frozenset of int
+        Encoding of parquet.thrift: those of values and levels.
+    has_dictionary : bool
+    has_pages_v2 : bool
+        Whether data pages are of version 2.
+    has_statistics : bool
+        Whether the footer has statistics of the values.
+    """
+
+    codec: int
+    encodings: frozenset[int]
+    has_dictionary: bool
+    has_pages_v2: bool
+    has_statistics: bool
+
+    @classmethod
+    def of(cls, chunk: ColumnChunk) -> PageFormat:
+        """Return the format of a column chunk; errors as for :meth:`.ColumnChunk.metadata`."""
+        meta = chunk.metadata()
+        encodings = frozenset(_numbers(meta.get(_ENCODINGS)))
+        kinds = {stats.get_int(1) for stats in thrift.each(meta, _ENCODING_STATS, {})}
+        return cls(meta.get_int(_CODEC) or 0, encodings,
+                   bool(meta.get_int(_DICTIONARY_PAGE) or encodings & _DICTIONARY_ENCODINGS),
+                   _DATA_PAGE_V2 in kinds, meta.get(_STATISTICS) is not None)
+
+
+def _numbers(raw: object) -> list[int]:
+    """Return the integers of a list that is not decoded."""
+    if not isinstance(raw, bytes):
+        return []
+    size, _, position = read_list_header(raw, 0)
+    numbers = []
+    for _ in range(min(size, len(raw))):
+        try:
+            number, position = read_varint(raw, position)
+        except IndexError:
+            raise FormatError("a Thrift list is truncated") from None
+        numbers.append((number >> 1) ^ -(number & 1))
+    return numbers

@@ -1,0 +1,90 @@
+"""Column chunks whose pages and page indexes are at other places, or are other ones."""
+
+from __future__ import annotations
+
+from secure_bloom.parquet import thrift
+from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.pages import StoredPages
+from secure_bloom.parquet.thrift import Struct
+
+# Field ids of parquet.thrift that this module uses.
+_FILE_OFFSET, _OFFSET_INDEX, _COLUMN_INDEX = 2, (4, 5), (6, 7)  # ColumnChunk
+_ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE = 2, 4, 5, 6, 7  # ColumnMetaData
+_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 9, 10, 11, 12, 13
+_SIZE_STATISTICS = 16
+
+#: what describes the column, not the pages: type, path_in_schema, key_value_metadata
+_OF_COLUMN = 1, 3, 8
+#: what every column chunk says of its pages
+_OF_PAGES = (_ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE, _DATA_PAGE,
+             _DICTIONARY_PAGE)
+#: what a column chunk may say of them, and then does again
+_OPTIONAL = _STATISTICS, _ENCODING_STATS, _SIZE_STATISTICS
+
+
+def move_pages(chunk: ColumnChunk, distance: int) -> None:
+    """Record that the pages were moved by so many bytes; errors as for ``metadata``."""
+    for meta in chunk.metadata_to_change():
+        for field in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
+            _move(meta, field, distance)
+    _move(chunk.to_change(), _FILE_OFFSET, distance)
+
+
+def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: StoredPages) -> None:
+    """Record other pages, of the same column.
+
+    Parameters
+    ----------
+    chunk : ColumnChunk
+        What it says of the column remains, everything else goes.
+    new : ColumnChunk
+        Describes the pages, before they were encrypted.
+    start : int
+        Where they begin in the file.
+    pages : StoredPages
+    """
+    found = {field[0]: field for field in new.metadata().fields}
+    for meta in chunk.metadata_to_change():
+        wanted = [*_OF_PAGES, *(field for field in _OPTIONAL if meta.get(field) is not None)]
+        fields = [field for field in meta.fields if field[0] in _OF_COLUMN]
+        fields += [list(found[field]) for field in wanted if field in found]
+        meta.fields = sorted(fields)
+        added = pages.size - (meta.get_int(_COMPRESSED_SIZE) or 0)
+        meta.set_int(_TOTAL_SIZE, thrift.I64, (meta.get_int(_TOTAL_SIZE) or 0) + added)
+        meta.set_int(_COMPRESSED_SIZE, thrift.I64, pages.size)
+        meta.set_int(_DATA_PAGE, thrift.I64, start + pages.dictionary_size)
+        if pages.dictionary_size:
+            meta.set_int(_DICTIONARY_PAGE, thrift.I64, start)
+    struct = chunk.to_change()
+    if struct.get_int(_FILE_OFFSET):
+        struct.set_int(_FILE_OFFSET, thrift.I64, start)
+
+
+def total_size(chunk: ColumnChunk) -> int:
+    """Return the uncompressed bytes of the pages, as the footer says."""
+    return chunk.metadata().get_int(_TOTAL_SIZE) or 0
+
+
+def set_column_index(chunk: ColumnChunk, offset: int, length: int) -> None:
+    """Record where the column index is; without a length, that there is none."""
+    _set_range(chunk, _COLUMN_INDEX, offset, length)
+
+
+def set_offset_index(chunk: ColumnChunk, offset: int, length: int) -> None:
+    """Record where the offset index is; without a length, that there is none."""
+    _set_range(chunk, _OFFSET_INDEX, offset, length)
+
+
+def _set_range(chunk: ColumnChunk, fields: tuple[int, int], offset: int, length: int) -> None:
+    struct = chunk.to_change()
+    if length:
+        struct.set_int(fields[0], thrift.I64, offset)
+        struct.set_int(fields[1], thrift.I32, length)
+    else:
+        for field in fields:
+            struct.remove(field)
+
+
+def _move(struct: Struct, field: int, distance: int) -> None:
+    if offset := struct.get_int(field):  # some writers store 0 if there is no such page
+        struct.set_int(field, thrift.I64, offset + distance)
