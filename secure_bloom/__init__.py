@@ -18,6 +18,7 @@ _HOME = {
     "BloomFilterInfo": "secure_bloom.parquet.bloom_filter",
     "BloomFilterOptions": "secure_bloom.sbbf.options",
     "EncryptionConfiguration": "secure_bloom.encryption",
+    "EraseResult": "secure_bloom.erasing.result",
     "ExplicitKeys": "secure_bloom.keys.retrieval",
     "Keyring": "secure_bloom.keys.keyring",
     "ParquetFile": "secure_bloom.reader",
@@ -29,6 +30,7 @@ _HOME = {
     "attach": "secure_bloom.maintain.attach",
     "audit": "secure_bloom.auditing.audit",
     "dataset": "secure_bloom.datasets.dataset",
+    "erase": "secure_bloom.erasing.erase",
     "find": "secure_bloom.datasets.lookup",
     "open_kms": "secure_bloom.keys.uri",
     "read_table": "secure_bloom.datasets.reading",
@@ -55,6 +57,8 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.encryption import EncryptionConfiguration as EncryptionConfiguration
     from secure_bloom.encryption import UniformKey as UniformKey
     from secure_bloom.engines.polars import scan as scan
+    from secure_bloom.erasing.erase import erase as erase
+    from secure_bloom.erasing.result import EraseResult as EraseResult
     from secure_bloom.keys.keyring import Keyring as Keyring
     from secure_bloom.keys.retrieval import ExplicitKeys as ExplicitKeys
     from secure_bloom.keys.uri import open_kms as open_kms

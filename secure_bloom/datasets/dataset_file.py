@@ -86,9 +86,10 @@ class DatasetFile:
         self._is_masked: dict[str, bool] = {}  # as far as the keys were requested
         self.is_encrypted = False  # until it has been opened
         if known is not None:
-            self._schema = known.schema
+            self._schema, self.num_rows = known.schema, known.num_rows
             return
         opened = self.open()
+        self.num_rows = opened.file.num_rows
         if access.on_missing_key == "null":
             self.maskable = opened.file.maskable_columns
         opened.close()

@@ -25,6 +25,7 @@ from secure_bloom.parquet.placing import set_column_index, set_offset_index, tot
 from secure_bloom.parquet.row_group import RowGroup
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.rewrite import Kept
+from secure_bloom.storage.summary import FilterTotals
 from secure_bloom.verify.measure import ColumnHashes
 
 
@@ -44,6 +45,8 @@ class RemainingRows:
     ----------
     num_rows : int
         That remain.
+    filters : FilterTotals
+        Of the new file, once all parts have been taken.
     """
 
     def __init__(self, file: ParquetFile, erased: Mapping[int, pa.BooleanArray],
@@ -56,6 +59,7 @@ class RemainingRows:
         self._by_gcm = algorithm is not None and algorithm.authenticates_pages
         self._chunks: list[NewChunk] = []
         self._position = 0
+        self.filters = FilterTotals()
         self.num_rows = sum(map(self._num_left, self._footer.row_groups))
 
     def check(self) -> None:
@@ -144,8 +148,11 @@ class RemainingRows:
     def _filter(self, one: NewChunk) -> Iterator[Part]:
         start = self._position
         yield from one.filter()
-        if self._position > start:
-            one.chunk.set_bloom_filter(start, self._position - start)
+        if size := self._position - start:
+            one.chunk.set_bloom_filter(start, size)
+            totals, is_encrypted = self.filters, one.chunk.encryption is not None
+            self.filters = FilterTotals(totals.encrypted + is_encrypted,
+                                        totals.plain + (not is_encrypted), totals.bytes + size)
         else:
             one.chunk.remove_bloom_filter()
         one.chunk.finish()

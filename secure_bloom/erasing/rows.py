@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,17 +50,18 @@ class RowReader:
 
     def leaf(self, row_group: int, column: LeafColumn) -> Iterator[pa.RecordBatch]:
         """Yield batches of the top-level field of a leaf column, restricted to this leaf."""
-        return self._batches(row_group, column_indices=[column.ordinal])
+        return self._batches(row_group, column)
 
-    def _batches(self, row_group: int, unit: str = "ns", **options: Any) \
+    def _batches(self, row_group: int, leaf: LeafColumn | None = None, unit: str = "ns") \
             -> Iterator[pa.RecordBatch]:
+        leaves = None if leaf is None else [leaf.ordinal]
         with pyarrow_errors(self._file.name, self._file.keys):
             if unit not in self._opened:
                 self._opened[unit] = self._file.open_in_pyarrow(
                     pre_buffer=False, coerce_int96_timestamp_unit=unit)
             try:
-                yield from self._opened[unit].iter_batches(_BATCH_ROWS, row_groups=[row_group],
-                                                           **options)
+                yield from self._opened[unit].reader.iter_batches(
+                    _BATCH_ROWS, row_groups=[row_group], column_indices=leaves)
             except pa.ArrowNotImplementedError as error:
                 raise UnsupportedError("pyarrow cannot read this type of column",
                                        row_group=row_group) from error
@@ -71,8 +71,8 @@ class RowReader:
     def _check_int96(self, row_group: int, column: LeafColumn) -> None:
         """Refuse timestamps before 1677 and after 2262: in nanoseconds they wrap around."""
         nanos, micros = (np.concatenate([
-            _integers(batch) for batch in self._batches(
-                row_group, unit, column_indices=[column.ordinal])]) for unit in ("ns", "us"))
+            _integers(batch) for batch in self._batches(row_group, column, unit)])
+            for unit in ("ns", "us"))
         if not np.array_equal(nanos // 1000, micros):
             raise UnsupportedError("it has timestamps before 1677 or after 2262, which Arrow "
                                    "cannot keep in nanoseconds; write the file again without "

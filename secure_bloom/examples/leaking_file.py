@@ -64,7 +64,7 @@ def leaking_file(table: pa.Table, columns: Iterable[str], keys: Any = None, **wr
 
 
 def _shift(chunk: ColumnChunk, by: int) -> None:
-    for meta in chunk._metadata_copies():
+    for meta in chunk.metadata_to_change():
         for field in _OFFSETS:
             if offset := meta.get_int(field):
                 meta.set_int(field, thrift.I64, offset + by)

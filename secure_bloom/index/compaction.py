@@ -6,7 +6,7 @@ import contextlib
 import math
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from secure_bloom.index.building import BUDGET
@@ -118,7 +118,8 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
     return merge_some(table, folder, kms, choose, budget)
 
 
-def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE) -> list[str]:
+def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
+           published: Container[str] = ()) -> list[str]:
     """Delete segments and manifests that the newest manifest does not need; return their names.
 
     Parameters
@@ -126,6 +127,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE) -> 
     grace : float
         Seconds. Younger files are kept: readers may use them, or an update may be about to publish
         them.
+    published : container of str
+        Names of segments that were published, of which no younger ones are kept.
     """
     now = folder.now_ns()
     manifest = folder.open_newest(kms)
@@ -139,7 +142,7 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE) -> 
         # Later manifests are kept, too: they are torn, or another process has just published them.
         is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)
         is_young = info.mtime_ns is None or now - info.mtime_ns < grace * 1e9
-        if is_needed or is_young:
+        if is_needed or (is_young and name not in published):
             continue
         with contextlib.suppress(FileNotFoundError):
             folder.filesystem.delete_file(info.path)

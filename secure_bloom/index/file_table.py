@@ -168,6 +168,11 @@ class FileTable:
         """Number of row groups of each file."""
         return np.diff(self.first_group).tolist()
 
+    @cached_property
+    def row_counts(self) -> list[int]:
+        """Number of rows of each file."""
+        return self._table["rows"].to_pylist()
+
     def parsed_schema(self, file: int) -> pa.Schema:
         """Return the schema of a file; equal ones are one object."""
         return self._parsed_schemas[self.schema_ids[file]]

@@ -245,6 +245,26 @@ class Index(Summarized):
         return [name for folder in self._folders(columns)
                 for name in compaction.vacuum(folder, self._kms, grace)]
 
+    def purge(self, *, budget: int = BUDGET) -> list[str]:
+        """Forget what is no longer in the files: update, compact, and delete what that replaced.
+
+        Nothing is left of values that were removed from the files before, except in segments that
+        other processes are about to publish, which :meth:`vacuum` deletes later.
+
+        Returns
+        -------
+        list of str
+            Names of the deleted files. The errors are those of :meth:`update`.
+        """
+        deleted = []
+        for folder in self._folders():
+            manifest = folder.open_newest(self._kms)
+            published = {info.name for info in manifest.body.segments} if manifest else set()
+            update_indexes(self._table, [folder.column], self._kms, budget=budget)
+            compaction.compact(self._table, folder, self._kms, budget)
+            deleted += compaction.vacuum(folder, self._kms, published=published)
+        return deleted
+
     def rotate(self, *, old: str, new: str, dry_run: bool = False) -> IndexRotation:
         """Wrap the keys of the indexes with another master key.
 

@@ -45,6 +45,7 @@ class KnownFile(NamedTuple):
     stamp: Stamp
     schema: pa.Schema
     num_row_groups: int
+    num_rows: int
 
 
 class KnownFiles:
@@ -67,7 +68,8 @@ class KnownFiles:
             if place is not None:
                 files = index.files(place)
                 return KnownFile(self._listing[relative], files.parsed_schema(place.file),
-                                 files.row_group_counts[place.file])
+                                 files.row_group_counts[place.file],
+                                 files.row_counts[place.file])
         return None
 
 

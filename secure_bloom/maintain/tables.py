@@ -12,6 +12,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.table_formats import (
+    Table,
     first_table,
     folders_above,
     local_folders_above,
@@ -21,22 +22,29 @@ from secure_bloom.storage.visibility import relative_path
 
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
-    """Refuse files that belong to such tables.
+    """Refuse files that belong to such tables; the arguments are those of :func:`table_of_files`.
+
+    Raises UnsupportedError if a file belongs to such a table; the message names the kind of table.
+    """
+    table = table_of_files(filesystem, path, files)
+    if table is not None:
+        raise UnsupportedError(
+            f"this belongs to {table}, whose log records the file sizes, so a file of another "
+            "size would count as damaged; rewrite the files through the table", file=table.folder)
+
+
+def table_of_files(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> Table | None:
+    """Return a table to which files belong.
 
     ``path`` is a file, or a folder: a table's folder, one inside it, or one that contains tables.
-    ``files`` are the files there: local links may lead into a table elsewhere. Raises
-    UnsupportedError if a file belongs to such a table; the message names the kind of table.
+    ``files`` are the files there: local links may lead into a table elsewhere.
     """
     if filesystem.type_name == "local":
         real = dict.fromkeys(os.path.dirname(os.path.realpath(file)) for file in files)
         above = local_folders_above([path, *real])
     else:
         above = folders_above(path)
-    table = first_table(filesystem, above) or table_below(path, _all_below(filesystem, path))
-    if table is not None:
-        raise UnsupportedError(
-            f"this belongs to {table}, whose log records the file sizes, so a file of another "
-            "size would count as damaged; rewrite the files through the table", file=table.folder)
+    return first_table(filesystem, above) or table_below(path, _all_below(filesystem, path))
 
 
 def _all_below(filesystem: pa_fs.FileSystem, path: str) -> list[str]:

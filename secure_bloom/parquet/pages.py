@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.crypto.modules import Bytes
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
@@ -32,7 +31,7 @@ class StoredPages:
 
     Attributes
     ----------
-    parts : list of bytes
+    parts : list of bytes or memoryview
         To write one after the other.
     dictionary_size : int
         Stored bytes of the dictionary page; 0 without one.
@@ -40,7 +39,7 @@ class StoredPages:
         Stored bytes of each data page, with its header.
     """
 
-    parts: list[Bytes] = field(default_factory=list)
+    parts: list[bytes | memoryview] = field(default_factory=list)
     dictionary_size: int = 0
     data_sizes: list[int] = field(default_factory=list)
 
@@ -49,7 +48,7 @@ class StoredPages:
         """Stored bytes of all pages."""
         return self.dictionary_size + sum(self.data_sizes)
 
-    def add(self, parts: list[Bytes], is_dictionary: bool) -> None:
+    def add(self, parts: list[bytes | memoryview], is_dictionary: bool) -> None:
         """Add a page, which consists of these parts."""
         self.parts += parts
         size = sum(map(len, parts))

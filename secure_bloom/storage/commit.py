@@ -44,13 +44,13 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError, UnsupportedError
+from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.files import make_folder, read_file, write_file
 from secure_bloom.storage.job_folder import COMMITTING, JobFolder
@@ -164,7 +164,8 @@ class Job(JobFolder):
 
     # --- the commit ------------------------------------------------------------------------------
 
-    def commit(self, files: list[StagedFile], batch: Batch | None = None) -> CommitSummary | None:
+    def commit(self, files: list[StagedFile], batch: Batch | None = None,
+               replaced: Collection[pa_fs.FileInfo] = ()) -> CommitSummary | None:
         """Make these files visible; on overwrite they replace the files visible before.
 
         Parameters
@@ -172,6 +173,8 @@ class Job(JobFolder):
         files : list of StagedFile
         batch : Batch, optional
             Batch of a streaming query. If it was already committed, the files are dropped.
+        replaced : collection of pyarrow.fs.FileInfo
+            Visible files that these replace, as they were listed when they were read.
 
         Returns
         -------
@@ -194,10 +197,11 @@ class Job(JobFolder):
             self.write_marker(COMMITTING)
             self._check_alive()
             self._check_staged(files)
-            record = self._record(files, batch)
+            record = self._record(files, batch, replaced)
             success = self._remove_success()
             self._publish(record.files)
             self._check_alive()
+            self._check_replaced(replaced)
             tried = True
             self._write_record(record)
             if not self._has_committed(record):
@@ -277,11 +281,20 @@ class Job(JobFolder):
                                   "missing or changed; check that tasks and driver see the same "
                                   "folder, and run the job again", file=info.path)
 
-    def _record(self, files: list[StagedFile], batch: Batch | None) -> CommitRecord:
-        visible = visible_files(self.filesystem, self.folder).values() \
-            if self.overwrite and self.exists(self.folder) else ()
-        replaced = {relative_path(info.path, self.table): signature(info) for info in visible}
-        return CommitRecord([file.path for file in files], replaced,
+    def _check_replaced(self, replaced: Collection[pa_fs.FileInfo]) -> None:
+        """Check that the files to replace are still those that were read."""
+        found = self.filesystem.get_file_info([info.path for info in replaced])
+        for info, now in zip(replaced, found, strict=True):
+            if now.type != pa_fs.FileType.File or signature(now) != signature(info):
+                raise ChangedMeanwhileError("the file was changed or removed in the meantime; run "
+                                            "the job again", file=info.path)
+
+    def _record(self, files: list[StagedFile], batch: Batch | None,
+                replaced: Collection[pa_fs.FileInfo]) -> CommitRecord:
+        if self.overwrite and self.exists(self.folder):
+            replaced = visible_files(self.filesystem, self.folder).values()
+        signatures = {relative_path(info.path, self.table): signature(info) for info in replaced}
+        return CommitRecord([file.path for file in files], signatures,
                             asdict(CommitSummary.of(self.id, files)),
                             None if batch is None else batch.stream,
                             None if batch is None else batch.id, self.name)

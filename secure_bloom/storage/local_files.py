@@ -260,3 +260,18 @@ def _acl(path: str) -> bytes | None:
         return os.getxattr(path, _ACL)
     except (OSError, AttributeError):  # macOS has none
         return None
+
+
+def remove_checksum(path: str) -> None:
+    """Remove the checksum file that Hadoop stores next to a local file and verifies it against.
+
+    This happens before the rename, so that a power cut leaves no file that Spark considers corrupt.
+    """
+    folder, name = os.path.split(path)
+    try:
+        os.unlink(os.path.join(folder, f".{name}.crc"))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+            raise
+    else:
+        sync_folder(folder)

@@ -8,17 +8,16 @@ end. If a local path is a symbolic link, the target of the link is replaced.
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.storage.files import Output, Source, open_output
-from secure_bloom.storage.local_files import remove_leftovers, sync_folder
+from secure_bloom.storage.local_files import remove_checksum, remove_leftovers
 from secure_bloom.storage.visibility import is_replaced
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
@@ -67,12 +66,24 @@ class Rewrite:
         Each part is written before the next one is requested. Raises ChangedMeanwhileError if the
         file has changed since it was opened.
         """
-        output = open_output(self._path, self._filesystem, mode=0o600)  # if the old one disappears
+        self._store(self._path, parts, self._before_renaming, 0o600)  # if the old one disappears
+
+    def write_to(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview]) -> None:
+        """Write a new file that consists of these parts, with the permissions of the old one.
+
+        As :meth:`replace_by`, but the old file stays.
+        """
+        mode = os.stat(self._path).st_mode & 0o777 if self._is_local else 0o666
+        self._store(path, parts, self._check_unchanged, mode)
+
+    def _store(self, path: str, parts: Iterable[Kept | Zeros | bytes | memoryview],
+               check: Callable[[], None], mode: int) -> None:
+        output = open_output(path, self._filesystem, mode=mode)
         try:
             with self.source.one_version():  # also covers what is read to produce the parts
                 for part in parts:
                     self._write(output, part)
-            output.commit(self._before_renaming)
+            output.commit(check)
         except BaseException:
             output.abort()
             raise
@@ -89,7 +100,7 @@ class Rewrite:
     def _before_renaming(self) -> None:
         self._check_unchanged()
         if self._is_local:
-            _remove_checksum(self._path)
+            remove_checksum(self._path)
 
     def _check_unchanged(self) -> None:
         if self.source.is_replaced() \
@@ -124,21 +135,6 @@ class Rewrite:
 
     def __exit__(self, *_: object) -> None:
         self.source.file.close()
-
-
-def _remove_checksum(path: str) -> None:
-    """Remove the checksum file that Hadoop stores next to a local file and verifies it against.
-
-    This happens before the rename, so that a power cut leaves no file that Spark considers corrupt.
-    """
-    folder, name = os.path.split(path)
-    try:
-        os.unlink(os.path.join(folder, f".{name}.crc"))
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
-            raise
-    else:
-        sync_folder(folder)
 
 
 def remove_leftovers_of(filesystem: pa_fs.FileSystem, paths: Iterable[str]) -> None:

@@ -1,0 +1,131 @@
+"""Write one file again, without the rows to erase."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow.fs as pa_fs
+
+from secure_bloom.erasing.matching import ErasedValues
+from secure_bloom.erasing.remaining import RemainingRows
+from secure_bloom.erasing.result import ErasedFile
+from secure_bloom.erasing.rows import RowReader
+from secure_bloom.errors import ChangedMeanwhileError, error_location
+from secure_bloom.keys.external import create_material, material_path, read_material
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.reader import ParquetFile
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import Source
+from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.summary import StagedFile
+from secure_bloom.storage.visibility import relative_path
+
+_BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
+
+Advance = Callable[[float], None]
+
+
+class Rewritten(NamedTuple):
+    """A file of a job that replaces another one once the job commits."""
+
+    file: ErasedFile
+    staged: StagedFile
+    replaced: pa_fs.FileInfo
+
+
+def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
+                    keys: Keys, advance: Advance) -> Rewritten:
+    """Write a file of a job without the rows to erase.
+
+    Parameters
+    ----------
+    job : Job
+    number : int
+        Part of the new file's name.
+    path : str
+        The file that it will replace.
+    erased : ErasedValues
+    row_groups : set of int
+        Those that have rows to erase.
+    keys, advance
+        As for :func:`.erase`.
+
+    Raises
+    ------
+    ChangedMeanwhileError
+        If the file was changed meanwhile.
+    FormatError, AuthenticationError, KeyRetrievalError, UnsupportedError
+        If it cannot be written without these rows.
+    """
+    with _opened(job.filesystem, path, keys) as (rewrite, file):
+        info = job.filesystem.get_file_info(path)
+        remaining = _remaining(file, erased, row_groups, advance)
+        new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
+        visible = job.path(relative_path(new, job.work))
+        if job.exists(material_path(path)):
+            create_material(job.filesystem, visible, read_material(job.filesystem, path))
+        before = _sha256(rewrite.source)
+        rewrite.write_to(new, remaining.parts())
+        staged = job.staged(new, remaining.num_rows, remaining.filters)
+        described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
+                               before, _sha256_of(job.filesystem, new))
+    return Rewritten(described, staged, info)
+
+
+def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,
+                     row_groups: set[int], keys: Keys, advance: Advance) -> ErasedFile:
+    """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
+    with _opened(filesystem, path, keys) as (rewrite, file):
+        remaining = _remaining(file, erased, row_groups, advance)
+        before = _sha256(rewrite.source)
+        rewrite.replace_by(remaining.parts())
+        return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
+                          _sha256_of(filesystem, path))
+
+
+@contextmanager
+def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
+        -> Iterator[tuple[Rewrite, ParquetFile]]:
+    with error_location(file=path), Rewrite(filesystem, path) as rewrite, \
+            ParquetFile(path, keys, filesystem=filesystem) as file:
+        if rewrite.source.version != file.version:  # or a link has a new target
+            raise ChangedMeanwhileError("the file was changed in the meantime; run it again")
+        with file.one_version():
+            yield rewrite, file
+
+
+def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
+               advance: Advance) -> RemainingRows:
+    """Find the rows to erase, and return the others."""
+    leaf, reader = erased.leaf(file), RowReader(file)
+    assert leaf is not None  # the search has found values in it
+    found = {group: erased.in_row_group(reader, group, leaf).rows
+             for group in sorted(row_groups) if group < file.num_row_groups}
+    done, size = 0, max(1, file.footer.start)
+
+    def count_bytes(num_bytes: int) -> None:
+        nonlocal done
+        done += num_bytes
+        advance(done / size)
+
+    remaining = RemainingRows(file, {group: rows for group, rows in found.items()
+                                     if rows.true_count}, count_bytes)
+    remaining.check()
+    return remaining
+
+
+def _sha256_of(filesystem: pa_fs.FileSystem, path: str) -> str:
+    source = Source(path, filesystem)
+    with source.file:
+        return _sha256(source)
+
+
+def _sha256(source: Source) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, source.size, _BLOCK):
+        digest.update(source.read_at(_BLOCK, start))
+    return digest.hexdigest()

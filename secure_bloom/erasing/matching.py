@@ -1,0 +1,107 @@
+"""Which rows have one of the values to erase."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from secure_bloom.arrow.leaves import is_list
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.display import listed
+from secure_bloom.erasing.rows import RowReader
+from secure_bloom.errors import ColumnError
+from secure_bloom.parquet.schema import LeafColumn, named_columns
+from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.pruning.value_list import ValueList
+from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.probes import is_scalar
+from secure_bloom.sbbf.scalars import plain_values
+
+_VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedRows:
+    """The rows of a row group to erase."""
+
+    rows: pa.BooleanArray
+    found: Counter[Any]
+
+
+class ErasedValues:
+    """The values to erase, and the column that has them.
+
+    Parameters
+    ----------
+    column : str
+        Dotted path of a leaf column, or of a list of values.
+    values : scalar, sequence, or Arrow array
+        Nulls are not found.
+
+    Attributes
+    ----------
+    values : list
+        Distinct, without nulls, in the given order.
+    """
+
+    def __init__(self, column: str, values: object):
+        wanted: Any = [values] if is_scalar(values) else values
+        self.column = column
+        self.values = [value for value in dict.fromkeys(plain_values(wanted)) if value is not None]
+        if not self.values:
+            raise ValueError("there are no values to erase")
+        self._list = ValueList(self.values)
+
+    def __repr__(self) -> str:
+        return f"<ErasedValues of {self.column}: {len(self.values):,}>"
+
+    def condition(self, column: str | None = None) -> list[list[Predicate]]:
+        """Return the condition of the rows to erase, as a filter."""
+        return [[Predicate(self.column if column is None else column, "in", self._list)]]
+
+    def leaf(self, file: ParquetFile) -> LeafColumn | None:
+        """Return the leaf column of a file that has the values; None if it lacks that column.
+
+        Raises ColumnError if it is a group of several.
+        """
+        found = named_columns(file.columns, self.column)
+        if len(found) > 1:
+            raise ColumnError("this is a group of several columns; name one of them: "
+                              + listed(leaf.path for leaf in found), column=self.column)
+        return found[0] if found else None
+
+    def in_row_group(self, reader: RowReader, row_group: int, leaf: LeafColumn) -> ErasedRows:
+        """Find the rows of a row group; errors are those of :meth:`.RowReader.leaf`."""
+        parts, found = [], Counter[Any]()
+        for batch in reader.leaf(row_group, leaf):
+            rows = self._in(batch.column(0), batch.schema.field(0), found)
+            parts.append(pa.array(rows))
+        return ErasedRows(pa.concat_arrays([pa.array([], pa.bool_()), *parts]), found)
+
+    def _in(self, array: pa.Array, field: pa.Field, found: Counter[Any]) -> np.ndarray:
+        """Return for each element whether it is or has a value to erase; count these values.
+
+        The array is restricted to one leaf, so every struct has one field, and maps are lists.
+        """
+        if is_list(field.type):
+            if not (pa.types.is_list(field.type) or pa.types.is_large_list(field.type)):
+                array = array.cast(pa.large_list(field.type.value_field))  # views, fixed sizes
+            below = self._in(array.flatten(), field.type.value_field, found)
+            rows = np.zeros(len(array), bool)
+            rows[np.asarray(pc.list_parent_indices(array))[below]] = True
+            return rows
+        if pa.types.is_struct(field.type):
+            return self._in(array.flatten()[0], field.type.field(0), found)
+        batch = pa.record_batch([array], pa.schema([pa.field(_VALUE, field.type)]))
+        holds = RowFilter(self.condition(_VALUE), batch.schema).holds(batch)
+        if holds.true_count:
+            matching = array.filter(holds)
+            if pa.types.is_dictionary(matching.type):
+                matching = matching.dictionary_decode()
+            found.update(plain_values(matching))
+        return np.asarray(holds)

@@ -1,0 +1,124 @@
+"""What an erasure has done, or would do: its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from secure_bloom.datasets.report import Counts
+from secure_bloom.display import Summarized, count, shown
+
+
+@dataclass(frozen=True)
+class ErasedFile:
+    """A file that lost rows.
+
+    Attributes
+    ----------
+    file : str
+        Its path before.
+    new_file : str or None
+        Its path now; None in a dry run.
+    rows_before, rows_removed : int
+    sha256_before, sha256_after : str or None
+        Of all bytes of the file, in hexadecimal; None in a dry run.
+    """
+
+    file: str
+    new_file: str | None
+    rows_before: int
+    rows_removed: int
+    sha256_before: str | None = None
+    sha256_after: str | None = None
+
+
+@dataclass(frozen=True)
+class ErasedValue:
+    """A value that was asked for, without the value.
+
+    Attributes
+    ----------
+    hash : str
+        HMAC-SHA-256 of the value's text in UTF-8, in hexadecimal.
+    found : int
+        How often the column had it.
+    """
+
+    hash: str
+    found: int
+
+
+@dataclass(frozen=True)
+class Absence:
+    """How it was verified that the values are gone.
+
+    Attributes
+    ----------
+    found_rows : int
+        Rows that still have one of the values: written by others since then.
+    files, row_groups : Counts
+        How many were read to the last value, and how many are ruled out, by what.
+    """
+
+    found_rows: int
+    files: Counts
+    row_groups: Counts
+
+
+@dataclass(repr=False)
+class EraseResult(Summarized):
+    """What an erasure has done, or what a dry run would do.
+
+    Attributes
+    ----------
+    path, column : str
+    dry_run : bool
+    num_files, num_rows : int
+        Of the data set, before.
+    files : list of ErasedFile
+    values : list of ErasedValue
+        In the order in which they were given, without repetitions.
+    absence : Absence or None
+        None in a dry run.
+    indexes : list of str
+        The columns of indexes that were brought up to date.
+    left : list of str
+        What may still have the values, and is out of reach.
+    """
+
+    path: str
+    column: str
+    dry_run: bool
+    num_files: int
+    num_rows: int
+    files: list[ErasedFile] = field(default_factory=list)
+    values: list[ErasedValue] = field(default_factory=list)
+    absence: Absence | None = None
+    indexes: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def rows_removed(self) -> int:
+        """Rows that had one of the values."""
+        return sum(file.rows_removed for file in self.files)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the values were verified to be absent."""
+        return self.absence is not None and not self.absence.found_rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a dictionary for JSON."""
+        return {**asdict(self), "rows_removed": self.rows_removed,
+                "is_complete": self.is_complete}
+
+    def _headline(self) -> str:
+        done = "would lose" if self.dry_run else "lost"
+        return (f"{shown(self.path, 40)}: {count(len(self.files), 'file')} of {self.num_files:,} "
+                f"{done} {count(self.rows_removed, 'row')} of {self.num_rows:,}"
+                + ("" if self.dry_run else ", verified" if self.is_complete else ", not complete"))
+
+    def _rows(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return (("file", "rows before", "rows removed"),
+                ((one.file, one.rows_before, one.rows_removed) for one in self.files))

@@ -1,0 +1,123 @@
+"""Find the files, row groups and rows that have the values to erase."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.fs as pa_fs
+
+from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.datasets.dataset_file import OpenedFile
+from secure_bloom.datasets.lookup import Search
+from secure_bloom.datasets.report import BLOOM_FILTERS, READ, ScanReport, describe
+from secure_bloom.datasets.scan import Scan
+from secure_bloom.erasing.matching import ErasedValues
+from secure_bloom.erasing.rows import RowReader
+from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.index.planning import IndexUse
+from secure_bloom.keys.retrieval import Keys
+from secure_bloom.reader import ParquetFile
+
+
+@dataclass
+class Occurrences:
+    """Where values are.
+
+    Attributes
+    ----------
+    files : dict of str to dict of int to int
+        By path and row group, how many rows have one of the values.
+    counts : Counter
+        How often each value was found.
+    report : ScanReport
+        How the other files and row groups were ruled out.
+    rows_of : dict of str to int
+        Rows of each file that has such rows.
+    num_rows : int
+        Rows of all files.
+    """
+
+    report: ScanReport
+    num_rows: int
+    rows_of: dict[str, int] = field(default_factory=dict)
+    files: dict[str, dict[int, int]] = field(default_factory=dict)
+    counts: Counter[Any] = field(default_factory=Counter)
+
+    @property
+    def found_rows(self) -> int:
+        """Rows that have one of the values."""
+        return sum(sum(groups.values()) for groups in self.files.values())
+
+
+def find_occurrences(path: str, erased: ErasedValues, keys: Keys,
+                     filesystem: pa_fs.FileSystem, index: IndexUse,
+                     advance: Callable[[float], None]) -> Occurrences:
+    """Search a file, or the visible files of a folder; errors are those of ``find``."""
+    search = Search(path, erased.column, [], keys, filesystem=filesystem, advance=advance,
+                    index=index)
+    name = erased.column.split(".")[0]
+    if any(name in file.partition_values for file in search.files):
+        raise ColumnError("its values are in the names of folders, not in files: delete the "
+                          "folders of these values", column=name)
+    found = Occurrences(ScanReport(describe(erased.condition())),
+                        sum(file.num_rows for file in search.files))
+    for number, opened in enumerate(_candidates(search, erased, found.report), 1):
+        try:
+            path = opened.dataset_file.path
+            with error_location(file=path), opened.source.one_version():
+                groups = _count(opened, erased, found.counts)
+        finally:
+            opened.close()
+        if groups:
+            found.files[path], found.rows_of[path] = groups, opened.file.num_rows
+        advance(0.5 + number / max(1, search.num_files) / 2)
+    advance(1)
+    return found
+
+
+def _candidates(search: Search, erased: ErasedValues, report: ScanReport) -> Iterator[OpenedFile]:
+    """Yield the files that may have the values, open, with the row groups to read."""
+    if not search.files:
+        return
+    try:
+        filters = [RowFilter(erased.condition(), search.schema)]
+    except ColumnError:  # rows cannot be filtered by lists; but their leaves have filters
+        for opened in Scan(search.files, search.access, search.schema, [], ScanReport("")) \
+                .open_files():
+            opened.row_groups = _groups_with_values(opened.file, erased)
+            outcomes = dict.fromkeys(range(opened.file.num_row_groups), BLOOM_FILTERS)
+            outcomes |= dict.fromkeys(opened.row_groups, READ)
+            sizes = map(opened.file.footer.row_group_num_bytes, outcomes)
+            report.add_file(outcomes.values(), sizes)
+            yield opened
+    else:
+        yield from Scan(search.files, search.access, search.schema, filters, report).open_files()
+
+
+def _groups_with_values(file: ParquetFile, erased: ErasedValues) -> list[int]:
+    """Return the row groups that may have one of the values in lists."""
+    leaf = erased.leaf(file)
+    if leaf is None:
+        return []
+    might = file.might_contain(leaf.path, erased.values)
+    return np.flatnonzero(might.any(axis=1)).tolist()
+
+
+def _count(opened: OpenedFile, erased: ErasedValues, counts: Counter[Any]) -> dict[int, int]:
+    """Return of each row group with such rows their number; count the values."""
+    groups: dict[int, int] = {}
+    leaf = erased.leaf(opened.file)
+    if leaf is None:
+        return groups
+    reader = RowReader(opened.file)
+    to_read = range(opened.file.num_row_groups) if opened.row_groups is None else opened.row_groups
+    for group in to_read:
+        in_group = erased.in_row_group(reader, group, leaf)
+        counts.update(in_group.found)
+        if in_group.rows.true_count:
+            groups[group] = in_group.rows.true_count
+    return groups
