@@ -37,11 +37,12 @@ class Occurrences:
         How the other files and row groups were ruled out.
     rows_of : dict of str to int
         Rows of each file that has such rows.
-    num_rows : int
-        Rows of all files.
+    num_files, num_rows : int
+        Of the data set.
     """
 
     report: ScanReport
+    num_files: int
     num_rows: int
     rows_of: dict[str, int] = field(default_factory=dict)
     files: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -63,7 +64,7 @@ def find_occurrences(path: str, erased: ErasedValues, keys: Keys,
     if any(name in file.partition_values for file in search.files):
         raise ColumnError("its values are in the names of folders, not in files: delete the "
                           "folders of these values", column=name)
-    found = Occurrences(ScanReport(describe(erased.condition())),
+    found = Occurrences(ScanReport(describe(erased.condition())), search.num_files,
                         sum(file.num_rows for file in search.files))
     for number, opened in enumerate(_candidates(search, erased, found.report), 1):
         try:
