@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from types import ModuleType as Module
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from secure_bloom.display import Summarized, count
 from secure_bloom.errors import AuthenticationError, FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk
+from secure_bloom.parquet.compiled_footers import ROOM, CompiledFooters
 from secure_bloom.parquet.file_crypto import ALGORITHM_LAYOUT, EncryptionAlgorithm, FileCrypto
 from secure_bloom.parquet.row_group import COLUMN_ORDERS, ROW_GROUP_LAYOUT, RowGroup, Shared
 from secure_bloom.parquet.schema import (
@@ -172,13 +172,13 @@ class Footer(Summarized):
         for ordinal in places.keys() - done:
             chunks[ordinal].set_bloom_filter(*places[ordinal])
 
-    def _patch(self, kernels: Module, chunks: RowGroup,
+    def _patch(self, kernels: CompiledFooters, chunks: RowGroup,
                places: Mapping[int, tuple[int, int]]) -> set[int]:
         """Record them with a kernel where possible; returns the columns for which it was."""
         raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
         bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
         wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
-        out = np.empty(bounds[-1] + len(raw) * kernels.ROOM, np.uint8)
+        out = np.empty(bounds[-1] + len(raw) * ROOM, np.uint8)
         ends = np.empty(len(raw), np.int64)
         kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
         new, start, done = out.tobytes(), 0, set()

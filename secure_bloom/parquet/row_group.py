@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
-from types import ModuleType
 from typing import Any
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk, Decoded
+from secure_bloom.parquet.compiled_footers import CompiledFooters
 from secure_bloom.parquet.file_crypto import FileCrypto
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.parquet.thrift import Struct
@@ -146,8 +146,8 @@ class Shared:
     FileMetaData.
     """
 
-    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels: ModuleType | None,
-                 orders: Struct):
+    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto,
+                 kernels: CompiledFooters | None, orders: Struct):
         self.columns, self.crypto, self.kernels = columns, crypto, kernels
         self.recent = Recent()
         self._orders = orders
