@@ -10,8 +10,9 @@ from numba import njit
 from secure_bloom.kernels.interface import sources_digest
 
 _VERSION = f"_{sources_digest()[:16]}"  #: numba checks only a kernel's own module
-part_of_kernel = njit(forceinline=True, _nrt=False, no_cpython_wrapper=True,
-                      no_cfunc_wrapper=True)
+#: Kernels allocate nothing and are called by Python or by each other, so they need less code.
+_LEAN: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
+part_of_kernel = njit(forceinline=True, no_cpython_wrapper=True, **_LEAN)
 KERNELS: list[Any] = []  #: all kernels, for the command ``warmup``
 
 
@@ -26,9 +27,9 @@ def kernel(function: Callable[..., Any]) -> Any:
     """
     function.__qualname__ += _VERSION  # part of the name of numba's cache file
     try:
-        compiled = njit(cache=True, nogil=True, _nrt=False, no_cfunc_wrapper=True)(function)
+        compiled = njit(cache=True, nogil=True, **_LEAN)(function)
     except RuntimeError:  # numba's "no locator available"
-        compiled = njit(nogil=True, _nrt=False, no_cfunc_wrapper=True)(function)
+        compiled = njit(nogil=True, **_LEAN)(function)
     KERNELS.append(compiled)
     return compiled
 

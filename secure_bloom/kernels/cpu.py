@@ -19,7 +19,7 @@ _EBX, _ECX = 1, 2  # of the four registers that cpuid fills
 _EXTENDED = 0x8000_0000
 
 #: Level -> {(leaf of cpuid, register): bits}, and the registers to be saved: bits of XCR0.
-_NEEDED = {
+_NEEDED: dict[str, tuple[dict[tuple[int, int], tuple[int, ...]], tuple[int, ...]]] = {
     "x86-64-v2": ({
         (1, _ECX): (0, 9, 13, 19, 20, 23),  # SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
         (_EXTENDED + 1, _ECX): (0,)}, ()),  # LAHF and SAHF

@@ -23,7 +23,7 @@ from secure_bloom.kernels.interface import (
     PREFIX,
     sources_digest,
 )
-from secure_bloom.kernels.self_test import verify
+from secure_bloom.kernels.verification import verify
 
 
 class NotUsableError(Exception):

@@ -9,6 +9,7 @@ filter, shape (blocks, 8), uint32.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from xxhash import xxh64_intdigest
@@ -43,14 +44,14 @@ def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
     ``data`` (uint8) holds ``out.size`` values back to back.
     """
     if out.size < _FEW or width >= _LONG:
-        raw = memoryview(data)
+        raw = data.data
         for i in range(out.size):
             out[i] = xxh64_intdigest(raw[i * width:(i + 1) * width])
         return
     for first in range(0, out.size, _BLOCK):
         part = out[first:first + _BLOCK]
 
-        def read(dtype: type, position: int, start: int = first * width,
+        def read(dtype: Any, position: int, start: int = first * width,
                  count: int = part.size) -> np.ndarray:
             return np.ndarray(count, dtype, data, start + position, width).astype(_U64)
 
@@ -92,7 +93,7 @@ def _hash_by_length(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> N
         for first in range(0, places.size, _BLOCK):
             some = places[first:first + _BLOCK]
 
-            def read(dtype: type, position: int, at: np.ndarray = starts[some]) -> np.ndarray:
+            def read(dtype: Any, position: int, at: np.ndarray = starts[some]) -> np.ndarray:
                 return views[dtype][at + position].astype(_U64, copy=False)
 
             hashes = np.empty(some.size, _U64)
@@ -102,12 +103,12 @@ def _hash_by_length(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> N
 
 def _hash_each(offsets: np.ndarray, data: np.ndarray, places: range | list[int],
                out: np.ndarray) -> None:
-    raw = memoryview(data)
+    raw = data.data
     for i in places:
         out[i] = xxh64_intdigest(raw[offsets[i]:offsets[i + 1]])
 
 
-def _hash_equal(read: Callable[[type, int], np.ndarray], length: int, out: np.ndarray) -> None:
+def _hash_equal(read: Callable[[Any, int], np.ndarray], length: int, out: np.ndarray) -> None:
     """Hash values of one length.
 
     ``read(dtype, position)`` returns the integers at a position of each value as a new array of

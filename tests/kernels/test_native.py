@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import UnsupportedError
-from secure_bloom.kernels import cpu, native, self_test
+from secure_bloom.kernels import cpu, native, verification
 from secure_bloom.kernels.checks import filter_words
 from secure_bloom.kernels.interface import BUILT, FUNCTIONS, MANIFEST, SOURCES
 from secure_bloom.kernels.native import NotUsableError, load
@@ -417,4 +417,4 @@ def test_the_test_at_loading_names_no_fault_of_numpy_itself():
         struct_ends, fields = footers.struct_ends, footers.fields
         with_bloom_filters = footers.with_bloom_filters
 
-    assert self_test.verify(Numba) is None
+    assert verification.verify(Numba) is None
