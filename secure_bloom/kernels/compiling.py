@@ -10,9 +10,10 @@ from numba import njit
 from secure_bloom.kernels.interface import sources_digest
 
 _VERSION = f"_{sources_digest()[:16]}"  #: numba checks only a kernel's own module
-#: Kernels allocate nothing and are called by Python or by each other, so they need less code.
+#: Kernels allocate nothing, and no C code calls them, so they need less code.
 _LEAN: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
-part_of_kernel = njit(forceinline=True, no_cpython_wrapper=True, **_LEAN)
+_PART: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True, **_LEAN}
+part_of_kernel = njit(**_PART)
 KERNELS: list[Any] = []  #: all kernels, for the command ``warmup``
 
 

@@ -71,7 +71,7 @@ class CompiledFooters:
         bounds : int64 array, shape (n + 1,)
             Where each begins, and where the last one ends.
         places : int64 array, shape (n, 2)
-            Offset and length of each filter.
+            Offset and length of each filter; a chunk with a negative offset is only copied.
         out : uint8 array
             Receives the new bytes, at most :data:`ROOM` more per chunk than the old ones.
         ends : int64 array, shape (n,)

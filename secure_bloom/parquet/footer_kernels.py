@@ -333,7 +333,7 @@ def with_bloom_filters(data, bounds, places, out, ends):
     bounds : int64 array, shape (n + 1,)
         Where each begins, and where the last one ends.
     places : int64 array, shape (n, 2)
-        Offset and length of each filter.
+        Offset and length of each filter; a column chunk with a negative offset is only copied.
     out : uint8 array
         Receives the new bytes, at most 32 more per chunk than the old ones.
     ends : int64 array, shape (n,)
@@ -344,7 +344,10 @@ def with_bloom_filters(data, bounds, places, out, ends):
     left = _stack_of_counts()
     at = 0
     for i in range(ends.size):
-        ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0], places[i, 1],
-                                     out, at, first, second, left)
+        if places[i, 0] < 0:
+            ends[i] = _copy(data, bounds[i], bounds[i + 1], out, at)
+        else:
+            ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0],
+                                         places[i, 1], out, at, first, second, left)
         at = max(at, ends[i])
     return 0

@@ -171,6 +171,22 @@ def test_a_filter_is_set_as_the_walker_sets_it(footers, meta, others, offset, le
         == patched(footers, chunk, offset, length)
 
 
+@given(st.lists(META_DATA, min_size=1, max_size=5), st.data())
+@examples(60)
+def test_chunks_without_a_place_are_copied(footers, metas, data):
+    chunks = [written({META: (TType.STRUCT, meta)}) for meta in metas]
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(chunks), max_size=len(chunks)))
+    before = b"before"
+    bounds = np.cumsum([len(before), *map(len, chunks)])
+    places = np.array([[4, 32] if one else [-1, 0] for one in chosen])
+    out, ends = np.zeros(bounds[-1] + len(chunks) * ROOM, np.uint8), np.zeros(len(chunks), np.int64)
+    footers.with_bloom_filters(before + b"".join(chunks), bounds, places, out, ends)
+    expected = [patched_by_walker(chunk, 4, 32) if one else chunk
+                for chunk, one in zip(chunks, chosen, strict=True)]
+    assert ends.tolist() == np.cumsum([len(one) for one in expected]).tolist()
+    assert out[:ends[-1]].tobytes() == b"".join(expected)
+
+
 @pytest.mark.parametrize("more", [CRYPTO, ENCRYPTED_META])
 def test_encrypted_columns_are_left_to_the_walker(footers, more):
     chunk = Struct([[META, STRUCT, Struct()], [more, I32, b"\2"]])
