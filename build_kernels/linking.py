@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 _X86_64, _AARCH64 = 62, 183
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8  # types of sections
+_UNWIND = 0x70000001  # of x86-64
 _WRITE, _ALLOC = 1, 2  # flags of sections
 _PAGE = 1 << 16  # the largest of any kernel
 _HEADERS = 64 + 4 * 56
@@ -73,6 +74,8 @@ def _sections(data: bytes) -> list[Section]:
     for number in range(count):
         _, kind, flags, _, offset, size, link, info, align, _ = struct.unpack_from(
             "<IIQQQQIIQQ", data, start + 64 * number)
+        if kind == _UNWIND:  # nothing throws exceptions
+            flags &= ~_ALLOC
         content = b"" if kind == _NOBITS else data[offset:offset + size]
         if flags & _ALLOC and (kind != _PROGBITS or flags & _WRITE) and size:
             raise ValueError("the kernels have writable data")
