@@ -63,7 +63,7 @@ class RowGroup(Sequence[ColumnChunk]):
 
     def __init__(self, data: bytes, struct: Struct, start: int, end: int):
         self._chunks: Any = thrift.structs(struct, _COLUMNS)  # Slices, or empty
-        bounds = self._chunks.bounds if self._chunks else (end, end)
+        bounds = getattr(self._chunks, "bounds", (end, end))
         self._data, self._around = data, (start, bounds[0], bounds[-1], end)
         self._changed: dict[int, bytes | Decoded] | None = None
         self.ordinal = struct.get_int(_ORDINAL)
