@@ -185,14 +185,18 @@ class FileTable:
         """Return one row."""
         return FileEntry(**self._table.slice(number, 1).to_pylist()[0])
 
+    def check_groups(self, groups: np.ndarray) -> None:
+        """Raise FormatError if the segment does not have one of these row groups (uint64)."""
+        if groups.size and groups.max() >= self.num_row_groups:
+            raise FormatError("a segment of the index names a row group that it does not have")
+
     def locate(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for row groups of the segment, number of the file and row group in it; int64.
 
         Raises FormatError if there is no such row group.
         """
+        self.check_groups(groups)
         groups = groups.astype(np.int64)
-        if groups.size and groups.max() >= self.num_row_groups:
-            raise FormatError("a segment of the index names a row group that it does not have")
         files = np.searchsorted(self.first_group, groups, "right") - 1
         return files, groups - self.first_group[files]
 
