@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
 from secure_bloom.pruning.expressions import RowGroupFilter
 
 if TYPE_CHECKING:
+    from secure_bloom.datasets.sources import Files
     from secure_bloom.index.planning import (
         FolderIndexes,
         IndexUse,
@@ -73,21 +76,40 @@ def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
     row_groups: dict[str, Sequence[int]] = {}
     alike = _alike(files)
     for some in alike:
-        found = _where_all_may_hold(listed, some[0], filters)
+        own = {ROW_GROUP} if some[0].access.with_source else set()  # no column of the file
+        found = _where_all_may_hold(listed, some[0].schema, own.union(some[0].partition_values),
+                                    filters)
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
         row_groups = {**row_groups, **found} if row_groups else found
     return Selection(listed.known_files, row_groups)
 
 
-def _where_all_may_hold(listed: ListedIndexes, file: DatasetFile,
+def without_skipped(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) -> Files:
+    """Return the files without those in which an index rules a filter out.
+
+    ``schemas`` are those of all files, which are known, and have just been listed.
+    """
+    indexes = found.indexes
+    if indexes is None or indexes.recent is None:
+        return found
+    different = {id(schema): schema for schema in schemas}
+    groups: dict[int, dict[str, Sequence[int]]] = {
+        key: _where_all_may_hold(indexes.recent, schema, set(found.partition_schema.names), [one])
+        for key, schema in different.items()}
+    kept = [number for number, (path, schema) in enumerate(zip(found.paths, schemas, strict=True))
+            if groups[id(schema)].get(path) != ()]
+    return found._replace(paths=[found.paths[number] for number in kept],
+                          partitions=[found.partitions[number] for number in kept])
+
+
+def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
                         filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
-    """Return row groups by path, for files with the columns of one of them."""
+    """Return row groups by path, for files of a schema; ``others`` are not columns of them."""
     found: dict[str, Sequence[int]] = {}
-    own = {ROW_GROUP} if file.access.with_source else set()  # of the row, not a column of the file
     for one in filters:
-        alternatives = one.alternatives_for(file.schema)
-        selected = listed.select(alternatives, own.union(file.partition_values))
+        alternatives = one.alternatives_for(schema)
+        selected = listed.select(alternatives, others)
         found = {**found, **selected, **{
             path: sorted(set(groups).intersection(selected[path]))
             for path, groups in found.items() if path in selected}} if found else selected

@@ -239,6 +239,8 @@ def _iceberg_files(scan: Any) -> list[str]:
 def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
                      folder: str | None) -> Files:
     """Add the partition columns; without a folder, those directly above each file."""
+    if not any("=" in path for path in paths):
+        return Files(name, filesystem, paths, pa.schema([]), [None] * len(paths))
     schema, partitions = find_partitions(filesystem, [
         relative_path(path, folder or table_of(posixpath.dirname(path))) for path in paths])
     return Files(name, filesystem, paths, schema, partitions)

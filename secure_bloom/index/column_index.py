@@ -45,7 +45,7 @@ class Coverage(NamedTuple):
     ``places`` has the covered files by path. Files in ``uncovered`` must be searched themselves.
     """
 
-    places: dict[str, Place]
+    places: Mapping[str, Place]
     uncovered: list[str]
 
 
@@ -98,30 +98,42 @@ class ColumnIndex:
         return self.folder.column
 
     @cached_property
-    def places(self) -> dict[tuple[str, int, int], Place]:
-        """Where each covered file is, by path, size and mtime_ns."""
-        found: dict[tuple[str, int, int], Place] = {}
+    def places(self) -> dict[tuple[str, Stamp], Place]:
+        """Where each covered file is, by path and stamp."""
+        found: dict[tuple[str, Stamp], Place] = {}
         restamped = self.manifest.body.restamped
         for number, segment in enumerate(self.segments):
             files = segment.files
             for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
                 if stamp.size < 0:
                     continue
-                again = restamped.get(path)
+                again = restamped.get(path) if restamped else None
                 if again is not None and again.content == files.contents[file]:
                     stamp = Stamp(again.size, again.mtime_ns)
-                found[path, *stamp] = Place(number, file)
+                found[path, stamp] = Place(number, file)
         return found
+
+    @cached_property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Stamps of the covered files by path; None if several versions of one are covered."""
+        stamps = dict(self.places.keys())
+        return stamps if len(stamps) == len(self.places) else None
+
+    @cached_property
+    def _by_path(self) -> dict[str, Place]:
+        return {path: place for (path, _), place in self.places.items()}
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
         """Return which listed files the index covers."""
+        if listing is self.stamps or listing == self.stamps:  # as usual; this takes less time
+            return Coverage(self._by_path, [])
         places, known, uncovered = {}, self.places, []
-        for path, stamp in listing.items():
-            place = known.get((path, *stamp))
+        for item in listing.items():
+            place = known.get(item)
             if place is None:
-                uncovered.append(path)
+                uncovered.append(item[0])
             else:
-                places[path] = place
+                places[item[0]] = place
         return Coverage(places, uncovered)
 
     def files(self, place: Place) -> FileTable:

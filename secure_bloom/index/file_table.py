@@ -168,13 +168,11 @@ class FileTable:
         """Number of row groups of each file."""
         return np.diff(self.first_group).tolist()
 
-    def parsed_schema(self, file: int) -> pa.Schema:
-        """Return the schema of a file; equal ones are one object."""
-        return self._parsed_schemas[self.schema_ids[file]]
-
     @cached_property
-    def _parsed_schemas(self) -> list[pa.Schema]:
-        return list(map(_parsed, self.schemas))
+    def parsed_schemas(self) -> list[pa.Schema]:
+        """Schema of each file; equal ones are one object."""
+        different = list(map(_parsed, self.schemas))
+        return [different[number] for number in self.schema_ids]
 
     @property
     def _schemas(self) -> pa.DictionaryArray:

@@ -59,6 +59,14 @@ class KnownFiles:
         """Whether all listed files are known."""
         return any(not coverage.uncovered for _, coverage in self._indexes)
 
+    def schemas(self, paths: Iterable[str]) -> list[pa.Schema]:
+        """Return the schemas of files, all of which are known; equal ones are one object."""
+        [(index, coverage)] = [one for one in self._indexes if not one[1].uncovered][:1]
+        of_segments = [segment.files.parsed_schemas for segment in index.segments]
+        start, places = len(self._prefix), coverage.places
+        return [of_segments[place.segment][place.file]
+                for place in (places[path[start:]] for path in paths)]
+
     def get(self, path: str) -> KnownFile | None:
         """Return what is known of a file."""
         relative = path.removeprefix(self._prefix)
@@ -66,7 +74,7 @@ class KnownFiles:
             place = coverage.places.get(relative)
             if place is not None:
                 files = index.files(place)
-                return KnownFile(self._listing[relative], files.parsed_schema(place.file),
+                return KnownFile(self._listing[relative], files.parsed_schemas[place.file],
                                  files.row_group_counts[place.file])
         return None
 
@@ -204,12 +212,15 @@ class ListedIndexes:
     def _of_alternative(self, predicates: list[Predicate],
                         is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
-        known: dict[str, Sequence[int]] = {}
+        known: dict[str, Sequence[int]] = {}  # whose files may differ from those of the next one
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self._indexes.columns:
                 continue
             found = self._candidates(predicate.column, values, is_comparable)
+            if not known:
+                known = found
+                continue
             for path, groups in found.items():
                 earlier = known.get(path)
                 if earlier is None:
