@@ -169,7 +169,7 @@ class Search:
                            index=index_use(index, on_missing_key))
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
-                                     on_missing_key=on_missing_key, indexes=found.indexes)
+                                     on_missing_key=on_missing_key, indexes=found.listed)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
             files = self._inspected(found, found.known if requirement is None else None)

@@ -15,7 +15,7 @@ from secure_bloom.pruning.expressions import RowGroupFilter
 if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
     from secure_bloom.index.planning import (
-        FolderIndexes,
+        Indexes,
         IndexUse,
         KnownFile,
         KnownFiles,
@@ -65,14 +65,14 @@ def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
     return "off"
 
 
-def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
+def select(files: Sequence[DatasetFile], indexes: Indexes | None,
            filters: Sequence[RowGroupFilter]) -> Selection:
     """Return the row groups where all filters may hold, of files that an index covers."""
     if indexes is None or not any(
             p.column in indexes.columns and p.candidates for one in filters
             for alternative in one.alternatives or () for p in alternative):
         return Selection()
-    listed = indexes.recent or indexes.listed()
+    listed = indexes.listed()
     row_groups: dict[str, Sequence[int]] = {}
     alike = _alike(files)
     for some in alike:
@@ -85,22 +85,23 @@ def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
     return Selection(listed.known_files, row_groups)
 
 
-def without_skipped(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) -> Files:
-    """Return the files without those in which an index rules a filter out.
+def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
+        -> tuple[Files, Selection]:
+    """Return the files of which an index does not rule a filter out, and what is selected of them.
 
     ``schemas`` are those of all files, which are known, and have just been listed.
     """
-    indexes = found.indexes
-    if indexes is None or indexes.recent is None:
-        return found
-    different = {id(schema): schema for schema in schemas}
-    groups: dict[int, dict[str, Sequence[int]]] = {
-        key: _where_all_may_hold(indexes.recent, schema, set(found.partition_schema.names), [one])
-        for key, schema in different.items()}
-    kept = [number for number, (path, schema) in enumerate(zip(found.paths, schemas, strict=True))
-            if groups[id(schema)].get(path) != ()]
-    return found._replace(paths=[found.paths[number] for number in kept],
+    listed = found.listed
+    assert listed is not None  # as the files are known
+    groups = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
+              for key, schema in {id(schema): schema for schema in schemas}.items()}
+    selected = {path: groups[id(schema)].get(path)
+                for path, schema in zip(found.paths, schemas, strict=True)}
+    kept = [number for number, of_file in enumerate(selected.values()) if of_file != ()]
+    rest = found._replace(paths=[found.paths[number] for number in kept],
                           partitions=[found.partitions[number] for number in kept])
+    return rest, Selection(listed.known_files, {path: of_file for path in rest.paths
+                                                if (of_file := selected[path]) is not None})
 
 
 def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],

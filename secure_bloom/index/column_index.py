@@ -236,6 +236,13 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
     return with_newest(lambda: _open_newest(IndexFolder(filesystem, table, column), kms))
 
 
+def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
+    """Return an index as this process has opened it last, if it is still open."""
+    with _lock:
+        known = _opened.get(_place(IndexFolder(filesystem, table, column)))
+    return known if known is not None and known.folder.filesystem.equals(filesystem) else None
+
+
 def with_newest(use: Callable[[], _Result]) -> _Result:
     """Call a function that opens an index, and again if a segment was deleted meanwhile.
 
