@@ -385,7 +385,8 @@ def test_the_index_of_another_table_covers_nothing(people, tmp_path):
 def test_a_folder_without_an_index(tmp_path):
     write_people(tmp_path / "p", 1)
     for source, error in ((tmp_path / "p", FileNotFoundError),
-                          (f"{tmp_path}/p/*/*.parquet", UnsupportedError)):
+                          (f"{tmp_path}/p/*/*.parquet", FileNotFoundError),
+                          (tmp_path / "p" / "day=0" / "0.parquet", UnsupportedError)):
         assert secure_bloom.dataset(source, KMS).count_rows() == 200
         with pytest.raises(error, match="index"):
             secure_bloom.dataset(source, KMS, index="require")
