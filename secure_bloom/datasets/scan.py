@@ -165,7 +165,7 @@ class Scan:
             answered: Collection[str] = ()
             selected = self._selection.of(file)
             if selected is not None and opened.is_as_listed(selected.file.stamp):
-                answered = self._access.indexes.columns if self._access.indexes else ()
+                answered = selected.columns
                 outcomes = {group: READ if group in selected.row_groups else INDEX
                             for group in outcomes}
             for row_filter in self._filters:

@@ -18,33 +18,38 @@ if TYPE_CHECKING:
         Indexes,
         IndexUse,
         KnownFile,
-        KnownFiles,
         ListedIndexes,
     )
 
 
 class Selected(NamedTuple):
-    """The row groups of a file where a filter may hold, if it is still as it was listed."""
+    """The row groups of a file where a filter may hold, if it is still as it was listed.
+
+    ``columns`` are those whose indexes cover the file.
+    """
 
     file: KnownFile
     row_groups: Sequence[int]
+    columns: Collection[str]
 
 
 class Selection:
     """The row groups of files where filters may hold, as far as indexes tell."""
 
-    def __init__(self, known: KnownFiles | None = None,
+    def __init__(self, listed: ListedIndexes | None = None,
                  row_groups: Mapping[str, Sequence[int]] = MappingProxyType({})):
-        self._known, self._row_groups = known, row_groups
+        self._listed, self._row_groups = listed, row_groups
 
     def of(self, file: DatasetFile) -> Selected | None:
         """Return what is selected of a file; None if no index tells."""
         groups = self._row_groups.get(file.path)
-        known = None if groups is None or self._known is None else self._known.get(file.path)
-        if known is None or groups is None \
-                or not (known.schema is file.schema or known.schema.equals(file.schema)):
+        if groups is None or self._listed is None:
+            return None
+        known = self._listed.known_files.get(file.path)
+        if known is None or not (known.schema is file.schema or known.schema.equals(file.schema)):
             return None  # in the last case it was replaced after the data set was opened
-        return Selected(known, groups)
+        # The columns of files that are skipped are not needed.
+        return Selected(known, groups, self._listed.covering(file.path) if groups else ())
 
 
 def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
@@ -82,7 +87,7 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
         row_groups = {**row_groups, **found} if row_groups else found
-    return Selection(listed.known_files, row_groups)
+    return Selection(listed, row_groups)
 
 
 def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
@@ -100,8 +105,8 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
     kept = [number for number, of_file in enumerate(selected.values()) if of_file != ()]
     rest = found._replace(paths=[found.paths[number] for number in kept],
                           partitions=[found.partitions[number] for number in kept])
-    return rest, Selection(listed.known_files, {path: of_file for path in rest.paths
-                                                if (of_file := selected[path]) is not None})
+    return rest, Selection(listed, {path: of_file for path in rest.paths
+                                    if (of_file := selected[path]) is not None})
 
 
 def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
-from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 
@@ -223,7 +224,7 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 # --- opened indexes of this process --------------------------------------------------------------
 
 _KEPT = 16  # each has its segments open
-_opened: OrderedDict[tuple[str, str], ColumnIndex] = OrderedDict()
+_opened: OrderedDict[tuple[str, str], tuple[float, ColumnIndex]] = OrderedDict()
 _lock = Lock()
 
 
@@ -239,7 +240,7 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
     """Return an index as this process has opened it last, if it is still open."""
     with _lock:
-        known = _opened.get(_place(IndexFolder(filesystem, table, column)))
+        _, known = _opened.get(_place(IndexFolder(filesystem, table, column)), (0, None))
     return known if known is not None and known.folder.filesystem.equals(filesystem) else None
 
 
@@ -278,10 +279,12 @@ def _kept(folder: IndexFolder, key: IndexKey) -> ColumnIndex | None:
     """Return the index as it was opened last, if it has this key."""
     place = _place(folder)
     with _lock:
-        known = _opened.get(place)
+        _close_unused()
+        _, known = _opened.get(place, (0, None))
         if known is None or known.manifest.key != key \
                 or not known.folder.filesystem.equals(folder.filesystem):
             return None
+        _opened[place] = time.monotonic(), known
         _opened.move_to_end(place)
     return known
 
@@ -290,10 +293,16 @@ def _keep(index: ColumnIndex) -> None:
     """Keep an index open for later lookups, instead of the least recently used one."""
     place = _place(index.folder)
     with _lock:
-        _opened[place] = index
+        _opened[place] = time.monotonic(), index
         _opened.move_to_end(place)
-        while len(_opened) > _KEPT:
-            _opened.popitem(last=False)
+        _close_unused()
+
+
+def _close_unused() -> None:
+    """Forget the indexes that were used least recently, or as long ago as keys are cached."""
+    oldest = time.monotonic() - LIFETIME
+    while _opened and (len(_opened) > _KEPT or next(iter(_opened.values()))[0] < oldest):
+        _opened.popitem(last=False)
 
 
 def _place(folder: IndexFolder) -> tuple[str, str]:

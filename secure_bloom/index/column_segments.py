@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.file_table import FileEntry, Stamp
@@ -109,7 +109,10 @@ class SegmentMaker:
         ``written`` was collected while the file was written. Otherwise, its values are read.
         """
         entry = FileEntry.of(file, path, stamp)
-        column = leaf_column(file, self._folder.column)
+        try:
+            column = leaf_column(file, self._folder.column)
+        except ColumnError as error:
+            return error.message
         if column is not None and (reason := self._refused(file, column)) is not None:
             return reason
         if entry.content in self._earlier.get(path, ()):

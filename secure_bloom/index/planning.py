@@ -205,6 +205,12 @@ class ListedIndexes:
         prefix = self.indexes.table.full_path("")
         return [prefix + path for path in self._listing]
 
+    def covering(self, path: str) -> list[str]:
+        """Return the columns that were asked for, and whose indexes cover a file."""
+        relative = path.removeprefix(self.indexes.table.full_path(""))
+        return [column for column, opened in self._opened.items()
+                if opened is not None and relative in opened[1].places]
+
     @cached_property
     def known_files(self) -> KnownFiles:
         """What is known of the files that any of the indexes covers."""
