@@ -26,7 +26,8 @@ class PairStore:
     Parameters
     ----------
     budget : int
-        Bytes of memory for pairs; the process needs about four times as much.
+        Bytes of memory for pairs; the process needs about four times as much. A third of them is
+        used for pairs that are collected.
     """
 
     def __init__(self, budget: int):
@@ -40,7 +41,7 @@ class PairStore:
 
     def __len__(self) -> int:
         """Number of pairs; some may be counted several times."""
-        return self._num_new + self._num_sorted + self._num_spilled
+        return self.num_in_memory + self._num_spilled
 
     def add(self, pairs: np.ndarray) -> None:
         """Add pairs, in any order."""
@@ -52,10 +53,26 @@ class PairStore:
             new = self._taken()
         self._sort(new)
 
+    def add_sorted(self, pairs: np.ndarray) -> None:
+        """Add pairs that are in order."""
+        with self._lock:
+            self._keep([pairs])
+
+    @property
+    def num_in_memory(self) -> int:
+        """Number of pairs that are not spilled."""
+        return self._num_new + self._num_sorted
+
+    def spill(self) -> None:
+        """Spill what is in memory."""
+        with self._lock:
+            self._spill_run()
+
     def parts(self) -> Iterator[np.ndarray]:
-        """Yield all pairs, in several arrays."""
+        """Yield all pairs, in several arrays, each in order."""
+        if self._new:
+            self._sort(self._taken())
         yield from self._sorted
-        yield from self._new
         for run in self._runs:
             yield run.read(0, 1 << _MAX_SLICE_BITS)
 
@@ -94,10 +111,13 @@ class PairStore:
         parts = [sorted_pairs([together[start:start + 2 * CACHED_PAIRS]])
                  for start in range(0, together.size, 2 * CACHED_PAIRS)]
         with self._lock:
-            self._sorted += parts
-            self._num_sorted += sum(part.size for part in parts)
-            if self._num_sorted >= self._limit:
-                self._spill_run()
+            self._keep(parts)
+
+    def _keep(self, parts: list[np.ndarray]) -> None:
+        self._sorted += parts
+        self._num_sorted += sum(part.size for part in parts)
+        if self._num_sorted >= self._limit:
+            self._spill_run()
 
     def _run(self) -> np.ndarray:
         """Return what is in memory in order, and forget it."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
@@ -26,13 +27,14 @@ from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
-_BUDGET = 32 * 2**20  # bytes of values in the memory of a task
+_BUDGET = 96 * 2**20  # bytes of memory of a task for values; a third of it before they are spilled
 
 _log = logging.getLogger("secure_bloom.index")
 
@@ -133,8 +135,15 @@ class TaskIndexes:
 
     def observe(self, path: str, writer: ParquetWriter) -> ParquetWriter:
         """Collect the values of a new file, before anything is written; return its writer."""
-        written = WrittenHashes({column: key.key for column, key in self._keys.items()})
-        writer.observe_hashes(self._keys, written.add)
+        written = WrittenHashes({column: key.key for column, key in self._keys.items()}, _BUDGET)
+
+        def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
+            written.add(row_group, column, hashes)
+            opened = self._written.values()
+            if sum(one.num_in_memory for one in opened) > _BUDGET // 24:
+                max(opened, key=lambda one: one.num_in_memory).spill()
+
+        writer.observe_hashes(self._keys, add)
         self._written[path] = written
         return writer
 

@@ -12,11 +12,9 @@ from secure_bloom.index.sealing import IndexKey
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.sbbf.column_type import ColumnType
 
-_BUDGET = 24 * 2**20  # bytes; a third of it is in memory before it is spilled
-
 
 class WrittenHashes:
-    """Collects fingerprints of the values of some columns of a file, in bounded memory.
+    """Collects fingerprints of the values of some columns of a file.
 
     :meth:`add` is the observer of a :class:`.ParquetWriter`.
 
@@ -24,12 +22,27 @@ class WrittenHashes:
     ----------
     keys : mapping of str to IndexKey
         By dotted path of the column.
+    budget : int
+        Bytes of memory for each column, as for :class:`.PairStore`.
     """
 
-    def __init__(self, keys: Mapping[str, IndexKey]):
+    def __init__(self, keys: Mapping[str, IndexKey], budget: int):
         self._keys = keys
-        self._stores = {column: PairStore(_BUDGET) for column in keys}
+        self._stores = {column: PairStore(budget) for column in keys}
         self._types: dict[str, ColumnType] = {}
+
+    @property
+    def num_in_memory(self) -> int:
+        """Number of fingerprints in memory."""
+        return sum(store.num_in_memory for store in self._stores.values())
+
+    def spill(self) -> None:
+        """Spill what is in memory."""
+        for column, store in list(self._stores.items()):
+            try:
+                store.spill()
+            except Exception:
+                self._forget(column)
 
     def add(self, row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
         """Add hashes of values of a row group; None: not all of its values are known.
@@ -49,7 +62,7 @@ class WrittenHashes:
         self._forget(column.path)
 
     def pairs(self, column: LeafColumn) -> Iterator[np.ndarray] | None:
-        """Return what was collected of a column of the file, in several arrays.
+        """Return what was collected of a column of the file, in several arrays, each in order.
 
         None if that is not complete, or the file has values of another type.
         """

@@ -75,6 +75,24 @@ def test_files_that_an_overwrite_replaces_are_not_found(tmp_path):
     assert known(tmp_path / "t", rows_of(1)["ssn"][7].as_py()) == (1, 0)
 
 
+def test_the_files_of_a_task_share_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "_BUDGET", 24 * 500)
+    most, original = [], written_hashes.WrittenHashes.spill
+
+    def spill(self):
+        most.append(self.num_in_memory)
+        original(self)
+
+    monkeypatch.setattr(written_hashes.WrittenHashes, "spill", spill)
+    data = pa.concat_tables(map(rows_of, range(8)))
+    data = data.set_column(1, "n", pa.array([row % 5 for row in range(1600)]))
+    secure_bloom.write_dataset(data, tmp_path / "t", index="ssn", encryption=ENCRYPTION, keys=KMS,
+                               partition_by="n", row_group_size=20)
+    assert most and max(most) <= 500
+    assert Index.open(tmp_path / "t", KMS).verify(None).values == 1600
+    assert Index.open(tmp_path / "t", KMS).verify(None).ok
+
+
 def test_values_that_could_not_be_collected_are_read_from_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(written_hashes.WrittenHashes, "pairs", lambda *args: None)
     write(tmp_path / "t")

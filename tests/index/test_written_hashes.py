@@ -51,14 +51,14 @@ COLUMNS = {
 }
 
 
-def written(column, data, observed=None, **options):
+def written(column, data, observed=None, budget=2**24, **options):
     """Write a file, and return it with what was collected of its first leaf column."""
     sink = io.BytesIO()
     with secure_bloom.ParquetWriter(sink, data.schema, **options) as writer:
         paths = [leaf.path for leaf in writer._leaves]
         if observed is None:
             observed = [path for path in paths if path.startswith("c")]
-        found = WrittenHashes(dict.fromkeys(observed, KEY))
+        found = WrittenHashes(dict.fromkeys(observed, KEY), budget)
         writer.observe_hashes(observed, found.add)
         writer.write_table(data, max(data.num_rows // 3, 1))
         writer.write_table(data)
@@ -119,10 +119,9 @@ def test_values_of_another_type_are_read_from_the_file():
     assert found.pairs(leaf_column(file, "c")) is not None
 
 
-def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(written_hashes, "_BUDGET", 24 * 1000)
+def test_memory_is_bounded():
     values = np.arange(5000)
-    file, found, _ = written("c", pa.table({"c": values}))
+    file, found, _ = written("c", pa.table({"c": values}), budget=24 * 1000)
     store = found._stores["c"]
     assert store._num_spilled == 10_000 and store._num_sorted + store._num_new == 0
     column = leaf_column(file, "c")
@@ -131,6 +130,17 @@ def test_memory_is_bounded(monkeypatch):
     spill = store._spill
     found.close()
     assert spill.closed
+
+
+def test_what_is_spilled_is_read_back():
+    file, found, _ = written("c", pa.table({"c": np.arange(5000)}))
+    assert found.num_in_memory == 10_000
+    found.spill()
+    assert found.num_in_memory == 0
+    column = leaf_column(file, "c")
+    np.testing.assert_array_equal(sorted_pairs([np.concatenate(list(found.pairs(column)))]),
+                                  pairs_of_file(file, column))
+    found.close()
 
 
 def test_after_an_error_the_column_is_read_from_the_file(monkeypatch):
