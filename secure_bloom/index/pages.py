@@ -33,19 +33,22 @@ def encode(buckets: np.ndarray, entries: np.ndarray, layout: PageLayout) -> byte
     n = buckets.size
     bits = np.zeros(n + (1 << layout.bucket_bits), np.uint8)
     bits[np.arange(n) + buckets.astype(np.int64)] = 1  # after one zero for each bucket before
-    narrow, shift = np.empty(n, _narrow_type(layout.width)), 0
-    for name, (part, _) in narrow.dtype.fields.items():
-        narrow[name] = entries >> np.uint64(shift)
-        shift += 8 * part.itemsize
+    narrow = np.empty(n, _narrow_type(layout.width))
+    for name in narrow.dtype.names or ():
+        narrow[name] = entries >> np.uint64(8 * int(name))
     return b"".join((np.array(n, "<u4").tobytes(),
                      np.packbits(bits, bitorder="little").tobytes(), narrow.tobytes()))
 
 
 @cache
 def _narrow_type(width: int) -> np.dtype[np.void]:
-    """Return so many bytes as numbers of 4, 2 and 1 bytes, which are copied faster than bytes."""
+    """Return so many bytes as numbers of 4, 2 and 1 bytes, which are copied faster than bytes.
+
+    Their names are where they begin.
+    """
     sizes = [4] * (width // 4) + [size for size in (2, 1) if width & size]
-    return np.dtype([(str(number), f"<u{size}") for number, size in enumerate(sizes)])
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    return np.dtype([(str(start), f"<u{size}") for start, size in zip(starts, sizes, strict=True)])
 
 
 class Page:

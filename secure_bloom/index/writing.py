@@ -181,8 +181,10 @@ class TaskIndexes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in (*self._makers.values(), *self._written.values()):
-            one.close()
+        for maker in self._makers.values():
+            maker.close()
+        for written in self._written.values():
+            written.close()
 
     def _add(self, column: str, file: ParquetFile, path: str, stamp: Stamp,
              written: WrittenHashes | None) -> None:
