@@ -42,7 +42,8 @@ def _opened(case: Case, kms: CachedKms | None) -> ColumnIndex:
 
 def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) \
         -> tuple[str, dict[str, Any]]:
-    coverage, found = index.coverage(listing), set()
+    coverage = index.coverage(listing)
+    found: set[tuple[int, str, int]] = set()
     probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))
     for hits in index.find_hashes(lambda _: probes):
         found.update(located(index, coverage, hits))
