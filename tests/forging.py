@@ -35,7 +35,7 @@ def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
     footer = open_footer(data, key_retriever(keys))
     body = data[:footer.start]
     for chunk in _chunks(footer, column, row_groups):
-        meta = chunk._metadata()
+        meta = chunk.metadata()
         struct = chunk._to_change()
         struct.remove(_CRYPTO_META_DATA)
         struct.remove(_ENCRYPTED_META_DATA)
@@ -53,7 +53,7 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
     """
     footer = open_footer(data, key_retriever(keys))
     for chunk in _chunks(footer, column, range(len(footer.row_groups))):
-        meta = chunk._metadata()
+        meta = chunk.metadata()
         statistics, _ = thrift.decode(meta.get(12), {})
         statistics.set_binary(6, bounds[0])
         statistics.set_binary(5, bounds[1])

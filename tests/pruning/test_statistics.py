@@ -218,7 +218,7 @@ def test_bounds_of_a_type_without_an_order_rule_out_nothing():
     bounds = thrift.Struct()
     bounds.set_binary(5, months[1])
     bounds.set_binary(6, months[0])
-    chunk._metadata().set(12, thrift.STRUCT, thrift.encode(bounds))
+    chunk.metadata().set(12, thrift.STRUCT, thrift.encode(bounds))
     chunk._to_change()
     file = ParquetFile(sink.getvalue()[:footer.start] + footer.to_bytes())
     for op in ("==", "<=>", "<=", ">="):

@@ -163,7 +163,7 @@ def _chunk_key(footer: Footer, chunk: ColumnChunk, keys: KeyRetriever) -> bytes:
 
 
 def _pages(data: bytes, footer: Footer, chunk: ColumnChunk, at) -> Iterator[Module]:
-    meta = chunk._metadata()
+    meta = chunk.metadata()
     ctr = footer.algorithm.name == "AES_GCM_CTR_V1"
     dictionary, position = meta.get_int(_DICTIONARY_PAGE_OFFSET), meta.get_int(_DATA_PAGE_OFFSET)
     if dictionary is not None:
