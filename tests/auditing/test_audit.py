@@ -208,7 +208,7 @@ def test_a_column_index_in_plaintext(tmp_path):
     index = other.read_at(length, offset)
 
     def put(footer, data):
-        struct = footer.row_groups[0][0]._to_change()
+        struct = footer.row_groups[0][0].to_change()
         struct.set_int(6, 6, len(data))
         struct.set_int(7, 5, len(index))
         data += index

@@ -130,7 +130,7 @@ def _between_row_groups(good: Base) -> bytes:
     for chunk in footer.column_chunks():
         for meta in chunk.metadata_to_change():
             move(meta, 9, 10, 11)
-        move(chunk._to_change(), 2, 4, 6)
+        move(chunk.to_change(), 2, 4, 6)
     chunk_of(footer, SSN).set_bloom_filter(position, len(payload))
     groups = []
     for group in footer.row_groups:

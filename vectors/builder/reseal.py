@@ -209,7 +209,7 @@ def reseal(data: bytes, keys: KeyRetriever, name: str) -> tuple[bytes, FileKeys]
     old = [(module, module.open(data, footer.file_aad)) for module in modules(data, keys)
            if module.offset < footer.start]
     for chunk in footer.column_chunks():
-        chunk._to_change()
+        chunk.to_change()
         _ = chunk.bloom_filter  # opens its metadata, while the old keys are known
     renewed = _Renewed(keys, Seeded(name))
     with seeded_random(renewed.source):
