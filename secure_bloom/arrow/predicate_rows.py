@@ -44,9 +44,6 @@ class PredicateRows:
             for alternative in self._alternatives))
 
 
-_NULL = pa.scalar(None)
-
-
 def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
                  partition_values: Mapping[str, pa.Scalar]) -> dict[str, pa.Scalar]:
     """Return the columns with a single value in a file that has these columns, for `remaining`.
@@ -54,8 +51,11 @@ def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
     Those that come from its path have their value even if the file has a column of that name;
     others that it lacks are null.
     """
-    return {**{p.column: _NULL for alternative in alternatives for p in alternative
-               if p.column not in columns}, **partition_values}
+    missing = {p.column for alternative in alternatives for p in alternative
+               if p.column not in columns}
+    if not missing:
+        return dict(partition_values)
+    return dict.fromkeys(missing, pa.scalar(None)) | dict(partition_values)
 
 
 def remaining(alternatives: list[list[Predicate]],

@@ -243,10 +243,12 @@ def _keep_for_ever(stream: object) -> None:
 
 
 def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
-                mode: int = 0o666) -> Output:
+                mode: int = 0o666, durable: bool = True) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
+    Without ``durable``, a power cut may damage a local file after the commit; see
+    :func:`.sync_file`.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -255,7 +257,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
         return Output(where)
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
-        return _open_local(path, mode)
+        return _open_local(path, mode, durable)
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -313,11 +315,11 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def _open_local(path: str, mode: int) -> Output:
+def _open_local(path: str, mode: int, durable: bool) -> Output:
     if is_special(path):
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
         return Output(file, publish=lambda _: file.close(), drop=file.close)
-    new = Replacement(path, mode)
+    new = Replacement(path, mode, durable=durable)
     return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
 
 

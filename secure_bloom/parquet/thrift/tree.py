@@ -157,13 +157,19 @@ def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tu
 
     Raises FormatError if the data is truncated or is not a valid compact-protocol structure.
     """
-    with no_garbage_collection():
-        try:
-            data = bytes(data)
-            found = kernels and _decode_by(kernels, data, layout)
-            return found or _decode_struct(data, 0, layout)
-        except IndexError:
-            raise FormatError("a Thrift structure is truncated") from None
+    data = bytes(data)
+    if len(data) >= _LARGE:
+        with no_garbage_collection():
+            return _decode(data, layout, kernels)
+    return _decode(data, layout, kernels)
+
+
+def _decode(data: bytes, layout: Layout, kernels: ModuleType | None) -> tuple[Struct, int]:
+    try:
+        found = kernels and _decode_by(kernels, data, layout)
+        return found or _decode_struct(data, 0, layout)
+    except IndexError:
+        raise FormatError("a Thrift structure is truncated") from None
 
 
 def _decode_by(kernels: ModuleType, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
