@@ -83,6 +83,7 @@ def is_path(where: object) -> TypeGuard[FilePath]:
 UPLOADS = ("s3", "gcs")
 _FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
 _READ_AHEAD = 64 * 1024  # enough for most footers
+_FEW_BYTES = 64 * 1024
 
 
 class Source(OpenFile):
@@ -111,14 +112,17 @@ class Source(OpenFile):
     def read_at(self, nbytes: int, offset: int) -> memoryview:
         """Read up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
 
-        The bytes are in Arrow's memory, which is reused; see :meth:`ModuleCipher.decrypt_buffer`.
+        Many bytes are in Arrow's memory, which is reused; see :meth:`ModuleCipher.decrypt_buffer`.
         """
         start = offset - (self.size - len(self._tail))
         if start >= 0:
             return self._tail[start:start + nbytes]
-        buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        if nbytes <= _FEW_BYTES:
+            data = memoryview(self.file.read_at(nbytes, offset))
+        else:
+            data = memoryview(self.file.get_stream(offset, nbytes).read_buffer(nbytes)).cast("B")
         self.note_read()
-        return memoryview(buffer).cast("B")
+        return data
 
     def read_tail(self, size: int) -> memoryview:
         """Read the last ``size`` bytes, or all of a shorter file."""

@@ -15,7 +15,9 @@ from secure_bloom.parquet.thrift.protocol import (
     end_of_struct,
 )
 from secure_bloom.parquet.thrift.tree import (
+    MAX_REMEMBERED,
     Layout,
+    Recurring,
     Struct,
     decode,
     each,
@@ -25,6 +27,6 @@ from secure_bloom.parquet.thrift.tree import (
     structs,
 )
 
-__all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "STRUCT", "Layout",
-           "Struct", "decode", "decode_int", "each", "encode", "encode_int", "encode_varint",
-           "end_of_struct", "kernels_for", "no_garbage_collection", "structs"]
+__all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
+           "Layout", "Recurring", "Struct", "decode", "decode_int", "each", "encode",
+           "encode_int", "encode_varint", "end_of_struct", "kernels_for", "no_garbage_collection", "structs"]
