@@ -175,7 +175,7 @@ def refer_to(name: str) -> bytes:
 
 
 def _dump(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _encode(fields).encode()
 
 
 def _load(text: bytes | str) -> dict[str, Any]:
@@ -206,7 +206,9 @@ class _Object(list[Any]):
     """A JSON object as pairs of name and value, in which a name may occur twice."""
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_Object).decode  # each json.loads would make one
+# Each call of json.loads and json.dumps with these arguments would make another object.
+_decode = json.JSONDecoder(object_pairs_hook=_Object).decode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _get(fields: dict[str, Any], name: str, type_: type, default: object = None) -> Any:

@@ -370,7 +370,7 @@ class ParquetWriter(Summarized):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
                               f"{len(self._filters)} were expected")
         check_encrypted(self._asked, footer)
-        output.write(indexes)
+        waiting = bytearray(indexes)  # of small files: one call writes all
         first = position = start + len(indexes)
         encrypted = plain = 0
         for number, filters in enumerate(self._filters):
@@ -378,7 +378,10 @@ class ParquetWriter(Summarized):
             for ordinal in sorted(filters):
                 parts = encode_filter(self._store.get(filters[ordinal]), chunks[ordinal])
                 for part in parts:
-                    output.write(part)
+                    waiting += part
+                if len(waiting) >= _BUFFER:
+                    output.write(waiting)
+                    waiting = bytearray()
                 length = sum(map(len, parts))
                 places[ordinal] = position, length
                 position += length
@@ -387,7 +390,7 @@ class ParquetWriter(Summarized):
             footer.set_bloom_filters(number, places)
         count_invocations(footer)
         self._encryption.write_key_metadata(footer)
-        output.write(footer.to_bytes())
+        output.write(waiting + footer.to_bytes())
         self.filter_totals = FilterTotals(encrypted, plain, position - first)
 
     def _place_of_material(self, where: FileTarget, filesystem: pa_fs.FileSystem | None) \
