@@ -29,4 +29,5 @@ from secure_bloom.parquet.thrift.tree import (
 
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
            "Layout", "Recurring", "Struct", "decode", "decode_int", "each", "encode",
-           "encode_int", "encode_varint", "end_of_struct", "kernels_for", "no_garbage_collection", "structs"]
+           "encode_int", "encode_varint", "end_of_struct", "kernels_for",
+           "no_garbage_collection", "structs"]
