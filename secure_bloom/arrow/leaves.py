@@ -59,7 +59,7 @@ def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType
 
 
 def _is_nested(t: pa.DataType) -> bool:
-    return pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)
+    return pa.types.is_nested(t) and (pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
 
 def _children(t: pa.DataType) -> list[pa.DataType]:
