@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 _WAITS = 0.02  # seconds; less says nothing
+_MUCH = 0.001  # seconds of work on a file: reading and decrypting large filters, without the GIL
 
 _Result = TypeVar("_Result")
 
@@ -17,7 +18,7 @@ class LocalThreads(ThreadPoolExecutor):
 
     Files in memory involve no waiting, and threads would only pass the GIL on: for small files,
     that takes as long as the work. Once the calling thread has waited twice as long as it has
-    worked, other threads do the rest.
+    worked, or if a file is much work, other threads do the rest.
     """
 
     def map(self, work: Callable[..., _Result], *iterables: Iterable[Any],
@@ -25,16 +26,15 @@ class LocalThreads(ThreadPoolExecutor):
         """Yield the results in order; see :class:`ThreadPoolExecutor`."""
         items = zip(*iterables, strict=False)
         worked = waited = 0.0
-        while waited <= max(_WAITS, 2 * worked):
-            item = next(items, None)
-            if item is None:
-                return
+        for number, item in enumerate(items, 1):
             began, began_work = time.perf_counter(), time.thread_time()
             result = work(*item)
             worked_now = time.thread_time() - began_work
             worked += worked_now
             waited += time.perf_counter() - began - worked_now
             yield result
+            if waited > max(_WAITS, 2 * worked) or worked > max(_WAITS, number * _MUCH):
+                break
         rest = list(items)
         if rest:
             yield from super().map(work, *zip(*rest, strict=True), timeout=timeout)

@@ -11,8 +11,8 @@ from secure_bloom.storage.local_threads import LocalThreads
 class Clocks:
     """The time, and what the thread has worked, which each piece of work advances."""
 
-    def __init__(self, waits: float):
-        self._waits = waits
+    def __init__(self, works: float, waits: float):
+        self._works, self._waits = works, waits
         self._now = self._worked = 0.0
 
     def perf_counter(self) -> float:
@@ -22,15 +22,17 @@ class Clocks:
         return self._worked
 
     def work(self, number: int) -> tuple[int, bool]:
-        self._now += 0.01 + self._waits
-        self._worked += 0.01
+        self._now += self._works + self._waits
+        self._worked += self._works
         return number, threading.current_thread() is threading.main_thread()
 
 
-@pytest.mark.parametrize(("waits", "here"), [(0, 20), (0.01, 20), (0.03, 1), (1, 1)])
-def test_other_threads_help_once_this_one_has_waited_twice_as_long_as_worked(
-        monkeypatch, waits, here):
-    clocks = Clocks(waits)
+@pytest.mark.parametrize(("works", "waits", "here"), [
+    (0.0005, 0, 20), (0.0005, 0.0009, 20), (0.0005, 0.0015, 14), (0.0001, 1, 1), (0.0015, 0, 14),
+    (1, 0, 1)])
+def test_other_threads_help_if_this_one_waits_or_a_file_is_much_work(
+        monkeypatch, works, waits, here):
+    clocks = Clocks(works, waits)
     monkeypatch.setattr(local_threads, "time", clocks)
     with LocalThreads(2) as pool:
         found = list(pool.map(clocks.work, range(20)))
