@@ -215,7 +215,7 @@ def _get(fields: dict[str, Any], name: str, type_: type, default: object = None)
     value: Any = fields.get(name, default)
     if not isinstance(value, type_):
         raise KeyRetrievalError(f"key material: field {name} is missing or not a {type_.__name__}")
-    if type_ is str and not value.isascii() \
+    if isinstance(value, str) and not value.isascii() \
             and any("\ud800" <= character <= "\udfff" for character in value):
         raise KeyRetrievalError(f"key material: field {name} is not a valid string")
     return value

@@ -21,6 +21,7 @@ from secure_bloom import (
     UniformKey,
     write_table,
 )
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.crypto import modules
 from secure_bloom.errors import (
     ColumnError,
@@ -233,6 +234,14 @@ def test_lists_by_pyarrows_older_names():
 def sizes(values, options, **write_options) -> list[int]:
     data = written(pa.table({"x": values}), {"x": options}, **write_options)
     return [info.num_bytes for info in ParquetFile(data).bloom_filters]
+
+
+@pytest.mark.parametrize("options", [{"use_compliant_nested_type": False}, {}])
+def test_columns_are_not_those_of_an_earlier_schema_that_equals_this_one(options):
+    schemas = [pa.schema([("l", pa.list_(pa.field(name, pa.int64())))]) for name in "xy"]
+    assert schemas[0] == schemas[1]
+    paths = [leaf.path for schema in schemas for leaf in parquet_leaves(schema, **options)]
+    assert paths == (["l.list.x", "l.list.y"] if options else ["l.list.element"] * 2)
 
 
 def test_few_distinct_values_give_small_filters():
