@@ -18,6 +18,7 @@ from secure_bloom.parquet.thrift.tree import (
     MAX_REMEMBERED,
     Layout,
     Recurring,
+    Slices,
     Struct,
     decode,
     each,
@@ -28,6 +29,6 @@ from secure_bloom.parquet.thrift.tree import (
 )
 
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
-           "Layout", "Recurring", "Struct", "decode", "decode_int", "each", "encode",
+           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_int", "each", "encode",
            "encode_int", "encode_varint", "end_of_struct", "kernels_for",
            "no_garbage_collection", "structs"]
