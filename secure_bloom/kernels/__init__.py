@@ -1,1 +1,1 @@
-"""Hash and filter loops, in two versions: plain Python for few values, numba for bulk work."""
+"""Hash and filter loops: with numpy, and in numba functions that the build of the package compiles."""
