@@ -1,1 +1,1 @@
-"""Hash and filter loops: with numpy, and in numba functions that the build of the package compiles."""
+"""Hash and filter loops: with numpy, and as numba functions that are compiled at build time."""
