@@ -11,6 +11,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.pruning.row_groups import PruningResult
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the driver found in a file: the row groups that remain after each step."""
+
+    after_index: list[int]
+    pruned: PruningResult
+
+    def within(self, row_groups: list[int]) -> tuple[list[int], PruningResult]:
+        """Return what was found about some row groups."""
+        index, statistics, filters = (
+            [group for group in row_groups if group in remaining]
+            for remaining in (self.after_index, *self.pruned))
+        return index, PruningResult(statistics, filters)
 
 
 @dataclass(frozen=True)
@@ -18,7 +34,8 @@ class DataFile:
     """A file of a folder, as listed.
 
     ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
-    to read at most, and ``read_bytes`` is about their size; None: all.
+    to read at most, and ``read_bytes`` is about their size; None: all. ``looked`` is what the
+    driver found in the file, if it has looked.
     """
 
     path: str
@@ -27,6 +44,7 @@ class DataFile:
     mtime_ns: int | None = None
     row_groups: tuple[int, ...] | None = None
     read_bytes: int | None = None
+    looked: Looked | None = None
 
     @property
     def num_bytes(self) -> int:
