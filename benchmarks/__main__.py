@@ -2,8 +2,8 @@
 
     python -m benchmarks [NAME ...] [--scale S] [--rounds N] [--json FILE] [--docs]
 
-Without names, all benchmarks run, one after the other, in some 20 minutes. ``--docs`` writes their tables to
-``docs/performance.md`` and draws its charts, which requires matplotlib.
+Without names, all benchmarks run, one after the other, in some 20 minutes. ``--docs`` writes their
+tables to ``docs/performance.md`` and draws its charts, which requires matplotlib.
 """
 
 from __future__ import annotations

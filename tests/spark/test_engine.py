@@ -174,7 +174,7 @@ def test_without_native_enable_or_register_python_tasks_write(session, tmp_path,
 
 
 def test_a_mistake_is_reported_as_always(session, tmp_path, keyring):
-    with pytest.raises(Exception, match="there is no such column") as error:
+    with pytest.raises(Exception, match="there is no column 'nosuch'") as error:
         write(people(session, 4), tmp_path / "t", keyring,
               encryption=EncryptionConfiguration("footer", {"pii": ["nosuch"]}))
     assert not isinstance(error.value, SecureBloomError)
