@@ -15,7 +15,6 @@ from functools import partial
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import SecureBloomError
 from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.reading.metrics import log
 from secure_bloom.spark.reading.splits import DataFile, Looked
@@ -88,15 +87,15 @@ def look_up(files: list[DataFile], look: Callable[[DataFile], DataFile],
 def _try(look: Callable[[DataFile], DataFile], file: DataFile) -> DataFile | None:
     try:
         return look(file)
-    except (SecureBloomError, OSError):
+    except Exception:
         return None
 
 
 def _add(planned: Planned, file: DataFile, looked: Looked) -> bool:
-    if looked.pruned.after_filters:
+    if looked.after_filters:
         planned.files.append(file)
         return True
-    if looked.pruned.after_statistics:
+    if looked.after_statistics:
         planned.by_filters = _sum(planned.by_filters, (1, file.size))
     else:
         planned.by_statistics = _sum(planned.by_statistics, (1, file.size))

@@ -122,7 +122,8 @@ class SecureParquetReader(DataSourceReader):
             after_index = whole.selected(opened.row_groups)
             pruned = self._prune(opened, after_index)
             size = sum(map(opened.file.footer.row_group_num_bytes, pruned.after_filters))
-            return replace(file, looked=Looked(after_index, pruned), read_bytes=size)
+            looked = Looked(*map(tuple, (after_index, *pruned)))
+            return replace(file, looked=looked, read_bytes=size)
 
     def _selected_by_index(self, files: list[DataFile],
                            places: dict[str, int]) -> list[DataFile]:

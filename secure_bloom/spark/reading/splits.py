@@ -18,14 +18,15 @@ from secure_bloom.pruning.row_groups import PruningResult
 class Looked:
     """What the driver found in a file: the row groups that remain after each step."""
 
-    after_index: list[int]
-    pruned: PruningResult
+    after_index: tuple[int, ...]
+    after_statistics: tuple[int, ...]
+    after_filters: tuple[int, ...]
 
     def within(self, row_groups: list[int]) -> tuple[list[int], PruningResult]:
         """Return what was found about some row groups."""
         index, statistics, filters = (
             [group for group in row_groups if group in remaining]
-            for remaining in (self.after_index, *self.pruned))
+            for remaining in (self.after_index, self.after_statistics, self.after_filters))
         return index, PruningResult(statistics, filters)
 
 
