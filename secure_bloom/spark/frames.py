@@ -80,9 +80,15 @@ def loader(spark: SparkSession, *, keys: Keyring | FilePath | None,
     """Return a function that loads a path, given further options."""
     check_name(engine)
     given = _with({**key_options(keys), **_policy(policy)}, options)
-    if engine == "native":
-        return lambda path, more: native_scan.load(spark, path, given)
-    return lambda path, more: spark.read.format(FORMAT).options(**given, **more).load(path)
+
+    def load(path: str, more: Mapping[str, str]) -> DataFrame:
+        chosen = Engine("native" if engine == "native" else "python", "as requested"
+                        if engine != "auto" else "Spark's reader does not check what it reads")
+        chosen.log("read", path)
+        if engine == "native":
+            return native_scan.load(spark, path, given)
+        return spark.read.format(FORMAT).options(**given, **more).load(path)
+    return load
 
 
 def _with(made: dict[str, str], options: Mapping[str, Any]) -> dict[str, Any]:

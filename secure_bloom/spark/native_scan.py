@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.keys.environment import NoKeys
 from secure_bloom.spark import native
 from secure_bloom.spark.engine import ImpossibleError, check_session, source_options
 from secure_bloom.spark.options.options import KEYRING, KMS, POLICY
@@ -36,13 +37,15 @@ def load(spark: SparkSession, path: str, given: Mapping[str, Any]) -> DataFrame:
     except ImpossibleError as reason:
         raise UnsupportedError(f'engine="native" is not possible: {reason}; use '
                                'engine="auto"') from None
-    schema = folder.schema()
+    keys, schema = folder.keys(), folder.schema()
+    if isinstance(keys, NoKeys):
+        raise UnsupportedError('engine="native" needs keys: use engine="auto"', file=folder.path)
     filesystem, place = folder.filesystem, folder.path
     files = [f"file://{without_subtree(filesystem, file.path)[1]}" for file in folder.list().files]
     if any(_PATTERN.search(file) for file in files):
         raise UnsupportedError("Spark's reader takes a path with any of *?[]{}\\ for a pattern: "
                                'use engine="auto"', file=place)
-    reader = spark.read.options(**native.read_options(files, folder.keys())).schema(schema)
+    reader = spark.read.options(**native.read_options(files, keys)).schema(schema)
     base = f"file://{without_subtree(filesystem, place)[1]}"
     return (reader if files == [base] else reader.option("basePath", base)).parquet(*files)
 

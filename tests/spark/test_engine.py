@@ -197,6 +197,20 @@ def test_sparks_reader_returns_the_same_rows_and_marks(session, tmp_path, keyrin
     assert secure_bloom.spark.read(session, file, keys=keyring, engine="native").count() > 0
 
 
+def test_the_log_of_a_read_says_the_engine(session, tmp_path, keyring, caplog):
+    write(people(session, 4), tmp_path / "t", keyring)
+    caplog.set_level(logging.INFO, logger="secure_bloom.spark")
+    for engine, expected in (("auto", "read by engine python: Spark's reader does not check"),
+                             ("python", "read by engine python: as requested"),
+                             ("native", "read by engine native: as requested")):
+        caplog.clear()
+        secure_bloom.spark.read(session, tmp_path / "t", keys=keyring, engine=engine)
+        assert expected in caplog.text
+    with pytest.raises(UnsupportedError, match="needs keys"):
+        secure_bloom.spark.write(people(session, 4), tmp_path / "u", plaintext=True)
+        secure_bloom.spark.read(session, tmp_path / "u", engine="native")
+
+
 @pytest.mark.parametrize("arguments", [
     {"policy": Policy(footer_key="footer", columns={"ssn": "pii"})}, {"index": "require"},
     {"on.missing.key": "null"}, {"require.encryption": "true"}], ids=str)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -65,9 +64,8 @@ def look_up(files: list[DataFile], look: Callable[[DataFile], DataFile],
     from secure_bloom.datasets.scan import in_order, pool_for
     planned = Planned([])
     done, matching, start = 0, 0, time.monotonic()
-    with pool_for(filesystem) as pool, \
-            closing(in_order(pool, partial(_try, look), files, _AHEAD)) as looks:
-        for file in looks:
+    with pool_for(filesystem) as pool:
+        for file in in_order(pool, partial(_try, look), files, _AHEAD):
             if file is None or file.looked is None:
                 break
             matching += _add(planned, file, file.looked)
@@ -80,6 +78,7 @@ def look_up(files: list[DataFile], look: Callable[[DataFile], DataFile],
                 pace = (time.monotonic() - start) / _FIRST_FILES
                 if pace * (len(files) - done) > MAX_SECONDS:
                     break
+        pool.shutdown(cancel_futures=True)
     planned.files += files[done:]
     return planned
 
