@@ -140,6 +140,8 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
         cannot do what is asked.
     pyspark.errors.PySparkException
         For all errors of the data source, with their message; nothing was written.
+    SecureBloomError
+        The same errors, if Spark's own writer makes the files.
     """
     from secure_bloom.spark import frames
     return frames.write(df, path, mode=mode, keys=keys, policy=policy, encryption=encryption,

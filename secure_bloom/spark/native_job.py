@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 _SESSION_POLICY = "secure_bloom.native.policy"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+#: settings with which Spark's writer stores what Python tasks store; unset, it does
+_AS_OURS = {"spark.sql.parquet.writeLegacyFormat": ("false",),
+            "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "EXCEPTION")}
 _POSSIBLE = frozenset(("path", KEYRING, KMS, POLICY, *ENCRYPTION, ENABLED, FPP, NDV, FILTER_BYTES,
                        BLOOM_FILTERS, ANALYSED, PARTITION_BY, "compression", MAX_ROWS_PER_FILE))
 _COMPRESSIONS = {"lz4": "lz4_raw"}  # where Spark's name differs
@@ -131,8 +134,12 @@ def _check_kept(df: DataFrame, asked: WriteOptions) -> None:
         raise ImpossibleError(f"column {column} is to have a Bloom filter, and Spark's writer "
                               "leaves out the filters of row groups whose values are all in a "
                               "dictionary")
-    has_timestamps = '"timestamp"' in df.schema.json()
-    if has_timestamps and df.sparkSession.conf.get(_TIMESTAMPS, None) != "TIMESTAMP_MICROS":
+    conf = df.sparkSession.conf
+    for name, same in _AS_OURS.items():
+        if conf.get(name, None) not in (None, *same):
+            raise ImpossibleError(f"with this setting of {name}, Spark's writer stores other types "
+                                  "or values")
+    if '"timestamp"' in df.schema.json() and conf.get(_TIMESTAMPS, None) != "TIMESTAMP_MICROS":
         raise ImpossibleError(f"{_TIMESTAMPS} is not TIMESTAMP_MICROS, so Spark's writer would "
                               "store timestamps as INT96")
 

@@ -136,12 +136,15 @@ def test_auto_takes_python_tasks_for_what_only_they_can_do(session, tmp_path, ke
     assert not (tmp_path / "u").exists()
 
 
-def test_auto_keeps_timestamps(session, tmp_path, keyring):
+def test_auto_keeps_types_and_values(session, tmp_path, keyring):
     frame = people(session, 4).withColumn("at", F.expr("timestamp '2024-01-01 00:00:00'"))
     chosen = write(frame, tmp_path / "t", keyring)
     assert chosen.name == "python" and "INT96" in chosen.reason
     with settings(session, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
         assert write(frame, tmp_path / "u", keyring).name == "native"
+    with settings(session, {"spark.sql.parquet.writeLegacyFormat": "true"}):
+        chosen = write(people(session, 4), tmp_path / "v", keyring)
+    assert chosen.name == "python" and "writeLegacyFormat" in chosen.reason
     for folder in ("t", "u"):
         assert str(read_table(tmp_path / folder, keyring).schema.field("at").type) \
             == "timestamp[us, tz=UTC]"
