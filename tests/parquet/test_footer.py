@@ -39,10 +39,9 @@ PATHS = ["a", "s.x", "s.y", "l.list.element"]
 
 @pytest.fixture(autouse=True, params=["walker", "kernels"])
 def _how(request, monkeypatch):
-    """Footers are read in Python, and those that are large by numba kernels."""
+    """Footers are read in Python, and those that are large by compiled kernels."""
     if request.param == "kernels":
         monkeypatch.setattr(tree, "_LARGE", 0)
-        monkeypatch.setattr(tree, "_VERY_LARGE", 0)
 
 
 def file_of(mode: str, column="a", table=TABLE) -> tuple[bytes, object]:
