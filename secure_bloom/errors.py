@@ -171,6 +171,10 @@ class PolicyError(SecureBloomError, ValueError):
     """A policy is not valid, or is not met by what would be written."""
 
 
+class KernelChoiceError(SecureBloomError, ValueError):
+    """``SECURE_BLOOM_KERNELS`` asks for kernels that do not exist, or cannot be used here."""
+
+
 class ChangedMeanwhileError(SecureBloomError):
     """A file was replaced, changed or removed while in use.
 
