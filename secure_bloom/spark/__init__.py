@@ -122,8 +122,8 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
     partition_by : str or iterable of str
         Top-level columns for Hive partitioning.
     engine : {"auto", "native", "python"}
-        Who makes the files: Spark's own Parquet writer, or Python tasks. The commit is the same.
-        "auto": Spark's writer if ``native.enable`` was called and it keeps all that is asked for;
+        What writes the files: Spark's own Parquet writer, or Python tasks. The commit is the same.
+        "auto": Spark's writer if ``native.enable`` was called and it can do all that is requested;
         see ``docs/spark.md``.
     **options
         Further options of the data source; the table in docs/spark.md lists them.
@@ -131,7 +131,7 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
     Returns
     -------
     Engine
-        Which engine made the files (``name``, "native" or "python"), and why (``reason``).
+        Which engine wrote the files (``name``, "native" or "python"), and why (``reason``).
 
     Raises
     ------
@@ -139,7 +139,7 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
         If an argument is not valid.
     UnsupportedError
         If the encryption cannot be passed to Spark, or ``engine`` is "native" and Spark's writer
-        cannot do what is asked.
+        cannot do what is requested.
     pyspark.errors.PySparkException
         For all errors of the data source, with their message; nothing was written.
     SecureBloomError
@@ -174,9 +174,9 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
         What must be encrypted, otherwise reading fails: a policy, or the path of its file on the
         machine of Spark's driver.
     engine : {"auto", "native", "python"}
-        Who reads the files. "native": Spark's own Parquet reader, which neither checks that files
+        What reads the files. "native": Spark's own Parquet reader, which neither checks that files
         are still those that were listed, nor uses the index; it needs ``native.enable``.
-        "auto": Python tasks.
+        "auto" and "python": Python tasks.
     **options
         Further options of the data source; the table in docs/spark.md lists them.
 
@@ -189,7 +189,7 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     TypeError, ValueError
         If an argument is not valid.
     UnsupportedError
-        If ``engine`` is "native", and Spark's reader cannot do what is asked.
+        If ``engine`` is "native", and Spark's reader cannot do what is requested.
     pyspark.errors.PySparkException
         For all errors of the data source, with their message.
     """

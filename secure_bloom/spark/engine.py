@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from secure_bloom.display import Summarized
-from secure_bloom.errors import SecureBloomError
+from secure_bloom.errors import SecureBloomError, UnsupportedError
 from secure_bloom.spark.native.application import Application
 from secure_bloom.spark.options.options import FORMAT, Options
 
@@ -31,16 +31,21 @@ _log = logging.getLogger("secure_bloom.spark")
 class ImpossibleError(Exception):
     """Why Spark's own reader or writer is not used."""
 
+    def as_requested(self) -> UnsupportedError:
+        """Return the error for a call with ``engine="native"``."""
+        return UnsupportedError(f'engine="native" is not possible: {self}; use engine="auto"')
+
 
 @dataclass(frozen=True, repr=False)
 class Engine(Summarized):
-    """Which engine made the files of a write, and why.
+    """Which engine wrote the files, and why.
 
     Attributes
     ----------
     name : {"native", "python"}
         Spark's own Parquet writer, or the Python tasks of ``secure_parquet``.
     reason : str
+        Why this engine was used.
     """
 
     name: Literal["native", "python"]
@@ -74,7 +79,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def source_options(spark: SparkSession, path: str, given: Mapping[str, Any]) -> Options:
-    """Return the options that the data source would receive, with those of the session."""
+    """Return the options that the data source would receive, including those of the session."""
     session = {name.removeprefix(_SESSION_OPTIONS): value
                for name, value in spark.conf.getAll.items() if name.startswith(_SESSION_OPTIONS)}
     options = Options({**session, **{name.lower(): _text(value) for name, value in given.items()},

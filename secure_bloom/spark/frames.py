@@ -85,7 +85,7 @@ def loader(spark: SparkSession, *, keys: Keyring | FilePath | None,
         chosen = Engine("native" if engine == "native" else "python", "as requested"
                         if engine != "auto" else "Spark's reader does not check what it reads")
         chosen.log("read", path)
-        if engine == "native":
+        if engine == "native":  # Spark derives its filters from the condition on the frame
             return native_scan.load(spark, path, given)
         return spark.read.format(FORMAT).options(**given, **more).load(path)
     return load

@@ -8,12 +8,11 @@ whichever engine writes.
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from secure_bloom.errors import SecureBloomError, UnsupportedError, error_location
+from secure_bloom.errors import SecureBloomError, error_location
 from secure_bloom.reader import ParquetFile
 from secure_bloom.spark import native
 from secure_bloom.spark.engine import (
@@ -44,6 +43,7 @@ from secure_bloom.spark.options.options import MAX_BYTES as FILTER_BYTES
 from secure_bloom.spark.options.write import WriteOptions, parse_write_options
 from secure_bloom.spark.schema.types import field_metadata, stored_schema
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit
+from secure_bloom.storage.local_files import sync_file
 from secure_bloom.storage.summary import FilterTotals, StagedFile
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
@@ -64,7 +64,7 @@ _FILES = "native"  # folder below the staging folder of the job, to which Spark 
 
 def write(df: DataFrame, path: str, given: Mapping[str, Any], overwrite: bool,
           engine: EngineName) -> Engine:
-    """Write with Spark's own writer if that keeps everything that is asked for.
+    """Write with Spark's own writer if it can do everything that is requested.
 
     Returns the engine to use; if it is "python", nothing was written.
 
@@ -79,21 +79,21 @@ def write(df: DataFrame, path: str, given: Mapping[str, Any], overwrite: bool,
         options = _checked(df, path, given, is_requested=engine == "native")
     except ImpossibleError as reason:
         if engine == "native":
-            raise UnsupportedError(f'engine="native" is not possible: {reason}; use '
-                                   'engine="auto"') from None
+            raise reason.as_requested() from None
         return Engine("python", str(reason))
     _write(df, options, overwrite)
     return Engine("native", "as requested" if engine == "native" else
-                  "native.enable was called, and Spark's writer keeps all that is asked for")
+                  "native.enable was called, and Spark's writer can do all that is requested")
 
 
-# --- whether Spark's writer keeps all that is asked for ------------------------------------------
+# --- whether Spark's writer can do all that is requested -----------------------------------------
 
 def _checked(df: DataFrame, path: str, given: Mapping[str, Any], *,
              is_requested: bool) -> Options:
-    """Return the options of the write; raise ImpossibleError if Spark's writer is not for it.
+    """Return the options of the write.
 
-    If it is requested, filters and timestamps are as Spark writes them.
+    If Spark's writer is requested, filters and timestamps may be as Spark writes them. Raises
+    ImpossibleError if Spark's writer cannot do the write.
     """
     spark = df.sparkSession
     check_session(spark)
@@ -130,7 +130,8 @@ def _parsed(df: DataFrame, options: Options) -> WriteOptions:
 
 
 def _check_kept(df: DataFrame, asked: WriteOptions) -> None:
-    for column in asked.bloom_filters:
+    if asked.bloom_filters:
+        column = next(iter(asked.bloom_filters))
         raise ImpossibleError(f"column {column} is to have a Bloom filter, and Spark's writer "
                               "leaves out the filters of row groups whose values are all in a "
                               "dictionary")
@@ -193,7 +194,7 @@ def _staged(writer: SecureParquetWriter) -> Iterator[StagedFile]:
         path = job.new_file(number, posixpath.dirname(name))
         writer.check_path(path)
         job.filesystem.move(info.path, path)
-        _make_durable(without_subtree(job.filesystem, path)[1])
+        sync_file(without_subtree(job.filesystem, path)[1])
         yield job.staged(path, rows, filters)
 
 
@@ -205,8 +206,3 @@ def _filters(file: ParquetFile) -> FilterTotals:
             plain += chunk.encryption is None
             size += place[1] or 0
     return FilterTotals(encrypted, plain, size)
-
-
-def _make_durable(path: str) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

@@ -35,8 +35,7 @@ def load(spark: SparkSession, path: str, given: Mapping[str, Any]) -> DataFrame:
     try:
         folder = _folder(spark, path, given)
     except ImpossibleError as reason:
-        raise UnsupportedError(f'engine="native" is not possible: {reason}; use '
-                               'engine="auto"') from None
+        raise reason.as_requested() from None
     keys, schema = folder.keys(), folder.schema()
     if isinstance(keys, NoKeys):
         raise UnsupportedError('engine="native" needs keys: use engine="auto"', file=folder.path)
