@@ -56,10 +56,10 @@ from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
-_FEW_VALUES = 1 << 14  # whose filters take less time than a thread
+_FEW_VALUES = 1 << 14  # filters of so many values take less time than starting a thread
 _BUFFER = 1 << 16  # bytes
 
-#: is called with row group, leaf column, and hashes of values, or None if they cannot be hashed
+#: called with row group, leaf column, and hashes of values (uint64); None: they cannot be hashed
 HashObserver: TypeAlias = Callable[[int, LeafColumn, np.ndarray | None], None]
 
 
@@ -103,8 +103,8 @@ def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilte
     kms
         Alias of ``keys``; pass only one of them.
     durable : bool
-        Whether a local file is safe against a power cut when the call returns. False saves some
-        milliseconds: for files that can be written again.
+        Whether a local file survives a power cut once the call has returned. False saves some
+        milliseconds for files that can be written again.
     **writer_options
         Options of :class:`pyarrow.parquet.ParquetWriter`, such as ``compression="zstd"``.
 
@@ -173,8 +173,8 @@ class ParquetWriter(Summarized):
     kms
         Alias of ``keys``; pass only one of them.
     durable : bool
-        Whether a local file is safe against a power cut when :meth:`close` returns. False saves
-        some milliseconds: for files that can be written again.
+        Whether a local file survives a power cut once :meth:`close` has returned. False saves some
+        milliseconds for files that can be written again.
     **writer_options
         Options of :class:`pyarrow.parquet.ParquetWriter`.
 
@@ -299,8 +299,8 @@ class ParquetWriter(Summarized):
     def observe_hashes(self, columns: Collection[str], observer: HashObserver) -> None:
         """Call a function with the hashes of all values of some columns, while they are written.
 
-        These are the hashes that Bloom filters have (XXH64, uint64): of each row group all distinct
-        values that are not null, in several calls, some values more than once. Call this before
+        These are the hashes that filters contain (XXH64, uint64): in each row group of all distinct
+        values that are not null, in several calls, of some values more than once. Call this before
         anything is written.
 
         Parameters
@@ -405,7 +405,7 @@ class ParquetWriter(Summarized):
             raise FormatError(f"pyarrow wrote {len(footer.row_groups)} row groups, but "
                               f"{len(self._filters)} were expected")
         check_encrypted(self._asked, footer)
-        waiting = bytearray(indexes)  # of small files: one call writes all
+        waiting = bytearray(indexes)  # one call then writes the whole end of a small file
         first = position = start + len(indexes)
         encrypted = plain = 0
         for number, filters in enumerate(self._filters):

@@ -20,7 +20,8 @@ from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normaliz
 class PlannedColumn(NamedTuple):
     """What is to be made of the values of a leaf column.
 
-    ``position`` is that among the leaves of its field. ``options`` are None if it has no filter.
+    ``position`` is its position among the leaves of its field. ``options`` is None if it has no
+    filter. ``is_observed``: whether its hashes are also passed on.
     """
 
     position: int
@@ -32,7 +33,7 @@ class PlannedColumn(NamedTuple):
 #: by position of the top-level field
 FilterPlan: TypeAlias = dict[int, list[PlannedColumn]]
 
-#: is called with the hashes of some values; None: the values of a column cannot be hashed
+#: called with hashes (uint64) of some values; None: the values of the column cannot be hashed
 Observe: TypeAlias = Callable[[LeafColumn, np.ndarray | None], None]
 
 _PART = 1 << 16  # values whose hashes stay in the cache

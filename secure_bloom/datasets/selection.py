@@ -92,9 +92,9 @@ def select(files: Sequence[DatasetFile], indexes: Indexes | None,
 
 def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
         -> tuple[Files, Selection]:
-    """Return the files of which an index does not rule a filter out, and what is selected of them.
+    """Return the files in which a filter may hold, as far as indexes tell, and their selection.
 
-    ``schemas`` are those of all files, which are known, and have just been listed.
+    ``schemas`` has the schema of each file. The files are known to an index and were just listed.
     """
     listed = found.listed
     assert listed is not None  # as the files are known
@@ -102,7 +102,8 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
               for key, schema in {id(schema): schema for schema in schemas}.items()}
     selected = {path: groups[id(schema)].get(path)
                 for path, schema in zip(found.paths, schemas, strict=True)}
-    kept = [number for number, of_file in enumerate(selected.values()) if of_file != ()]
+    kept = [number for number, of_file in enumerate(selected.values())
+            if of_file is None or len(of_file)]  # None: the file is not covered
     rest = found._replace(paths=[found.paths[number] for number in kept],
                           partitions=[found.partitions[number] for number in kept])
     return rest, Selection(listed, {path: of_file for path in rest.paths
@@ -111,7 +112,10 @@ def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter
 
 def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
                         filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
-    """Return row groups by path, for files of a schema; ``others`` are not columns of them."""
+    """Return row groups by path, for files of a schema.
+
+    ``others`` are columns of the result that are not in the files.
+    """
     found: dict[str, Sequence[int]] = {}
     for one in filters:
         alternatives = one.alternatives_for(schema)

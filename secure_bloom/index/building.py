@@ -66,7 +66,7 @@ class SegmentBuilder:
         self._pairs.add(pack(self._key.fingerprints(hashes), group))
 
     def add_pairs(self, first_group: int, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs, in arrays in order, whose row groups are counted from one of the segment."""
+        """Add pairs, in sorted arrays, whose row groups are counted from ``first_group``."""
         for part in pairs:
             self._pairs.add_sorted(part + np.uint64(first_group))
 
@@ -95,7 +95,7 @@ class AddedFile:
         self._builder.add(self._first_group + row_group, hashes)
 
     def add_pairs(self, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs, in arrays in order, whose row groups are those of the file."""
+        """Add pairs, in sorted arrays, whose row groups are counted from 0 in the file."""
         self._builder.add_pairs(self._first_group, pairs)
 
     def set_void(self) -> None:

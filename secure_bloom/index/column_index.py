@@ -116,7 +116,7 @@ class ColumnIndex:
 
     @cached_property
     def stamps(self) -> dict[str, Stamp] | None:
-        """Stamps of the covered files by path; None if several versions of one are covered."""
+        """Stamps of the covered files by path; None if the index covers two versions of a file."""
         stamps = dict(self.places.keys())
         return stamps if len(stamps) == len(self.places) else None
 
@@ -126,7 +126,7 @@ class ColumnIndex:
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
         """Return which listed files the index covers."""
-        if listing is self.stamps or listing == self.stamps:  # as usual; this takes less time
+        if listing is self.stamps or listing == self.stamps:  # the usual case, and faster
             return Coverage(self._by_path, [])
         places, known, uncovered = {}, self.places, []
         for item in listing.items():
@@ -238,7 +238,7 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
 
 
 def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
-    """Return an index as this process has opened it last, if it is still open."""
+    """Return an index as this process opened it last; None if it is no longer open."""
     with _lock:
         _, known = _opened.get(_place(IndexFolder(filesystem, table, column)), (0, None))
     return known if known is not None and known.folder.filesystem.equals(filesystem) else None

@@ -128,7 +128,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
         Seconds. Younger files are kept: readers may use them, or an update may be about to publish
         them.
     published : container of str
-        Names of segments that were published, of which no younger ones are kept.
+        Names of segments that were in a manifest, so no update is about to publish them. They are
+        deleted at any age.
     """
     now = folder.now_ns()
     manifest = folder.open_newest(kms)

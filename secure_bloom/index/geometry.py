@@ -18,8 +18,8 @@ FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false ro
 MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
-CACHED_PAIRS = 1 << 17  #: pairs that are sorted in the cache of a processor
-_FEW_PARTS = 16  # which merging sorts faster
+CACHED_PAIRS = 1 << 17  #: pairs that are sorted at a time, in the cache of a processor
+_FEW_PARTS = 16  # up to so many sorted parts, merging is faster
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 
@@ -134,7 +134,7 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0) -> np.ndarray:
     """Return pairs in order, each once. Several parts should be in order themselves.
 
-    ``first_bit`` is the number of first bits that all pairs have in common.
+    ``first_bit`` is the number of leading bits that all pairs have in common.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     if len(parts) == 1 or len(parts) > _FEW_PARTS:

@@ -98,9 +98,8 @@ class FolderIndexes:
         Whether it is an error if an index cannot be used.
     columns : collection of str
         The indexed columns.
-
     files : sequence of str, optional
-        Paths of the only files of interest. Default: all below the folder.
+        Paths of the files to search. Default: all files below the folder.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: Any, is_required: bool,
@@ -137,7 +136,7 @@ class FolderIndexes:
         if self.table.filesystem.type_name == "local" or self._trusts_generation(column):
             only = self.open(column)
             listing = self._listing(only, check)
-        else:  # both take several requests
+        else:  # each of the two takes several requests
             with ThreadPoolExecutor(1) as pool:
                 listed = pool.submit(self._listing, None, check)
                 only = self.open(column)
@@ -186,8 +185,7 @@ class ListedIndexes:
 
     def __init__(self, indexes: FolderIndexes, listing: Mapping[str, Stamp],
                  opened: Iterable[ColumnIndex] = ()):
-        #: to list the files again, because they may have changed
-        self.indexes = indexes
+        self.indexes = indexes  #: for later scans, which list the files again
         self._listing = listing
         self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {
             index.column: (index, index.coverage(listing)) for index in opened}
@@ -208,7 +206,7 @@ class ListedIndexes:
         return [prefix + path for path in self._listing]
 
     def covering(self, path: str) -> list[str]:
-        """Return the columns that were asked for, and whose indexes cover a file."""
+        """Return the columns of the opened indexes that cover a file."""
         relative = path.removeprefix(self.indexes.table.full_path(""))
         return [column for column, opened in self._opened.items()
                 if opened is not None and relative in opened[1].places]
@@ -251,7 +249,7 @@ class ListedIndexes:
     def _of_alternative(self, predicates: list[Predicate],
                         is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
-        known: dict[str, Sequence[int]] = {}  # whose files may differ from those of the next one
+        known: dict[str, Sequence[int]] = {}  # each index may cover other files
         for predicate in predicates:
             values = predicate.candidates
             if not values or predicate.column not in self.indexes.columns:

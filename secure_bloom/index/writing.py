@@ -34,7 +34,7 @@ from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
-_BUDGET = 96 * 2**20  # bytes of memory of a task for values; a third of it before they are spilled
+_BUDGET = 96 * 2**20  # bytes of a task for values; they are spilled when they take a third of it
 
 _log = logging.getLogger("secure_bloom.index")
 

@@ -1,4 +1,4 @@
-"""The values of a file, collected for indexes while it is written, to not read them from it."""
+"""The values of a file, collected for indexes while it is written, which saves reading them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WrittenHashes:
         return sum(store.num_in_memory for store in self._stores.values())
 
     def spill(self) -> None:
-        """Spill what is in memory."""
+        """Spill what is in memory; after an error, as in :meth:`add`, the column is forgotten."""
         for column, store in list(self._stores.items()):
             try:
                 store.spill()

@@ -22,10 +22,11 @@ class PageFormat:
     Attributes
     ----------
     codec : int
-        CompressionCodec of parquet.thrift.
+        A CompressionCodec of parquet.thrift.
     encodings : frozenset of int
-        Encoding of parquet.thrift: those of values and levels.
+        The Encodings of parquet.thrift that values and levels have.
     has_dictionary : bool
+        Whether there is a dictionary page.
     has_pages_v2 : bool
         Whether data pages are of version 2.
     has_statistics : bool

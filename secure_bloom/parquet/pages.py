@@ -32,7 +32,7 @@ class StoredPages:
     Attributes
     ----------
     parts : list of bytes or memoryview
-        To write one after the other.
+        They are written one after the other.
     dictionary_size : int
         Stored bytes of the dictionary page; 0 without one.
     data_sizes : list of int
@@ -59,7 +59,7 @@ class StoredPages:
 
 
 def plain_pages(data: memoryview) -> StoredPages:
-    """Return the pages of a plaintext column chunk as they are.
+    """Return the pages of a plaintext column chunk unchanged.
 
     Raises FormatError if they are malformed.
     """
@@ -95,7 +95,7 @@ def encrypted_pages(data: memoryview, chunk: ColumnChunk, *, by_gcm: bool) -> St
 
 
 def _pages(data: memoryview) -> Iterator[tuple[Struct, int, int, int]]:
-    """Yield of each page the header, and where the header, the body and the next page begin."""
+    """Yield for each page its header, and where the header, the body and the next page begin."""
     position = 0
     while position < len(data):
         header, length = thrift.decode(bytes(data[position:position + _MAX_HEADER]), {})
@@ -109,14 +109,17 @@ def _pages(data: memoryview) -> Iterator[tuple[Struct, int, int, int]]:
 def _is_dictionary(header: Struct) -> bool:
     kind = header.get_int(_TYPE)
     if kind not in (_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2):
-        raise FormatError(f"unknown type of page: {kind}")
+        raise FormatError(f"a page has the unknown type {kind}")
     return kind == _DICTIONARY_PAGE
 
 
 # --- where pages are -----------------------------------------------------------------------------
 
 def moved_index(offset_index: bytes, distance: int) -> bytes:
-    """Return an OffsetIndex whose pages were moved by so many bytes."""
+    """Return an OffsetIndex whose pages were moved by some bytes.
+
+    Raises FormatError if the index is malformed.
+    """
     struct, locations = _locations(offset_index)
     for location in locations:
         location.set_int(_OFFSET, thrift.I64, (location.get_int(_OFFSET) or 0) + distance)
@@ -124,13 +127,14 @@ def moved_index(offset_index: bytes, distance: int) -> bytes:
 
 
 def placed_index(offset_index: bytes, start: int, sizes: list[int]) -> bytes:
-    """Return an OffsetIndex whose pages begin at an offset and have these sizes in bytes.
+    """Return an OffsetIndex of pages that begin at an offset and have these sizes in bytes.
 
-    Raises FormatError unless it has as many pages.
+    Raises FormatError if the index is malformed, or has another number of pages.
     """
     struct, locations = _locations(offset_index)
     if len(locations) != len(sizes):
-        raise FormatError(f"an offset index of {len(locations)} pages for {len(sizes)}")
+        raise FormatError(f"the offset index has {len(locations)} pages, but the column chunk has "
+                          f"{len(sizes)}")
     for location, size in zip(locations, sizes, strict=True):
         location.set_int(_OFFSET, thrift.I64, start)
         location.set_int(_PAGE_SIZE, thrift.I32, size)

@@ -1,4 +1,4 @@
-"""Column chunks whose pages and page indexes are at other places, or are other ones."""
+"""What the footer says of column chunks whose pages or page indexes are moved or replaced."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ _ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE = 2, 4, 5, 6, 7  
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _STATISTICS, _ENCODING_STATS = 9, 10, 11, 12, 13
 _SIZE_STATISTICS = 16
 
-#: what describes the column, not the pages: type, path_in_schema, key_value_metadata
+#: describe the column, not its pages: type, path_in_schema, key_value_metadata
 _OF_COLUMN = 1, 3, 8
-#: what every column chunk says of its pages
+#: describe the pages, in every column chunk
 _OF_PAGES = (_ENCODINGS, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE, _DATA_PAGE,
              _DICTIONARY_PAGE)
-#: what a column chunk may say of them, and then does again
+#: also describe the pages; replaced if the column chunk had them before
 _OPTIONAL = _STATISTICS, _ENCODING_STATS, _SIZE_STATISTICS
 
 
 def move_pages(chunk: ColumnChunk, distance: int) -> None:
-    """Record that the pages were moved by so many bytes; errors as for ``metadata``."""
+    """Record that the pages were moved by some bytes.
+
+    Errors as for :meth:`.ColumnChunk.metadata`.
+    """
     for meta in chunk.metadata_to_change():
         for field in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
             _move(meta, field, distance)
@@ -31,17 +34,23 @@ def move_pages(chunk: ColumnChunk, distance: int) -> None:
 
 
 def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: StoredPages) -> None:
-    """Record other pages, of the same column.
+    """Record other pages of the same column.
 
     Parameters
     ----------
     chunk : ColumnChunk
-        What it says of the column remains, everything else goes.
+        Receives the description of the pages; what describes the column stays.
     new : ColumnChunk
-        Describes the pages, before they were encrypted.
+        Describes the pages as they were before they were encrypted.
     start : int
-        Where they begin in the file.
+        Offset of the first page in the file.
     pages : StoredPages
+        The pages as they are stored.
+
+    Raises
+    ------
+    FormatError, AuthenticationError, KeyRetrievalError
+        If the metadata of one of the column chunks cannot be read.
     """
     found = {field[0]: field for field in new.metadata().fields}
     for meta in chunk.metadata_to_change():
@@ -61,7 +70,7 @@ def replace_pages(chunk: ColumnChunk, new: ColumnChunk, start: int, pages: Store
 
 
 def total_size(chunk: ColumnChunk) -> int:
-    """Return the uncompressed bytes of the pages, as the footer says."""
+    """Return the uncompressed size of the pages in bytes, according to the footer."""
     return chunk.metadata().get_int(_TOTAL_SIZE) or 0
 
 

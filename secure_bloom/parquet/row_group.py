@@ -159,10 +159,10 @@ class RowGroup(Sequence[ColumnChunk]):
         self._changed[ordinal] = state
 
     def place(self, number: int, start: int) -> None:
-        """Give the row group another position among the others, and in the file.
+        """Record another number among the row groups, and another offset in the file, in bytes.
 
-        All of its column chunks must have been changed before, unless the number stays: modules
-        are bound to it, so the new ones are opened with the old number.
+        Modules are bound to the number. So unless it stays the same, all column chunks must have
+        been decoded for a change before: after this call they could not be decrypted.
         """
         self.number = number
         self._fields |= {_OFFSET: start, _ORDINAL: number}
@@ -170,7 +170,7 @@ class RowGroup(Sequence[ColumnChunk]):
             self.ordinal = number
 
     def resize(self, num_rows: int, num_bytes: int, total_size: int) -> None:
-        """Record its rows, and the stored and the uncompressed bytes of its pages."""
+        """Record the number of rows, and the stored and uncompressed size of the pages in bytes."""
         self.num_rows, self.num_bytes = num_rows, num_bytes
         self._fields |= {_NUM_ROWS: num_rows, _COMPRESSED_SIZE: num_bytes, _TOTAL_SIZE: total_size}
 
