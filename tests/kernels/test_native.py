@@ -25,7 +25,7 @@ needs_build = pytest.mark.skipif(not LEVELS, reason="the kernels are not built, 
 
 @pytest.fixture
 def build(tmp_path) -> Path:
-    """A copy of the built kernels, to be spoiled."""
+    """A copy of the built kernels, to be damaged."""
     return Path(shutil.copytree(BUILT, tmp_path / "built"))
 
 
@@ -101,7 +101,7 @@ def truncated(folder):
 
 
 def one_bit_changed(folder):
-    for path in folder.glob("*-*.so"):
+    for path in folder.glob("*.so"):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
@@ -124,7 +124,7 @@ def another_manifest(folder):
 @needs_build
 @pytest.mark.parametrize(("spoil", "reason"), [
     (no_build, "built without them"), (no_manifest, "built without them"),
-    (stale, "built from other sources"), (truncated, "damaged|cannot be loaded"),
+    (stale, "built from other sources"), (truncated, "damaged"),
     (one_bit_changed, "damaged"), (missing_library, "cannot be loaded"),
     (damaged_manifest, "damaged"), (another_manifest, "damaged")])
 def test_a_build_that_is_not_right_is_not_used(build, choose, monkeypatch, spoil, reason):
@@ -133,8 +133,8 @@ def test_a_build_that_is_not_right_is_not_used(build, choose, monkeypatch, spoil
         load(folder=build)
     monkeypatch.setattr(native, "load", lambda level: load(level, build))
     fallback = choose()
-    assert (fallback.name == "numpy" and reason.split("|")[0] in fallback.reason) or "|" in reason
-    with pytest.raises(KernelChoiceError, match=f"SECURE_BLOOM_KERNELS is built.*({reason})"):
+    assert fallback.name == "numpy" and reason in fallback.reason
+    with pytest.raises(KernelChoiceError, match=f"SECURE_BLOOM_KERNELS is built.*{reason}"):
         choose("built")
 
 
@@ -220,8 +220,7 @@ def test_a_level_needs_registers_that_the_system_saves(saved, best):
 
 @needs_build
 @pytest.mark.skipif(not LEVELS[0].startswith("x86") if LEVELS else True, reason="not x86-64")
-def test_the_cpu_is_asked_rightly():
-    """Linux has asked it, too."""
+def test_the_features_of_the_cpu_are_those_that_linux_reports():
     flags = set(next(line for line in Path("/proc/cpuinfo").read_text().splitlines()
                      if line.startswith("flags")).split())
     v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"} <= flags
