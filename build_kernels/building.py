@@ -8,12 +8,13 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
+from secure_bloom.kernels.cpu import ASKING
 from secure_bloom.kernels.interface import MANIFEST, PREFIX, sources_digest
 
 TOOLS = "numba", "llvmlite"
 
-#: Machine code that runs on every x86-64 CPU, to ask it what it can do: llvmlite assembles none.
-BASELINE = "x86-64"
+#: Machine code that runs on every x86-64 CPU and asks what it supports. It is written in bytes,
+#: because llvmlite cannot assemble instructions.
 ASK_CPU = {
     "cpuid": bytes.fromhex(  # (leaf, subleaf, address of four uint32: EAX, EBX, ECX, EDX)
         "53"        # push rbx, which belongs to the caller
@@ -57,7 +58,7 @@ def build(folder: Path) -> None:
     texts = lower().values()
     libraries = {name: link(emit(texts, target, PREFIX), PREFIX)
                  for name, target in TARGETS.items()}
-    libraries[BASELINE] = library_of({f"{PREFIX}{name}": code for name, code in ASK_CPU.items()})
+    libraries[ASKING] = library_of({f"{PREFIX}{name}": code for name, code in ASK_CPU.items()})
     for name, data in libraries.items():
         _write(folder / f"{name}.so", data)
     manifest = {"sources": sources_digest(), "builder": _builder(),

@@ -34,8 +34,8 @@ TARGETS = {
     "aarch64": Target("aarch64", "generic"),
 }
 
-#: With this call numba begins to report an exception. Kernels raise none, but LLVM does not always
-#: see that; instead of going on with a wrong result, the process would end.
+#: numba's code calls this before it reports an exception. Kernels raise none, but LLVM cannot
+#: always prove that. If one did, the process would end rather than continue with a wrong result.
 _RAISE = """
 define void @numba_gil_ensure(ptr %state) noreturn cold {
   call void @llvm.trap()
@@ -44,7 +44,7 @@ define void @numba_gil_ensure(ptr %state) noreturn cold {
 declare void @llvm.trap()
 """
 
-#: What LLVM may call by itself. The kernels need nothing else that is not in them.
+#: Functions that LLVM may call on its own. The kernels need no others from elsewhere.
 _MEMORY = """
 define hidden ptr @memset(ptr %to, i32 %value, i64 %count) "no-builtins" {
   %byte = trunc i32 %value to i8
@@ -96,7 +96,7 @@ def emit(texts: Iterable[str], target: Target, exported: str) -> bytes:
 
 
 def _with_private_parts(module: llvm.ModuleRef, exported: str) -> llvm.ModuleRef:
-    """Hide everything but the exported functions."""
+    """Make everything but the exported functions private to the module; returns the module."""
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and not value.name.startswith(exported):
             value.linkage = "internal"

@@ -16,7 +16,7 @@ _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8  # types of sections
 _UNWIND = 0x70000001  # of x86-64
 _WRITE, _ALLOC = 1, 2  # flags of sections
 _PAGE = 1 << 16  # the largest of any kernel
-_HEADERS = 64 + 4 * 56
+_HEADERS = 64 + 4 * 56  # of the file and of four segments
 _LOAD, _DYNAMIC, _GNU_STACK = 1, 2, 0x6474E551  # types of segments
 _READ_EXECUTE, _READ_WRITE = 5, 6
 _SHIFTS = {278: 0, 284: 1, 285: 2, 286: 3, 299: 4}  # aarch64: loads of 1 to 16 bytes
@@ -78,7 +78,7 @@ def _sections(data: bytes) -> list[Section]:
             flags &= ~_ALLOC
         content = b"" if kind == _NOBITS else data[offset:offset + size]
         if flags & _ALLOC and (kind != _PROGBITS or flags & _WRITE) and size:
-            raise ValueError("the kernels have writable data")
+            raise ValueError("the kernels have writable data, which threads would share")
         found.append(Section(kind, flags, content, link, info, align))
     return found
 
@@ -86,7 +86,7 @@ def _sections(data: bytes) -> list[Section]:
 def _symbols(sections: list[Section]) -> list[tuple[str, int, int]]:
     """Return name, section and value of each symbol."""
     [table] = [section for section in sections if section.kind == _SYMTAB]
-    names = sections[table.link].content
+    names = sections[table.link].content  # a string table
     return [(names[name:names.index(b"\0", name)].decode(), section, value)
             for name, _, _, section, value, _ in struct.iter_unpack("<IBBHQQ", table.content)]
 
@@ -115,6 +115,7 @@ def _relocate(image: bytearray, architecture: int, kind: int, place: int, target
 
 
 def _relocate_aarch64(image: bytearray, kind: int, place: int, target: int) -> None:
+    """Write the address of a target into the instruction, or the data, at a place."""
     code, = struct.unpack_from("<I", image, place)
     if kind == 261:  # PREL32
         code = (target - place) & 0xFFFFFFFF
@@ -140,7 +141,7 @@ def _image(names: Iterable[str]) -> bytearray:
 
 
 def _tables(functions: dict[str, int]) -> tuple[bytes, dict[int, int]]:
-    """Return hash table, symbols and names, and what describes them in the dynamic section."""
+    """Return hash table, symbols and names, and the tags of the dynamic section that say where."""
     count = len(functions) + 1
     chain = [*range(2, count), 0]  # one bucket: the first symbol, then each next one
     table = struct.pack(f"<II I{count}I", 1, count, 1, 0, *chain)
@@ -155,6 +156,7 @@ def _tables(functions: dict[str, int]) -> tuple[bytes, dict[int, int]]:
 
 
 def _library(image: bytearray, architecture: int, functions: dict[str, int]) -> bytes:
+    """Complete an image to a shared library; ``functions`` has the address of each."""
     tables, tags = _tables(functions)
     image[_HEADERS:_HEADERS + len(tables)] = tables
     image += bytes(-len(image) % 8)

@@ -1,6 +1,6 @@
-"""What is checked before compiled code gets the address of an array.
+"""Checks of arrays before compiled code gets their addresses.
 
-Raises ValueError: it would be a fault of secure_bloom, or arrays of Arrow that are invalid.
+They raise ValueError: the cause is a bug of secure_bloom, or an invalid array of Arrow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_BLOCKS = 2**32 - 1  #: the block of a hash is computed from 32 bits
 
 def readable(array: np.ndarray, *kinds: type, rows: int | None = None, columns: int = 0) \
         -> np.ndarray:
-    """Return an input array, contiguous and aligned; it is copied only if it is not.
+    """Return an input array, contiguous and aligned; it is copied if necessary.
 
     Parameters
     ----------
@@ -22,6 +22,11 @@ def readable(array: np.ndarray, *kinds: type, rows: int | None = None, columns: 
         The length of the first dimension.
     columns : int
         The length of the second dimension; 0 if there is only one.
+
+    Raises
+    ------
+    ValueError
+        If dtype or shape is another one.
     """
     _check(array, kinds, rows, columns)
     flags = array.flags
@@ -29,14 +34,20 @@ def readable(array: np.ndarray, *kinds: type, rows: int | None = None, columns: 
 
 
 def writable(array: np.ndarray, kind: type, rows: int | None = None, columns: int = 0) -> None:
-    """Check an output array."""
+    """Check an output array; parameters as for :func:`readable`.
+
+    Raises ValueError if dtype or shape is another one, or compiled code cannot write to the array.
+    """
     _check(array, (kind,), rows, columns)
     if not array.flags.carray:  # contiguous, aligned and writable
         raise ValueError("an output array is read-only, or not contiguous and aligned")
 
 
 def filter_words(words: np.ndarray) -> None:
-    """Check the shape of a filter: without blocks, every hash would lie outside."""
+    """Check the shape of a filter: without blocks, every hash would lie outside.
+
+    Raises ValueError if it has no blocks, or more than :data:`MAX_BLOCKS`.
+    """
     if not 1 <= words.shape[0] <= MAX_BLOCKS:
         raise ValueError(f"a filter of {words.shape[0]} blocks")
 

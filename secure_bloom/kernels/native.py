@@ -108,7 +108,7 @@ def load(level: str | None = None, folder: Path = BUILT) -> Native:
 def usable_levels(folder: Path = BUILT) -> list[str]:
     """Return the levels that this CPU can execute, the fastest first.
 
-    Raises NotUsableError or OSError if that cannot be found out.
+    Raises NotUsableError or OSError if the build cannot be used.
     """
     return _usable(folder, _libraries(folder))
 
@@ -152,7 +152,7 @@ def _bound(library: ctypes.CDLL, name: str, arguments: tuple[str, ...]) -> Any:
 
 
 def _array(array: np.ndarray) -> tuple[int, int]:
-    """Return the address and the length, as a kernel takes them."""
-    if array.size and array.flags.writeable:  # ten times as fast
+    """Return the address and the length of the first dimension, as a kernel takes them."""
+    if array.size and array.flags.writeable:  # ten times as fast as ``array.ctypes``
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data)), len(array)
     return array.ctypes.data, len(array)

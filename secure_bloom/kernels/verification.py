@@ -8,7 +8,7 @@ import numpy as np
 
 from secure_bloom.kernels import vectorized
 
-_COUNT = 300  #: some vectors and batches, and a rest
+_COUNT = 300  #: several vectors and batches, and a remainder
 _SMALL, _LARGE = 3, (1 << 15) + 1  #: blocks of filters, without and with prefetching
 _CHUNK = bytes.fromhex("3c 1602 163c 11 00 00")  # a ColumnChunk, its metadata with fields 1 to 3
 _PATCHED = bytes.fromhex("3c 1602 163c 11 b608 150a 00 00")  # with a filter: offset 4, length 5
@@ -40,7 +40,7 @@ def _hash_fixed(raw: Any) -> bool:
 
 
 def _hash_binary(raw: Any) -> bool:
-    """Of several lengths, of one length, and invalid offsets."""
+    """Test strings of several lengths, strings of one length, and invalid offsets."""
     data = _noise(5 * _COUNT, np.uint64).view(np.uint8)
     lengths = np.array([3, 13, 39])[_noise(_COUNT, np.uint64) % np.uint64(3)]
     for kind in (np.int32, np.int64):

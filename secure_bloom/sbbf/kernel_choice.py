@@ -1,4 +1,4 @@
-"""Which kernels hash values and fill filters: built ones, numpy, or numba if it is asked for.
+"""Which kernels hash values and fill filters: built ones, numpy, or numba on request.
 
 The environment variable ``SECURE_BLOOM_KERNELS`` overrides the choice:
 
@@ -22,7 +22,7 @@ VARIABLE = "SECURE_BLOOM_KERNELS"
 LEVELS = "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"
 CHOICES = "built", "numpy", "numba", *LEVELS
 
-_FEW = 64  #: values of a call up to which numpy is used in any case
+_FEW = 64  #: values of a call up to which numpy is always used
 _WORTH_LOADING = 4096  #: values of a process from which loading built kernels pays off
 _worked = 0
 
@@ -40,7 +40,7 @@ class Choice:
     raw : object or None
         The compiled functions, also those for footers; None for numpy.
     reason : str or None
-        Why built kernels are not used, although nothing else was asked for.
+        Why built kernels are not used although the environment requests nothing else.
     """
 
     name: str
@@ -69,9 +69,9 @@ def chosen() -> Choice:
     Raises
     ------
     KernelChoiceError
-        If the environment asks for something that does not exist or cannot be used here.
+        If the environment requests kernels that do not exist or cannot be used here.
     MissingExtraError
-        If it asks for numba, which is not installed.
+        If it requests numba, which is not installed.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", *CHOICES):

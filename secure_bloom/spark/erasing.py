@@ -1,7 +1,7 @@
 """Erase rows from the files of a folder, distributed over a Spark cluster.
 
 Tasks search files, and write those that have such rows again. The driver commits all of them
-together. Attempts that fail or are repeated leave files that nobody sees, which the commit removes.
+together. Attempts that fail or are repeated leave hidden files, which the commit removes.
 """
 
 from __future__ import annotations
@@ -45,20 +45,18 @@ def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
           keys: Keyring | FilePath | None, dry_run: bool, max_share: float,
           hash_key: bytes | None, index: IndexUse) -> EraseResult:
     """See :func:`secure_bloom.spark.erase`."""
-    root = str(path)
-    filesystem, folder = locate(root)
     uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
-    erasure = _SparkErasure(filesystem, folder, ErasedValues(column, values), _client(uri), index)
-    erasure.spark, erasure.tasks = spark, _Tasks(root, uri, erasure.erased)
-    return erasure.run(dry_run=dry_run, max_share=max_share, hash_key=hash_key,
-                       advance=lambda fraction: None)
+    tasks = _Tasks(str(path), uri, ErasedValues(column, values))
+    return _SparkErasure(spark, tasks, index).run(
+        dry_run=dry_run, max_share=max_share, hash_key=hash_key, advance=lambda fraction: None)
 
 
 class _SparkErasure(Erasure):
     """An erasure whose files are searched and written in tasks."""
 
-    spark: SparkSession
-    tasks: _Tasks
+    def __init__(self, spark: SparkSession, tasks: _Tasks, index: IndexUse):
+        super().__init__(*locate(tasks.root), tasks.erased, _client(tasks.uri), index)
+        self._spark, self._tasks = spark, tasks
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
         """Find the rows to erase: on the driver if an index tells where to look."""
@@ -69,7 +67,7 @@ class _SparkErasure(Erasure):
         paths = parquet_files(self.filesystem, self.path)
         parts = [paths[start:start + _FILES_PER_TASK]
                  for start in range(0, len(paths), _FILES_PER_TASK)]
-        found = [one for one in _run(self.spark, self.tasks.search, parts) if one is not None]
+        found = [one for one in _run(self._spark, self._tasks.search, parts) if one is not None]
         if not found:
             raise ColumnError("no file has such a column", column=self.erased.column)
         return reduce(Occurrences.merged, found)
@@ -79,7 +77,7 @@ class _SparkErasure(Erasure):
         """Write the files without these rows, each in a task."""
         files = [(number, path, set(groups))
                  for number, (path, groups) in enumerate(found.files.items())]
-        yield from _run(self.spark, partial(self.tasks.rewrite, job), files)
+        yield from _run(self._spark, partial(self._tasks.rewrite, job), files)
 
 
 @dataclass(frozen=True)
