@@ -82,8 +82,8 @@ def loader(spark: SparkSession, *, keys: Keyring | FilePath | None,
     given = _with({**key_options(keys), **_policy(policy)}, options)
 
     def load(path: str, more: Mapping[str, str]) -> DataFrame:
-        chosen = Engine("native" if engine == "native" else "python", "as requested"
-                        if engine != "auto" else "Spark's reader does not check what it reads")
+        chosen = Engine("python", "Spark's reader does not check what it reads") \
+            if engine == "auto" else Engine(engine, "as requested")
         chosen.log("read", path)
         if engine == "native":  # Spark derives its filters from the condition on the frame
             return native_scan.load(spark, path, given)
