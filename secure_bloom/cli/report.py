@@ -29,6 +29,7 @@ from secure_bloom.reader import ParquetFile
 from secure_bloom.verify.findings import FilterCheck, VerifyResult
 
 if TYPE_CHECKING:
+    from secure_bloom.erasing.result import EraseResult
     from secure_bloom.parquet.footer import Footer
 
 _SHOWN_FINDINGS = 20
@@ -308,6 +309,30 @@ def _files(files: list[str]) -> str:
 
 def _and_more(number: int, what: str) -> list[str]:
     return [f"... and {number:,} more{what and ' '}{what}"] if number > 0 else []
+
+
+def render_erasure(result: EraseResult) -> str:
+    """The result of :func:`secure_bloom.erase` as text."""
+    done = "would be erased" if result.dry_run else "erased"
+    lines = [f"{count(result.rows_removed, 'row')} of {result.num_rows:,} {done}, in "
+             f"{count(len(result.files), 'file')} of {result.num_files:,}"]
+    if result.files:
+        rows = [[one.file, f"{one.rows_before:,}", f"{one.rows_removed:,}"]
+                for one in result.files[:_SHOWN_FILES]]
+        lines.append(render_table(["file", "rows", "erased"], rows))
+        lines += _and_more(len(result.files) - _SHOWN_FILES, "files in --json or --report")
+    missing = sum(not one.found for one in result.values)
+    if missing:
+        lines.append(f"not found: {missing:,} of {count(len(result.values), 'value')}")
+    if (absence := result.absence) is not None:
+        by = ", ".join(f"{name.replace('_', ' ')} {number:,}"
+                       for name, number in vars(absence.files).items() if number)
+        lines.append(f"verified absent, files by: {by or 'none'}" if result.is_complete else
+                     f"{count(absence.found_rows, 'row')} with these values were written "
+                     "meanwhile: run it again")
+    if result.indexes:
+        lines.append(f"indexes brought up to date: {names(result.indexes)}")
+    return "\n".join([*lines, *(f"out of reach: {one}" for one in result.left)])
 
 
 def render_audit(result: AuditResult) -> str:

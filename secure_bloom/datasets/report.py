@@ -84,6 +84,14 @@ class ScanReport(Summarized):
         self.bytes.add(outcome, size)
         self._outcomes += bytes([outcome]) * row_groups
 
+    def add(self, other: ScanReport) -> None:
+        """Add what another scan has read and skipped, of other files."""
+        for counts, more in ((self.files, other.files), (self.row_groups, other.row_groups),
+                             (self.bytes, other.bytes)):
+            for outcome, name in enumerate(_NAMES):
+                counts.add(outcome, getattr(more, name))
+        self._outcomes += other._outcomes
+
     @property
     def picture(self) -> str:
         """One character for each row group, or for several if there are many."""

@@ -55,11 +55,11 @@ class Erasure:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues, keys: Keys,
-                 index: IndexUse, files_at_once: int):
-        self._filesystem, self._path, self._erased = filesystem, path, erased
-        self._keys, self._index, self._files_at_once = keys, index, files_at_once
+                 index: IndexUse, files_at_once: int = 1):
+        self.filesystem, self.path, self.erased = filesystem, path, erased
+        self.keys, self.index, self.files_at_once = keys, index, files_at_once
         _check_no_table(filesystem, path, erased.column)
-        self._is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
+        self.is_folder = filesystem.get_file_info(path).type == pa_fs.FileType.Directory
 
     def run(self, *, dry_run: bool, max_share: float, hash_key: bytes | None,
             advance: Callable[[float], None]) -> EraseResult:
@@ -86,15 +86,15 @@ class Erasure:
 
     def find(self, advance: Callable[[float], None]) -> Occurrences:
         """Find the rows to erase."""
-        return find_occurrences(self._path, self._erased, self._keys, self._filesystem,
-                                self._index, advance)
+        return find_occurrences(self.path, self.erased, self.keys, self.filesystem,
+                                self.index, advance)
 
     def _change(self, found: Occurrences, advance: Callable[[float], None]) -> list[ErasedFile]:
         """Replace the files that have such rows; return what became of them."""
-        if not self._is_folder:
-            return [rewrite_in_place(self._filesystem, path, self._erased, set(groups), self._keys,
+        if not self.is_folder:
+            return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
                                      advance) for path, groups in found.files.items()]
-        job = Job(self._filesystem, self._path, False)
+        job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
             return []
         job.start()  # also finishes what an erasure that was killed has left
@@ -104,14 +104,14 @@ class Erasure:
         rewritten: list[Rewritten] = []
         try:
             rewritten += self.rewrite(job, found, advance)
-            _remove_checksums(self._filesystem, rewritten)
+            _remove_checksums(self.filesystem, rewritten)
         except BaseException:
             job.abort()
             _remove_material(job, [one.file.new_file for one in rewritten])
             raise
         try:
             job.commit([one.staged for one in rewritten],
-                       replaced=[one.replaced for one in rewritten])
+                       replaced={one.file.file: one.signature for one in rewritten})
         except ChangedMeanwhileError:
             _remove_material(job, [one.file.new_file for one in rewritten])
             raise
@@ -120,12 +120,12 @@ class Erasure:
 
     def _purge_indexes(self, left: list[str]) -> list[str]:
         """Bring the indexes of the table up to date; return their columns."""
-        table = table_of(self._path) if self._is_folder else None
+        table = table_of(self.path) if self.is_folder else None
         if table is None:
             return []
-        keys: Any = self._keys
+        keys: Any = self.keys
         try:
-            index = Index.open(table, keys, filesystem=self._filesystem)
+            index = Index.open(table, keys, filesystem=self.filesystem)
             index.purge()
         except FileNotFoundError:  # the table has none
             return []
@@ -145,9 +145,9 @@ class Erasure:
             def tell(fraction: float) -> None:
                 done[number] = fraction
                 advance(sum(done) / len(done))
-            return rewrite_for_job(job, number, path, self._erased, groups, self._keys, tell)
+            return rewrite_for_job(job, number, path, self.erased, groups, self.keys, tell)
 
-        with ThreadPoolExecutor(self._files_at_once) as pool:
+        with ThreadPoolExecutor(self.files_at_once) as pool:
             tasks = [pool.submit(rewrite, number, path, set(groups))
                      for number, (path, groups) in enumerate(found.files.items())]
             try:
@@ -161,11 +161,11 @@ class Erasure:
     def _report(self, found: Occurrences, hash_key: bytes | None, dry_run: bool) -> EraseResult:
         key = secrets.token_bytes(32) if hash_key is None else hash_key
         return EraseResult(
-            self._path, self._erased.column, dry_run, found.num_files, found.num_rows,
+            self.path, self.erased.column, dry_run, found.num_files, found.num_rows,
             [ErasedFile(file, None, found.rows_of[file], sum(groups.values()))
              for file, groups in found.files.items()],
             [ErasedValue(_hash(key, value), found.counts[value])
-             for value in self._erased.values],
+             for value in self.erased.values],
             left=[_OUT_OF_REACH])
 
 

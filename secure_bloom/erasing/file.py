@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
@@ -22,7 +22,7 @@ from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.storage.visibility import relative_path
+from secure_bloom.storage.visibility import relative_path, signature
 
 _BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
 
@@ -30,11 +30,11 @@ Advance = Callable[[float], None]
 
 
 class Rewritten(NamedTuple):
-    """A file of a job that replaces another one once the job commits."""
+    """A file of a job that replaces another one, with this signature, once the job commits."""
 
     file: ErasedFile
     staged: StagedFile
-    replaced: pa_fs.FileInfo
+    signature: list[Any]
 
 
 def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_groups: set[int],
@@ -62,7 +62,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         If it cannot be written without these rows.
     """
     with _opened(job.filesystem, path, keys) as (rewrite, file):
-        info = job.filesystem.get_file_info(path)
+        replaced = signature(job.filesystem.get_file_info(path))
         remaining = _remaining(file, erased, row_groups, advance)
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
         visible = job.path(relative_path(new, job.work))
@@ -73,7 +73,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
                                before, _sha256_of(job.filesystem, new))
-    return Rewritten(described, staged, info)
+    return Rewritten(described, staged, replaced)
 
 
 def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValues,

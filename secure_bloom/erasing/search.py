@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.datasets.dataset_file import OpenedFile
 from secure_bloom.datasets.lookup import Search
@@ -21,6 +23,10 @@ from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.probes import parse_values
+from secure_bloom.storage.files import FilePath, resolve
+from secure_bloom.storage.versions import without_subtree
+from secure_bloom.storage.visibility import parquet_files
 
 
 @dataclass
@@ -48,17 +54,26 @@ class Occurrences:
     files: dict[str, dict[int, int]] = field(default_factory=dict)
     counts: Counter[Any] = field(default_factory=Counter)
 
+    def merged(self, other: Occurrences) -> Occurrences:
+        """Return both together, of different files."""
+        report = ScanReport(self.report.condition)
+        for mine in (self.report, other.report):
+            report.add(mine)
+        return Occurrences(report, self.num_files + other.num_files,
+                           self.num_rows + other.num_rows, self.rows_of | other.rows_of,
+                           self.files | other.files, self.counts + other.counts)
+
     @property
     def found_rows(self) -> int:
         """Rows that have one of the values."""
         return sum(sum(groups.values()) for groups in self.files.values())
 
 
-def find_occurrences(path: str, erased: ErasedValues, keys: Keys,
+def find_occurrences(source: str | list[str], erased: ErasedValues, keys: Keys,
                      filesystem: pa_fs.FileSystem, index: IndexUse,
                      advance: Callable[[float], None]) -> Occurrences:
-    """Search a file, or the visible files of a folder; errors are those of ``find``."""
-    search = Search(path, erased.column, [], keys, filesystem=filesystem, advance=advance,
+    """Search files, or the visible files of a folder; errors are those of ``find``."""
+    search = Search(source, erased.column, [], keys, filesystem=filesystem, advance=advance,
                     index=index)
     name = erased.column.split(".")[0]
     if any(name in file.partition_values for file in search.files):
@@ -122,3 +137,18 @@ def _count(opened: OpenedFile, erased: ErasedValues, counts: Counter[Any]) -> di
         if in_group.rows.true_count:
             groups[group] = in_group.rows.true_count
     return groups
+
+
+def parse_texts(path: FilePath, column: str, texts: list[str], keys: Keys,
+                filesystem: pa_fs.FileSystem | None = None) -> pa.Array:
+    """Parse values to erase as values of the column, in the first file that has it.
+
+    Raises ColumnError if no file has it; ValueError if a text is not such a value.
+    """
+    filesystem, path = without_subtree(*resolve(path, filesystem))
+    for file in parquet_files(filesystem, path):
+        with ParquetFile(file, keys, filesystem=filesystem) as opened:
+            found = ErasedValues(column, texts).leaf(opened)
+            if found is not None:
+                return parse_values(texts, leaf_types(pa.struct(opened.schema))[found.ordinal])
+    raise ColumnError("no file has such a column", column=column)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from secure_bloom.encryption import EncryptionConfiguration
+    from secure_bloom.erasing.result import EraseResult
+    from secure_bloom.index.planning import IndexUse
     from secure_bloom.index.update import IndexEncryption, UpdateResult
     from secure_bloom.keys.keyring import Keyring
     from secure_bloom.maintain.folders import MaintainResult
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from secure_bloom.sbbf.options import BloomFilters
     from secure_bloom.storage.files import FilePath
 
-__all__ = ["attach", "build_index", "enable_pushdown", "last_commit", "load", "read", "register",
-           "write"]
+__all__ = ["attach", "build_index", "enable_pushdown", "erase", "last_commit", "load", "read",
+           "register", "write"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -262,6 +264,60 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
     """
     from secure_bloom.spark.indexing import build_index
     return build_index(spark, path, columns, keys=keys, encryption=encryption, exclusive=exclusive)
+
+
+def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
+          keys: Keyring | FilePath | None = None, dry_run: bool = False, max_share: float = 0.01,
+          hash_key: bytes | None = None, index: IndexUse = "auto") -> EraseResult:
+    """Erase all rows of a folder in which a column has one of some values; verify their absence.
+
+    As :func:`secure_bloom.erase`, but tasks search the files and write those that have such rows
+    again, each file in a task; the driver commits. The values are sent to the tasks.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder; the driver and all executors must be able to access it.
+    column : str
+        Dotted path of a leaf column.
+    values : scalar, sequence, or Arrow array
+        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
+        only the path is used. Default: as set in the environment of this process.
+    dry_run : bool
+        Report which files and how many rows would go, without changing anything.
+    max_share : float
+        Refuse to erase a larger share of all rows; 1 allows any.
+    hash_key : bytes, optional
+        Key of the hashes that stand for values in the report. Default: a random one.
+    index : {"auto", "off", "require"}
+        Whether to use the index of the folder; see ``docs/index.md``.
+
+    Returns
+    -------
+    EraseResult
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist.
+    ColumnError
+        If no file has such a column, or it is in the names of folders.
+    ValueError
+        If there are no values, or more rows would go than ``max_share`` allows.
+    UnsupportedError
+        If the files belong to a table with a log.
+    ChangedMeanwhileError, CommitError
+        If other jobs keep changing the files.
+    pyspark.errors.PySparkException
+        If a task fails. Nothing has been changed then.
+    """
+    from secure_bloom.spark.erasing import erase
+    return erase(spark, path, column, values, keys=keys, dry_run=dry_run, max_share=max_share,
+                 hash_key=hash_key, index=index)
 
 
 def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, Any]],

@@ -44,9 +44,11 @@ import contextlib
 import json
 import logging
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow.fs as pa_fs
 
@@ -165,7 +167,7 @@ class Job(JobFolder):
     # --- the commit ------------------------------------------------------------------------------
 
     def commit(self, files: list[StagedFile], batch: Batch | None = None,
-               replaced: Collection[pa_fs.FileInfo] = ()) -> CommitSummary | None:
+               replaced: Mapping[str, list[Any]] = MappingProxyType({})) -> CommitSummary | None:
         """Make these files visible; on overwrite they replace the files visible before.
 
         Parameters
@@ -173,8 +175,8 @@ class Job(JobFolder):
         files : list of StagedFile
         batch : Batch, optional
             Batch of a streaming query. If it was already committed, the files are dropped.
-        replaced : collection of pyarrow.fs.FileInfo
-            Visible files that these replace, as they were listed when they were read.
+        replaced : mapping of str to list
+            Visible files that these replace, by path, with their signatures when they were read.
 
         Returns
         -------
@@ -281,19 +283,19 @@ class Job(JobFolder):
                                   "missing or changed; check that tasks and driver see the same "
                                   "folder, and run the job again", file=info.path)
 
-    def _check_replaced(self, replaced: Collection[pa_fs.FileInfo]) -> None:
+    def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
         """Check that the files to replace are still those that were read."""
-        found = self.filesystem.get_file_info([info.path for info in replaced])
-        for info, now in zip(replaced, found, strict=True):
-            if now.type != pa_fs.FileType.File or signature(now) != signature(info):
+        for info in self.filesystem.get_file_info(list(replaced)):
+            if info.type != pa_fs.FileType.File or signature(info) != replaced[info.path]:
                 raise ChangedMeanwhileError("the file was changed or removed in the meantime; run "
                                             "the job again", file=info.path)
 
     def _record(self, files: list[StagedFile], batch: Batch | None,
-                replaced: Collection[pa_fs.FileInfo]) -> CommitRecord:
+                replaced: Mapping[str, list[Any]]) -> CommitRecord:
         if self.overwrite and self.exists(self.folder):
-            replaced = visible_files(self.filesystem, self.folder).values()
-        signatures = {relative_path(info.path, self.table): signature(info) for info in replaced}
+            replaced = {info.path: signature(info) for info in
+                        visible_files(self.filesystem, self.folder).values()}
+        signatures = {relative_path(path, self.table): one for path, one in replaced.items()}
         return CommitRecord([file.path for file in files], signatures,
                             asdict(CommitSummary.of(self.id, files)),
                             None if batch is None else batch.stream,

@@ -1,0 +1,84 @@
+"""The command ``erase``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from secure_bloom.cli.shared import (
+    BAD,
+    echo,
+    given_values,
+    jobs_option,
+    json_option,
+    kms_options,
+    print_json,
+    progress,
+    values_options,
+    write_report,
+)
+
+if TYPE_CHECKING:
+    from secure_bloom.index.planning import IndexUse
+    from secure_bloom.keys.kms import KmsClient
+
+
+@click.command(short_help="Erase the rows that have one of some values.")
+@click.argument("path", type=click.Path())
+@click.option("--column", required=True, metavar="C",
+              help="Dotted path of a leaf column. In lists, one such value is enough.")
+@values_options
+@click.option("--dry-run", is_flag=True, help="Only show what would be erased.")
+@click.option("--yes", is_flag=True, help="Erase even more than 1% of all rows.")
+@click.option("--report", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Also write the report as JSON.")
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+              help="Also write the report as an HTML page.")
+@click.option("--hash-key", type=click.File("rb"), metavar="FILE",
+              help="File with the key of the hashes that stand for values in reports. Default: a "
+                   "random key.")
+@click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
+              help="Use the index of a folder if possible (the default), never, or fail if it "
+                   "cannot be used.")
+@kms_options
+@jobs_option
+@json_option
+@click.pass_context
+def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], file: TextIO | None,
+          dry_run: bool, yes: bool, report: str | None, html: str | None,
+          hash_key: click.utils.LazyFile | None, index: IndexUse, kms: KmsClient | None,
+          jobs: int | None, as_json: bool) -> None:
+    """Erase all rows in which a column has one of some values, and verify that they are gone.
+
+    PATH is a file or a folder. Files without such rows are not touched; the others keep their
+    encryption, keys, filters, order and metadata. A folder changes in one step. Its index is
+    brought up to date. Reports show keyed hashes in place of values.
+
+    Values are written as for find.
+
+    Exit code 0: the rows are gone, or there were none; 1: rows with these values were written
+    meanwhile, so run it again; 2: wrong usage, or more than 1% of the rows would be erased; 3: a
+    file could not be read or written again, 4: a key is missing, 5: encrypted data does not
+    authenticate: then nothing was erased.
+    """
+    from secure_bloom.erasing.erase import erase
+    from secure_bloom.erasing.search import parse_texts
+    values = parse_texts(path, column, given_values(given, file), kms)
+    key = None if hash_key is None else hash_key.read()
+    with progress(f"erasing from {Path(path).name}") as advance:
+        result = erase(path, column, values, kms, dry_run=dry_run, max_share=1 if yes else 0.01,
+                       hash_key=key, index=index, files_at_once=jobs, advance=advance)
+    if report:
+        write_report(report, json.dumps(result.to_dict(), indent=2))
+    if html:
+        from secure_bloom.erasing.page import render_page
+        write_report(html, render_page(result))
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        from secure_bloom.cli.report import render_erasure
+        echo(render_erasure(result))
+    ctx.exit(0 if dry_run or result.is_complete else BAD)

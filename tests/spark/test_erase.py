@@ -1,0 +1,83 @@
+"""Erasing with Spark: tasks search and write files, the driver commits them together."""
+
+import os
+
+import pytest
+
+import secure_bloom
+import secure_bloom.spark
+from secure_bloom.errors import ColumnError
+from secure_bloom.spark import erasing
+from tests.spark.helpers import people, uses_spark, write
+
+pytestmark = uses_spark
+
+
+@pytest.fixture
+def folder(spark, tmp_path, encrypted):
+    """Four files of ssn-0 to ssn-199, encrypted."""
+    folder = tmp_path / "people"
+    for start in (0, 100):
+        write(people(spark, start=start), folder, **encrypted)
+    return folder
+
+
+def erase(spark, folder, values, keyring, column="ssn", **options):
+    return secure_bloom.spark.erase(spark, folder, column, values, keys=keyring, **options)
+
+
+def ssns(folder, keyring):
+    return set(secure_bloom.read_table(str(folder), keyring)["ssn"].to_pylist())
+
+
+def files(folder):
+    return {name for name in os.listdir(folder) if name.endswith(".parquet")}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_rows_are_erased_and_verified_absent(spark, folder, keyring, indexed):
+    if indexed:
+        secure_bloom.index.build(folder, ["ssn"], keyring)
+    before, old = ssns(folder, keyring), files(folder)
+    result = erase(spark, folder, ["ssn-3", "ssn-150", "none"], keyring)
+    assert (result.num_files, result.num_rows, result.rows_removed) == (4, 200, 2)
+    assert [one.found for one in result.values] == [1, 1, 0]
+    assert result.is_complete and result.indexes == (["ssn"] if indexed else [])
+    assert ssns(folder, keyring) == before - {"ssn-3", "ssn-150"}
+    assert len(files(folder) - old) == len(old - files(folder)) == 2
+    read = spark.read.format("secure_parquet").option("keyring", str(keyring.path)).load(str(folder))
+    assert {row.ssn for row in read.select("ssn").collect()} == ssns(folder, keyring)
+
+
+def test_a_dry_run_changes_nothing(spark, folder, keyring):
+    before = files(folder)
+    result = erase(spark, folder, "ssn-3", keyring, dry_run=True)
+    assert (result.rows_removed, len(result.files), result.absence) == (1, 1, None)
+    assert files(folder) == before
+
+
+def test_a_failed_task_leaves_everything_as_it_was(spark, folder, keyring):
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    damaged = folder / sorted(before)[0]
+    data = bytearray(before[damaged.name])
+    data[100:200] = bytes(100)  # pages of the first row group
+    damaged.write_bytes(data)
+    before[damaged.name] = bytes(data)
+    value = next(ssn for ssn in (f"ssn-{number}" for number in range(200))
+                 if secure_bloom.ParquetFile(damaged, keyring).prune([("ssn", "==", ssn)]))
+    with pytest.raises(Exception, match=r"AuthenticationError|cannot be decrypted"):
+        erase(spark, folder, [value], keyring, max_share=1)
+    assert {name: (folder / name).read_bytes() for name in files(folder)} == before
+
+
+def test_mistakes_are_named(spark, folder, keyring):
+    with pytest.raises(ColumnError, match="no file has such a column"):
+        erase(spark, folder, "x", keyring, column="nope")
+    with pytest.raises(ValueError, match="200 rows of 200 would be erased"):
+        erase(spark, folder, [f"ssn-{number}" for number in range(200)], keyring)
+
+
+def test_values_do_not_appear_in_the_result(spark, folder, keyring):
+    result = erase(spark, folder, ["ssn-3"], keyring)
+    assert "ssn-3" not in repr(result) + str(result.to_dict())
+    assert "ssn-3" not in repr(erasing._Tasks("", None, erasing.ErasedValues("ssn", "ssn-3")))
