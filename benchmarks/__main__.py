@@ -25,7 +25,7 @@ from llvmlite.binding import get_host_cpu_name
 from benchmarks.section import Plan, Section
 
 NAMES = ("kernels", "write", "filter_sizes", "lookup", "footers", "startup", "memory", "growth",
-         "attach", "engines", "index", "spark_write", "spark_native")
+         "attach", "erase", "engines", "index", "spark_write", "spark_native")
 PACKAGES = "numba", "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"

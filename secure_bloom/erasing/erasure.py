@@ -79,6 +79,8 @@ class Erasure:
             except ChangedMeanwhileError:
                 if tries == _TRIES:
                     raise
+        result.left += [f"{one.file} has other names (hard links), which keep the rows"
+                        for one in result.files if one.has_other_names]
         result.indexes = self._purge_indexes(result.left)
         left = self.find(lambda done: advance(3 / 4 + done / 4))
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)

@@ -72,7 +72,8 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         rewrite.write_to(new, remaining.parts())
         staged = job.staged(new, remaining.num_rows, remaining.filters)
         described = ErasedFile(path, visible, file.num_rows, file.num_rows - remaining.num_rows,
-                               before, _sha256_of(job.filesystem, new))
+                               before, _sha256_of(job.filesystem, new),
+                               rewrite.has_other_names)
     return Rewritten(described, staged, replaced)
 
 
@@ -81,10 +82,10 @@ def rewrite_in_place(filesystem: pa_fs.FileSystem, path: str, erased: ErasedValu
     """Replace a file by one without the rows to erase; errors as for :func:`rewrite_for_job`."""
     with _opened(filesystem, path, keys) as (rewrite, file):
         remaining = _remaining(file, erased, row_groups, advance)
-        before = _sha256(rewrite.source)
+        before, has_other_names = _sha256(rewrite.source), rewrite.has_other_names
         rewrite.replace_by(remaining.parts())
         return ErasedFile(path, path, file.num_rows, file.num_rows - remaining.num_rows, before,
-                          _sha256_of(filesystem, path))
+                          _sha256_of(filesystem, path), has_other_names)
 
 
 @contextmanager

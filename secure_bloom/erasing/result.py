@@ -23,6 +23,8 @@ class ErasedFile:
     rows_before, rows_removed : int
     sha256_before, sha256_after : str or None
         Of all bytes of the file, in hexadecimal; None in a dry run.
+    has_other_names : bool
+        Whether the file had hard links, which keep the rows.
     """
 
     file: str
@@ -31,6 +33,7 @@ class ErasedFile:
     rows_removed: int
     sha256_before: str | None = None
     sha256_after: str | None = None
+    has_other_names: bool = False
 
 
 @dataclass(frozen=True)
