@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import secrets
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from secure_bloom.erasing.search import Occurrences, find_occurrences
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.index.index import Index
 from secure_bloom.index.planning import IndexUse
-from secure_bloom.keys.external import material_path
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.storage.commit import Job
@@ -99,25 +97,18 @@ class Erasure:
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
             return []
-        job.start()  # also finishes what an erasure that was killed has left
+        job.start(is_of_process=True)  # also finishes what an erasure that was killed has left
         if not found.files:
             job.abort()
             return []
-        rewritten: list[Rewritten] = []
         try:
-            rewritten += self.rewrite(job, found, advance)
+            rewritten = list(self.rewrite(job, found, advance))
             _remove_checksums(self.filesystem, rewritten)
         except BaseException:
             job.abort()
-            _remove_material(job, [one.file.new_file for one in rewritten])
             raise
-        try:
-            job.commit([one.staged for one in rewritten],
-                       replaced={one.file.file: one.signature for one in rewritten})
-        except ChangedMeanwhileError:
-            _remove_material(job, [one.file.new_file for one in rewritten])
-            raise
-        _remove_material(job, [one.file.file for one in rewritten])
+        job.commit([one.staged for one in rewritten],
+                   replaced={one.file.file: one.signature for one in rewritten})
         return [one.file for one in rewritten]
 
     def _purge_indexes(self, left: list[str]) -> list[str]:
@@ -195,10 +186,3 @@ def _remove_checksums(filesystem: pa_fs.FileSystem, rewritten: list[Rewritten]) 
     if filesystem.type_name == "local":
         for one in rewritten:
             remove_checksum(one.file.file)
-
-
-def _remove_material(job: Job, paths: list[str | None]) -> None:
-    """Remove key material next to files that are gone; it would open nothing else."""
-    for path in filter(None, paths):
-        with contextlib.suppress(OSError):
-            job.delete_file(material_path(path))

@@ -15,14 +15,14 @@ from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import ChangedMeanwhileError, error_location
-from secure_bloom.keys.external import create_material, material_path, read_material
+from secure_bloom.keys.external import create_material, read_material
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.storage.visibility import relative_path, signature
+from secure_bloom.storage.visibility import material_path, relative_path, signature
 
 _BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
 
@@ -67,7 +67,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
         visible = job.path(relative_path(new, job.work))
         if job.exists(material_path(path)):
-            create_material(job.filesystem, visible, read_material(job.filesystem, path))
+            create_material(job.filesystem, new, read_material(job.filesystem, path))
         before = _sha256(rewrite.source)
         rewrite.write_to(new, remaining.parts())
         staged = job.staged(new, remaining.num_rows, remaining.filters)

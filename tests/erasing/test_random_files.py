@@ -15,7 +15,7 @@ from arro3.io import read_parquet
 from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file, write_table
 from secure_bloom.erasing import remaining
 from secure_bloom.erasing.encoding import encode_rows
-from secure_bloom.keys.external import material_path
+from secure_bloom.storage.visibility import material_path
 from tests.erasing.helpers import KMS, of_chunk, of_file, read_rows, rows_of, sorting_columns
 from tests.modes import MODES, PLAINTEXT, Mode
 from tests.test_nested_tables import comparable, random_array, random_type
