@@ -19,7 +19,9 @@ from secure_bloom.errors import ChangedMeanwhileError, FormatError
 from secure_bloom.storage.files import read_file, write_file
 from secure_bloom.storage.job_folder import REPLACING, JobFolder
 from secure_bloom.storage.visibility import (
+    COMMITTED,
     STAGING,
+    STARTED,
     files_below,
     read_jobs,
     relative_path,
@@ -92,9 +94,11 @@ def _write(job: JobFolder, claim: Claim) -> None:
 
 
 def _claims(filesystem: pa_fs.FileSystem, table: str, own: str = "") -> Iterator[Claim]:
-    """Yield the claims of other jobs."""
+    """Yield the claims of other jobs that have not ended."""
     staged = files_below(filesystem, posixpath.join(table, STAGING), allow_not_found=True)
     for path, info in staged.items():
-        if path.endswith(f"/{REPLACING}") and path != f"{own}/{REPLACING}":
+        job, _, marker = path.partition("/")
+        has_ended = staged.keys().isdisjoint((f"{job}/{STARTED}", f"{job}/{COMMITTED}"))
+        if marker == REPLACING and job != own and not has_ended:
             with contextlib.suppress(FileNotFoundError):  # the job has just ended
                 yield Claim.from_bytes(read_file(filesystem, info.path))

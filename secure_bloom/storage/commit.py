@@ -10,7 +10,7 @@ table.
 - Elsewhere, for example on S3, tasks write each file directly to its final path, after they have
   written a marker ``pending`` for it.
 
-    start      write started
+    start      write process, if only this one will commit the job; write started
     attempt    write pending, check started, write the file, check started
     commit     write committing, claim the files to replace, move files, check started, given_up
                and the files to replace, write committed
@@ -59,12 +59,14 @@ from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, Unsuppo
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
 from secure_bloom.storage.claims import claim_files, claim_folder
 from secure_bloom.storage.files import make_folder, read_file, write_file
-from secure_bloom.storage.job_folder import COMMITTING, JobFolder
+from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
+from secure_bloom.storage.local_files import remove_leftovers
 from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
     COMMITTED,
+    GENERATION,
     GIVEN_UP,
     PENDING,
     STAGING,
@@ -135,7 +137,9 @@ class Job(JobFolder):
         ``is_of_process``: only this process will commit the job. If it dies, the next job takes
         the job back at once, if it can tell.
         """
-        self.write_marker(STARTED, this_process() if is_of_process else b"")
+        if is_of_process:
+            self.write_marker(PROCESS, this_process())
+        self.write_marker(STARTED)
         try:
             self.recover()
         except (OSError, SecureBloomError) as error:
@@ -257,6 +261,7 @@ class Job(JobFolder):
             elif state.newest is not None:
                 Job(self.filesystem, self.table, False, id)._take_back(state, now)
         self._remove_empty([info for info in entries if info.base_name not in jobs], now)
+        self._remove_temporary(jobs)
 
     # --- parts of these --------------------------------------------------------------------------
 
@@ -432,7 +437,7 @@ class Job(JobFolder):
         if self.filesystem.type_name != "local":
             return False
         try:
-            return is_dead(read_file(self.filesystem, f"{self.staging}/{STARTED}"))
+            return is_dead(read_file(self.filesystem, f"{self.staging}/{PROCESS}"))
         except FileNotFoundError:
             return False
 
@@ -447,13 +452,25 @@ class Job(JobFolder):
             elif info.base_name.startswith("."):
                 self.delete_file(info.path)
 
+    def _remove_temporary(self, jobs: Iterable[str]) -> None:
+        """Remove what dead processes have left of markers that no job would remove."""
+        if self.filesystem.type_name == "local":
+            staging = posixpath.join(self.table, STAGING)
+            for folder, name in ((self.folder, SUCCESS), (staging, GENERATION),
+                                 *((posixpath.join(staging, id), PROCESS) for id in jobs)):
+                with contextlib.suppress(OSError):
+                    remove_leftovers(folder, [name])
+
     def _take_back(self, state: JobState, now: datetime) -> None:
         """Roll back a dead job, in two steps, because it may be about to commit right now."""
         assert state.newest is not None  # time of its newest marker or file
         silent = now - state.newest
         if self._is_of_dead_process():
-            if not self.has(COMMITTED):  # else another job finishes it
+            has_committed = self.has(COMMITTED)
+            if self.has(STARTED) and not has_committed:  # checked in this order
                 self._roll_back()
+            elif not has_committed:  # it has ended, or never started
+                self.end(wait=False)
         elif self.has(STARTED):
             if not state.given_up and silent > STALE_AFTER:
                 self.write_marker(GIVEN_UP)

@@ -27,6 +27,7 @@ from secure_bloom.storage.visibility import (
 )
 
 COMMITTING = "committing"  # files without a marker of their own may be at their final paths
+PROCESS = "process"  #: the process that alone may commit the job, see ``storage/processes.py``
 REPLACING = "replacing"  #: which files the job is about to replace, see ``storage/claims.py``
 
 _RENAMING = ("local", "hdfs", "py::fsspec+file")  # filesystems on which a rename is cheap
