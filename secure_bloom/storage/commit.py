@@ -348,9 +348,9 @@ class Job(JobFolder):
             make_folder(self.filesystem, folder)
         staged = files_below(self.filesystem, self.staging)
         for name in names:
-            if (material := material_path(name)) in staged:
-                self.filesystem.move(f"{self.staging}/{material}", self.path(material))
             self.filesystem.move(f"{self.staging}/{name}", self.path(name))
+            if (material := material_path(name)) in staged:  # after its file, which a job finds
+                self.filesystem.move(f"{self.staging}/{material}", self.path(material))
         self.sync(folders)
 
     def _write_record(self, record: CommitRecord) -> None:

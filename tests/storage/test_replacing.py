@@ -203,6 +203,25 @@ def test_key_material_of_a_job_that_is_rolled_back_is_deleted(store):
     assert materials(store) == set() and store.values() == [1] and store.staged() == []
 
 
+def test_key_material_of_files_that_are_half_published_is_deleted(local):
+    for at in range(1, 4):
+        job = local.job()
+        files = [stage_with_material(local, job, 1), stage_with_material(local, job, 2)]
+        moves = []
+
+        class Failing(type(local.filesystem)):
+            def move(self, source, target, moves=moves, at=at):
+                moves.append(source)
+                if len(moves) > at:
+                    raise OSError("the disk is full")
+                super().move(source, target)
+
+        job.filesystem = Failing()
+        with pytest.raises(OSError, match="full"):
+            job.commit(files)
+        assert local.names() == ["_staging/generation"]
+
+
 # --- processes that die --------------------------------------------------------------------------
 
 @pytest.fixture
