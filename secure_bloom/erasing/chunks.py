@@ -33,14 +33,17 @@ class NewChunk(Protocol):
     def pages(self, start: int) -> Iterator[Part]:
         """Yield the pages, which begin at this offset, and record where they are."""
 
+    def filter(self) -> list[Part]:
+        """Return the Bloom filter; empty without one."""
+
+    def release(self) -> None:
+        """Forget the rows; pages and filter have been taken."""
+
     def column_index(self) -> Part | None:
         """Return the column index."""
 
     def offset_index(self) -> Part | None:
-        """Return the offset index; the pages have been taken."""
-
-    def filter(self) -> list[Part]:
-        """Return the Bloom filter; empty without one."""
+        """Return the offset index."""
 
 
 class CopiedChunk:
@@ -61,6 +64,12 @@ class CopiedChunk:
             move_pages(self.chunk, self._distance)
             yield self._pages
 
+    def filter(self) -> list[Part]:
+        return [] if self._filter is None else [self._filter]
+
+    def release(self) -> None:
+        pass  # it has no rows
+
     def column_index(self) -> Part | None:
         return self._column_index
 
@@ -74,9 +83,6 @@ class CopiedChunk:
                 return moved_index(data, self._distance)
             aad = self.chunk.aad(ModuleType.OFFSET_INDEX)
             return cipher.encrypt(moved_index(cipher.decrypt(data, aad), self._distance), aad)
-
-    def filter(self) -> list[Part]:
-        return [] if self._filter is None else [self._filter]
 
 
 class WrittenChunk:
@@ -102,8 +108,8 @@ class WrittenChunk:
                  new_file: ParquetFile, hashes: ColumnHashes, num_rows: int, *, by_gcm: bool):
         self.chunk, self._new, self._new_file = chunk, new, new_file
         self._hashes, self._num_rows, self._by_gcm = hashes, num_rows, by_gcm
-        self._has_column_index = chunk.column_index is not None
-        self._has_offset_index = chunk.offset_index is not None
+        self._column_index = self._read(new.column_index) if chunk.column_index else None
+        self._offset_index = self._read(new.offset_index) if chunk.offset_index else None
         self._num_blocks = 0
         if _filter_range(chunk, file) is not None and chunk.column.type.can_have_filter:
             self._num_blocks = (read_header(file, chunk, file.footer.start) or 0) // BYTES_PER_BLOCK
@@ -119,20 +125,22 @@ class WrittenChunk:
         self._start, self._sizes = start + stored.dictionary_size, stored.data_sizes
         yield from stored.parts
 
-    def column_index(self) -> Part | None:
-        data = self._read(self._new.column_index) if self._has_column_index else None
-        return self._sealed(data, ModuleType.COLUMN_INDEX)
-
-    def offset_index(self) -> Part | None:
-        data = self._read(self._new.offset_index) if self._has_offset_index else None
-        return self._sealed(data and placed_index(data, self._start, self._sizes),
-                            ModuleType.OFFSET_INDEX)
-
     def filter(self) -> list[Part]:
         if not self._num_blocks:
             return []
         filter_ = build_filter(self._hashes, self._new, self._num_rows, self._num_blocks)
         return list(encode_filter(filter_, self.chunk))
+
+    def release(self) -> None:
+        del self._new, self._new_file, self._hashes
+
+    def column_index(self) -> Part | None:
+        return self._sealed(self._column_index, ModuleType.COLUMN_INDEX)
+
+    def offset_index(self) -> Part | None:
+        data = self._offset_index
+        return self._sealed(data and placed_index(data, self._start, self._sizes),
+                            ModuleType.OFFSET_INDEX)
 
     def _read(self, where: tuple[int, int] | None) -> bytes | None:
         return None if where is None else self._new_file.read_at(where[1], where[0])

@@ -104,11 +104,11 @@ class RemainingRows:
             yield from self._row_group(group, number)
             self._advance(size)
         for one in self._chunks:
-            yield from self._placed(one.chunk, one.column_index(), set_column_index)
+            if one.chunk.column_index is not None:
+                yield from self._placed(one.chunk, one.column_index(), set_column_index)
         for one in self._chunks:
-            yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
-        for one in self._chunks:
-            yield from self._filter(one)
+            if one.chunk.offset_index is not None:
+                yield from self._placed(one.chunk, one.offset_index(), set_offset_index)
         self._footer.keep_row_groups(kept)
         count_invocations(self._footer)
         yield self._footer.to_bytes()
@@ -130,6 +130,9 @@ class RemainingRows:
             yield from one.pages(self._position)
         if rows is not None:
             group.resize(rows.num_rows, self._position - start, sum(map(total_size, group)))
+        for one in chunks:  # here, not at the end, so that few filters are in memory
+            yield from self._filter(one)
+            one.release()
 
     def _written(self, group: RowGroup, rows: pa.Table) -> list[NewChunk]:
         new = encode_rows(rows, group, self._footer.schema_file())
@@ -144,6 +147,7 @@ class RemainingRows:
         if part is not None:
             yield part
         record(chunk, start, self._position - start)
+        chunk.finish()
 
     def _filter(self, one: NewChunk) -> Iterator[Part]:
         start = self._position

@@ -6,6 +6,7 @@ import pytest
 
 import secure_bloom
 import secure_bloom.spark
+from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.errors import ColumnError
 from secure_bloom.spark import erasing
 from tests.spark.helpers import people, uses_spark, write
@@ -45,7 +46,8 @@ def test_rows_are_erased_and_verified_absent(spark, folder, keyring, indexed):
     assert result.is_complete and result.indexes == (["ssn"] if indexed else [])
     assert ssns(folder, keyring) == before - {"ssn-3", "ssn-150"}
     assert len(files(folder) - old) == len(old - files(folder)) == 2
-    read = spark.read.format("secure_parquet").option("keyring", str(keyring.path)).load(str(folder))
+    read = spark.read.format("secure_parquet").option("keyring", str(keyring.path))
+    read = read.load(str(folder))
     assert {row.ssn for row in read.select("ssn").collect()} == ssns(folder, keyring)
 
 
@@ -80,4 +82,4 @@ def test_mistakes_are_named(spark, folder, keyring):
 def test_values_do_not_appear_in_the_result(spark, folder, keyring):
     result = erase(spark, folder, ["ssn-3"], keyring)
     assert "ssn-3" not in repr(result) + str(result.to_dict())
-    assert "ssn-3" not in repr(erasing._Tasks("", None, erasing.ErasedValues("ssn", "ssn-3")))
+    assert "ssn-3" not in repr(erasing._Tasks("", None, ErasedValues("ssn", "ssn-3")))
