@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import random
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,6 +27,7 @@ from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
 
 _TRIES = 5  # after other jobs have changed files meanwhile
+_MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
 
 _STATEMENTS = {
@@ -77,6 +80,7 @@ class Erasure:
             except ChangedMeanwhileError:
                 if tries == _TRIES:
                     raise
+                time.sleep(random.random() * _MAX_PAUSE)  # so that two do not meet again
         result.left += [f"{one.file} has other names (hard links), which keep the rows"
                         for one in result.files if one.has_other_names]
         result.indexes = self._purge_indexes(result.left)
