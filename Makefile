@@ -40,9 +40,17 @@ lint: setup  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-setup: $(VENV)/.ready  ## create the virtual environment
+setup: $(VENV)/.ready $(VENV)/.kernels  ## create the virtual environment
 
-$(VENV)/.ready: pyproject.toml
+KERNEL_SOURCES := $(wildcard build_kernels/*.py secure_bloom/kernels/*.py) \
+	secure_bloom/parquet/footer_kernels.py secure_bloom/parquet/thrift/protocol.py
+
+# Compiled kernels are not used after a change of their sources, until they are compiled again.
+$(VENV)/.kernels: $(VENV)/.ready $(KERNEL_SOURCES)
+	$(BIN)/python -m build_kernels
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "secure_bloom needs Python 3.11 or newer; specify one: make PYTHON=python3.12 ..." >&2; \
 	  exit 1; }
@@ -67,4 +75,4 @@ vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder.indexes
 
 clean:  ## remove the output of make and of the tests
-	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist secure_bloom/kernels/built *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -20,13 +20,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from llvmlite.binding import get_host_cpu_name
-
 from benchmarks.section import Plan, Section
+from secure_bloom.sbbf.kernel_choice import chosen
 
 NAMES = ("kernels", "write", "filter_sizes", "lookup", "footers", "startup", "memory", "growth",
          "attach", "erase", "engines", "index", "spark_write", "spark_native")
-PACKAGES = "numba", "numpy", "pyarrow", "pyspark", "cryptography"
+PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"
 
@@ -78,8 +77,8 @@ def machine() -> dict[str, str]:
              if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    return {"CPU": f"{names[0] if names else platform.processor()} ({get_host_cpu_name()}), "
-                   f"{os.cpu_count()} cores",
+    return {"CPU": f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores",
+            "kernels": chosen().name,
             "memory": f"{memory / 2**30:.0f} GiB",
             "Python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in PACKAGES},

@@ -1,7 +1,7 @@
 """Open, change and write a wide footer, compared with pyarrow: 100 columns x 100 row groups.
 
 Closing pyarrow's writer writes the footer and frees its memory; writing the file includes that,
-and 10 rows in each row group. The kernels are loaded already, as they are after 200,000 values.
+and 10 rows in each row group. The kernels are loaded already.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.compare import compare, table
 from benchmarks.section import Plan, Section
-from secure_bloom.kernels.bulk import warm_up
 from secure_bloom.parquet.footer import Footer, split_tail
+from secure_bloom.sbbf.kernel_choice import chosen
 
 COLUMNS, ROW_GROUPS, ROWS = 100, 100, 10
 OFFSET, LENGTH = 4, 1024
@@ -27,7 +27,7 @@ OFFSET, LENGTH = 4, 1024
 
 def run(plan: Plan) -> Section:
     """Run the benchmark."""
-    warm_up()
+    chosen()
     groups = plan.size(ROW_GROUPS, 2)
     rows = pa.table({f"column_{i:03}": np.arange(groups * ROWS) + i for i in range(COLUMNS)})
     data = _write(rows).getvalue()

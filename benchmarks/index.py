@@ -3,7 +3,8 @@
 ``read_table`` looks one social security number up, a different one in each round, in a folder of
 encrypted files; pyarrow decrypts and filters all rows that statistics leave. The store is
 simulated: each request to the local files takes 30 ms, and bytes arrive at 100 MB/s. Probes are
-lookups in the index alone, of segments with random values.
+lookups in the index alone, of segments with random values. A write with an index is compared with
+one without, of the same rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow.fs as pa_fs
 import secure_bloom
 from benchmarks.compare import Comparison, compare, median_time, table
 from benchmarks.lookup import scan, write_files
-from benchmarks.people import keyring
+from benchmarks.people import FILTERS, encryption, keyring, people
 from benchmarks.section import Plan, Section
 from benchmarks.slow_store import SlowStore
 from secure_bloom.index import Index, geometry
@@ -43,6 +44,7 @@ from secure_bloom.sbbf.column_type import ColumnType
 
 FILES, ROWS, STORED = 10_000, 1_000, 1_000
 SEGMENT_PAIRS = 10_000_000
+WRITTEN = 4_000_000  # rows
 PARTS = 8
 GROUP = 40_000  # pairs of a synthetic row group
 BUDGET = 128 * 1024 * 1024
@@ -61,7 +63,8 @@ def run(plan: Plan) -> Section:
     secure_bloom.index.build(local / "files", "ssn", ring)
     built = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
     random.Random(1).shuffle(values)
-    comparisons = [_local(local, ring, values, plan.rounds), _stored(plan, ring)]
+    comparisons = [_local(local, ring, values, plan.rounds), _stored(plan, ring),
+                   _written(plan, ring)]
     figures = {"build": built | {"values": files * rows}, "local": _figures(local, ring, values),
                "segments": _segments(plan), "growth": _growth(plan, local, ring, values)}
     return Section(f"{table(comparisons)}\n\n{_text(comparisons, figures)}",
@@ -95,6 +98,18 @@ def _stored(plan: Plan, ring: Keyring) -> Comparison:
         for name, index in ((WITHOUT, "off"), (WITH, "require"))}, max(1, min(3, plan.rounds)))
 
 
+def _written(plan: Plan, ring: Keyring) -> Comparison:
+    """Write a narrow table with an index of one column, and without."""
+    rows, folder = people(plan.size(WRITTEN, 1000)), _made(plan.folder / "written")
+
+    def write(name: str, index: Any) -> None:
+        secure_bloom.write_dataset(rows, folder / name, mode="overwrite", bloom_filters=FILTERS,
+                                   encryption=encryption(), keys=ring, index=index)
+
+    return compare(f"write_dataset of {rows.num_rows:,} rows", {
+        WITHOUT: lambda: write("without", ()), WITH: lambda: write("with", "ssn")}, plan.rounds)
+
+
 def _look_up(folder: Path, ring: Keyring, values: list[str], index: Any) -> None:
     filters = [("ssn", "=", random.choice(values))]
     secure_bloom.read_table(folder, ring, filters=filters, index=index)
@@ -115,6 +130,7 @@ def _figures(folder: Path, ring: Keyring, values: list[str]) -> dict[str, float]
              "lookup": median_time(lambda: index.lookup("ssn", next(asked)), 20),
              "1,000 values": median_time(lambda: index.lookup("ssn", [
                  next(asked) for _ in range(1000)]), 5)}
+    found |= _exclusive(folder, ring, asked)
     one = folder / "files" / "00000.parquet"
     shutil.copy(one, one.with_name("new.parquet"))
     os.utime(one.with_name("new.parquet"), (0, 0))
@@ -127,6 +143,21 @@ def _figures(folder: Path, ring: Keyring, values: list[str]) -> dict[str, float]
     command = [sys.executable, "-c", code, str(folder / "files"), str(folder / "keyring.json")]
     found["cold"] = median_time(lambda: subprocess.run(
         [*command, next(asked)], check=True, capture_output=True), 3)
+    return found
+
+
+def _exclusive(folder: Path, ring: Keyring, asked: Any) -> dict[str, float]:
+    """Measure lookups that need not list the files, because only our jobs write to the table."""
+    table = folder / "exclusive"
+    shutil.copytree(folder / "files", table, ignore=shutil.ignore_patterns("_index"))
+    staging = _made(table / "_staging")
+    (staging / "generation").write_text("1")  # as a job leaves it
+    secure_bloom.index.build(table, "ssn", ring, exclusive=True)
+    index = Index.open(table, ring)
+    found = {"lookup without listing": median_time(lambda: index.lookup("ssn", next(asked)), 20),
+             "rows without listing": median_time(
+                 lambda: _found(table, ring, next(asked), "require"), 20)}
+    shutil.rmtree(table)
     return found
 
 
@@ -189,7 +220,7 @@ def _segments(plan: Plan) -> dict[str, float]:
 # --- text and chart ------------------------------------------------------------------------------
 
 def _text(comparisons: list[Comparison], figures: dict[str, Any]) -> str:
-    local, stored = comparisons
+    local, stored, written = comparisons
     at, segments, built = figures["local"], figures["segments"], figures["build"]
     lines = [
         f"one lookup, {local.work}: {_middle(local.seconds[WITH])} (target 60 ms), "
@@ -198,6 +229,12 @@ def _text(comparisons: list[Comparison], figures: dict[str, Any]) -> str:
         f"listing the folder takes {_ms(at['listing'])} of it",
         f"one lookup, {stored.work}: {_middle(stored.seconds[WITH])} (target 300 ms), "
         f"{_times(stored, WITHOUT):.0f} times as fast as without the index (target 40)",
+        f"the same where only jobs of secure_bloom write, without listing: "
+        f"{_ms(at['rows without listing'])} (target 10 ms), of which `Index.lookup` takes "
+        f"{_ms(at['lookup without listing'])}",
+        f"{written.work} with an index of one column takes "
+        f"{100 / statistics.median(written.ratios(WITH)) - 100:.0f} % longer than without "
+        "(target 8 %)",
         f"`Index.lookup` with its listing: {_ms(at['lookup'])}; of 1,000 values: "
         f"{_ms(at['1,000 values'])} (target 50 ms and the listing)",
         f"a new process with one lookup: {at['cold']:.2f} s (target 0.7 s)",

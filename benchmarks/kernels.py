@@ -4,7 +4,8 @@ The Arrow C++ peer is a program compiled against the pyarrow wheel, the parquet-
 compiled against Spark's jars; this requires g++ and javac. All contestants read the same values,
 take turns, and must produce the same result before their times count. Times are CPU seconds of the
 working thread, to reduce the influence of other programs; only the comparison of several threads
-with one uses wall-clock time.
+with one uses wall-clock time. The kernels are those that the package uses on this machine; another
+table compares them with the others that it has.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.compare import spread
+from benchmarks.kernel_kinds import compare_kinds, kinds_table
 from benchmarks.kernel_peers import Timing, arrow_cpp, parquet_java
 from benchmarks.roofline import bandwidth, hashing_in_registers
 from benchmarks.section import Plan, Section
-from secure_bloom.kernels import bulk as kernels
 from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
+from secure_bloom.sbbf.kernel_choice import chosen
 
 OURS, THREADS = "secure_bloom", "secure_bloom, all cores"
 ROW_GROUP = 1 << 20  #: values that pyarrow writes to a row group
@@ -104,9 +106,11 @@ def run(plan: Plan) -> Section:
         results = [_measure(work, peers, plan.rounds) for work in _works(plan.folder, rows)]
         memory = bandwidth(rows, plan.rounds)
         registers = hashing_in_registers(rows, plan.rounds)
+        kinds = compare_kinds(plan.size(1 << 20, 2000), plan.rounds)
     return Section(f"{table(results)}\n\n{roofline(results, memory)}\n\nXXH64 of int64 in "
-                   f"registers, without memory access: {registers / 1e6:.0f} M values/s.",
-                   {"bandwidth": memory, "hashing_in_registers": registers,
+                   f"registers, without memory access: {registers / 1e6:.0f} M values/s.\n\n"
+                   f"{kinds_table(kinds)}",
+                   {"kinds": kinds, "bandwidth": memory, "hashing_in_registers": registers,
                     "results": [result.to_json() for result in results]},
                    {"kernels.svg": partial(_draw, results),
                     "roofline.svg": partial(_draw_roofline, results, memory)})
@@ -118,7 +122,7 @@ def _works(folder: Path, rows: int) -> list[Work]:
     random = np.random.default_rng(1)
     values = random.integers(0, 2**64, rows, dtype=np.uint64)
     hashes = np.empty_like(values)
-    kernels.hash_words(values, hashes)
+    chosen().bulk.hash_words(values, hashes)
     paths = _save(folder, values=values, row_group=values[:ROW_GROUP], chunk=values[:CHUNK],
                   hashes=hashes)
     return [
@@ -146,7 +150,7 @@ def _hash_work(name: str, path: Path, values: np.ndarray, rows: int, traffic: fl
 
     def run():
         for _ in range(repeats):
-            kernels.hash_words(values, out)
+            chosen().bulk.hash_words(values, out)
         return out
     return Work(name, values.size * repeats, f"hash {path} {repeats}", lambda: run, _targets(3),
                 traffic)
@@ -162,7 +166,7 @@ def _binary_work(folder: Path, name: str, count: int, shortest: int, longest: in
     out = np.zeros(count, np.uint64)
 
     def run():
-        kernels.hash_binary(offsets, data, out)
+        chosen().bulk.hash_binary(offsets, data, out)
         return out
     request = " ".join(map(str, ["hash_binary", *paths.values()]))
     return Work(f"hash strings of {name}", count, request, lambda: run, _targets(1.2, 3),
@@ -192,7 +196,7 @@ def _check_work(name: str, path: Path, hashes: np.ndarray) -> Work:
     out = np.zeros(hashes.size, bool)
 
     def run():
-        kernels.check_hashes(filter_._words, hashes, out)
+        chosen().bulk.check_hashes(filter_._words, hashes, out)
         return out
     traffic = 8 + 1 + (0 if size <= IN_CACHE else 64)
     return Work(f"check, {name}", hashes.size, f"check {path} {size} {path}", lambda: run,

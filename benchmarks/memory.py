@@ -25,8 +25,8 @@ from benchmarks.lookup import write_files
 from benchmarks.people import FILTERS, arrow_properties, encryption, keyring, people
 from benchmarks.section import Plan, Section
 from secure_bloom import ParquetFile, ParquetWriter, read_table
-from secure_bloom.kernels.bulk import warm_up
 from secure_bloom.keys import Keyring
+from secure_bloom.sbbf.kernel_choice import chosen
 from tests.counting import CountingHandler
 
 BYTES, ROW_GROUP = 5 * 10**9, 1_000_000
@@ -85,7 +85,7 @@ def _in_a_process(name: str, plan: Plan) -> dict:
 def stream(name: str, folder: Path) -> None:
     """Write the row groups from standard input, and print the peak memory as JSON."""
     path, groups = folder / "streamed.parquet", 0
-    warm_up()
+    chosen()  # loads the kernels
     before = memory("VmRSS")
     with ipc.open_stream(sys.stdin.buffer) as source, \
             WRITERS[name](path, source.schema, Keyring(folder / "keyring.json")) as writer:

@@ -10,12 +10,14 @@ moves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from threading import RLock
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -37,6 +39,7 @@ from secure_bloom.keys.wrapping import WritingKms
 from secure_bloom.parquet.bloom_filter import encode_filter
 from secure_bloom.parquet.footer import Footer, split_tail
 from secure_bloom.parquet.invocations import count_invocations
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.writing import check_encryption, policy_for, with_policy
 from secure_bloom.sbbf.options import BloomFilters
@@ -53,6 +56,9 @@ from secure_bloom.storage.summary import FilterTotals
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
+
+#: is called with row group, leaf column, and hashes of values, or None if they cannot be hashed
+HashObserver: TypeAlias = Callable[[int, LeafColumn, np.ndarray | None], None]
 
 
 def write_table(data: ArrowData, where: FileTarget, *, bloom_filters: BloomFilters = None,
@@ -203,7 +209,9 @@ class ParquetWriter(Summarized):
             if rules is not None:
                 bloom_filters, encryption = with_policy(rules, bloom_filters, encryption, leaves)
                 keys, kms = (None, None) if encryption is None else (keys, kms)
+        self._leaves = leaves
         self._plan = plan_filters(schema, leaves, bloom_filters)
+        self._observer: HashObserver | None = None
         self._asked = resolve_columns(encryption, leaves)
         if rules is not None:
             with error_location(file=self._name):
@@ -278,6 +286,32 @@ class ParquetWriter(Summarized):
         with self._opened() as writer:
             writer.add_key_value_metadata(key_value_metadata)
 
+    def observe_hashes(self, columns: Collection[str], observer: HashObserver) -> None:
+        """Call a function with the hashes of all values of some columns, while they are written.
+
+        These are the hashes that Bloom filters have (XXH64, uint64): of each row group all distinct
+        values that are not null, in several calls, some values more than once. Call this before
+        anything is written.
+
+        Parameters
+        ----------
+        columns : collection of str
+            Dotted paths of leaf columns. They need not have Bloom filters.
+        observer : callable
+            Called from another thread, with the number of the row group, the leaf column, and
+            hashes. None in place of hashes: not all values can be hashed. It must not raise.
+
+        Raises
+        ------
+        ColumnError
+            If a column does not exist or cannot have a filter.
+        """
+        with self._opened():
+            filters = {one.column.path: one.options for of_field in self._plan.values()
+                       for one in of_field if one.options is not None}
+            self._plan = plan_filters(self.schema, self._leaves, filters, columns)
+            self._observer = observer
+
     @property
     def num_bytes(self) -> int:
         """Bytes written so far; filters and footer are added when the file is closed."""
@@ -341,8 +375,9 @@ class ParquetWriter(Summarized):
         self._filters.append(filters.result())
 
     def _store_filters(self, table: pa.Table) -> dict[int, int]:
+        observe = self._observer and partial(self._observer, len(self._filters))
         return {ordinal: self._store.put(filter_)
-                for ordinal, filter_ in build_filters(table, self._plan)}
+                for ordinal, filter_ in build_filters(table, self._plan, observe)}
 
     def _finish(self, output: Output, held: bytes, start: int) -> None:
         """Write what was held back, with the filters before the footer."""

@@ -35,8 +35,8 @@ def stripped(data: bytes, keys, column: str, row_groups) -> bytes:
     footer = open_footer(data, key_retriever(keys))
     body = data[:footer.start]
     for chunk in _chunks(footer, column, row_groups):
-        meta = chunk._metadata()
-        struct = chunk._to_change()
+        meta = chunk.metadata()
+        struct = chunk.to_change()
         struct.remove(_CRYPTO_META_DATA)
         struct.remove(_ENCRYPTED_META_DATA)
         struct.set(_META_DATA, thrift.STRUCT, meta)
@@ -53,12 +53,12 @@ def with_open_metadata(data: bytes, keys, column: str, bounds: tuple[bytes, byte
     """
     footer = open_footer(data, key_retriever(keys))
     for chunk in _chunks(footer, column, range(len(footer.row_groups))):
-        meta = chunk._metadata()
+        meta = chunk.metadata()
         statistics, _ = thrift.decode(meta.get(12), {})
         statistics.set_binary(6, bounds[0])
         statistics.set_binary(5, bounds[1])
         meta.set(12, thrift.STRUCT, thrift.encode(statistics))
-        struct = chunk._to_change()
+        struct = chunk.to_change()
         struct.remove(_ENCRYPTED_META_DATA)
         struct.set(_META_DATA, thrift.STRUCT, meta)
         chunk._decoded.meta = None

@@ -1,11 +1,13 @@
 """Helpers for several test modules."""
 
+import functools
 import io
 import subprocess
 import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from pyarrow.parquet.encryption import (
     CryptoFactory,
@@ -20,11 +22,13 @@ from xxhash import xxh64_intdigest
 
 from secure_bloom import ExplicitKeys, UniformKey
 from secure_bloom.arrow.encryption import file_encryption
-from secure_bloom.kernels import scalar as plain
+from secure_bloom.kernels import native
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.parquet import compiled_footers
+from secure_bloom.parquet.compiled_footers import CompiledFooters
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.sbbf import filter as sbbf
-from secure_bloom.sbbf import hashing
+from secure_bloom.sbbf import hashing, kernel_choice
 from tests.tiers import number_of_examples
 
 
@@ -35,18 +39,40 @@ def examples(count: int):
                     suppress_health_check=[HealthCheck.too_slow])
 
 
-IMPLEMENTATIONS = ["plain", "numba"]
+def _built_levels() -> list[str]:
+    """Return the built kernels that this CPU can execute; none if the build is missing or stale."""
+    try:
+        return native.usable_levels()
+    except (native.NotUsableError, OSError):
+        return []
+
+
+# Kernels by the names of SECURE_BLOOM_KERNELS, the fastest first.
+COMPILED = [*_built_levels(), "numba"]
+IMPLEMENTATIONS = ["numpy", COMPILED[0]]
+
+
+@functools.cache
+def implementation(name: str) -> kernel_choice.Choice:
+    """Return kernels by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(kernel_choice.VARIABLE, name)
+        return kernel_choice.chosen.__wrapped__()
 
 
 def use_implementation(monkeypatch, name: str):
-    """Make all hashing and filter code use the numba kernels, or their plain twins."""
-    if name == "numba":
-        from secure_bloom.kernels import bulk as module
-    else:
-        module = plain
+    """Make all hashing and filter code use these kernels."""
+    module = implementation(name).bulk
     for user in (hashing, sbbf):
         monkeypatch.setattr(user, "kernels_for", lambda count: module)
     return module
+
+
+def footer_kernels(name: str) -> CompiledFooters:
+    """Return the compiled functions for footers of these kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_footers, "chosen", lambda: implementation(name))
+        return compiled_footers.compiled_footers.__wrapped__()
 
 
 def run_python(code: str) -> str:

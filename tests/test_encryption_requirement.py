@@ -337,7 +337,7 @@ def test_two_columns_of_one_name_must_both_be_encrypted():
                    encryption_properties=pe.create_encryption_properties(b"k" * 16))
     keys = ExplicitKeys(b"k" * 16)
     footer = ParquetFile(sink.getvalue(), keys, require_encryption=["x"]).footer
-    footer.row_groups[0][1]._to_change().remove(8)  # its crypto metadata
+    footer.row_groups[0][1].to_change().remove(8)  # its crypto metadata
     with pytest.raises(AuthenticationError, match="row group 0, column x"):
         ParquetFile(sink.getvalue()[:footer.start] + footer.to_bytes(), keys,
                     require_encryption=["x"])

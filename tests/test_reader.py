@@ -428,7 +428,7 @@ def test_filters_outside_the_data_are_refused(offset, length):
 def test_filters_elsewhere_and_without_length():
     def drop_lengths(footer):
         for chunk in footer.column_chunks():
-            chunk._metadata_copies()[0].remove(15)
+            chunk.metadata_to_change()[0].remove(15)
 
     file = changed(drop_lengths)
     assert {info.length for info in file.bloom_filters} == {None}

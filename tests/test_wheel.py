@@ -4,30 +4,43 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.support import COMPILED
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 #: folders of the sources -> where the wheel has them
 PACKAGES = {"secure_bloom": "secure_bloom", "keys": "secure_bloom/keys"}
-OTHER_SOURCES = "pyproject.toml", "README.md", "LICENSE"
+OTHER_SOURCES = "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"
+BUILDER = "build_kernels"
+#: kernels, compiled when the wheel is built
+BUILT = {f"secure_bloom/kernels/built/{name}" for name in (
+    "manifest.json", "x86-64.so", "x86-64-v2.so", "x86-64-v3.so", "x86-64-v4.so", "aarch64.so")}
 KINDS = ".py", ".java", ".typed"  # of files that belong to a package
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the sources as they are now; they are copied, since building writes into them."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources as they are now, since building writes into them."""
     sources = tmp_path_factory.mktemp("sources")
-    for name in PACKAGES:
+    for name in (*PACKAGES, BUILDER):
         shutil.copytree(ROOT / name, sources / name,
-                        ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+                        ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "built"))
     for name in OTHER_SOURCES:
         shutil.copy(ROOT / name, sources)
+    return sources
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path) -> Path:
+    """A wheel of the sources."""
     found = run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir",
                     sources / "wheels", sources)
     if found.returncode != 0:
@@ -94,7 +107,7 @@ def test_every_package_of_the_source_tree_is_in_the_wheel(wheel):
 
 def test_the_wheel_has_the_files_of_the_source_tree_and_no_others(wheel):
     names = names_in(wheel)
-    assert names == source_files()
+    assert names == source_files() | BUILT
     assert "secure_bloom/py.typed" in names
     assert [name for name in names if name.endswith(".java")]
     assert not [name for name in names if "test" in name.split("/")[-1].lower()
@@ -109,6 +122,59 @@ def test_the_package_works_from_the_wheel(installed, tmp_path):
                "      secure_bloom.parquet.thrift.__file__, sep='\\n')"], tmp_path)
     assert len(out.splitlines()) == 4
     assert all(Path(line).is_relative_to(installed.parent) for line in out.splitlines())
+
+
+def test_the_wheel_is_for_every_machine(wheel):
+    """It has kernels for several, and numpy serves the others."""
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+#: Runs in the environment of the wheel, as if numba were not installed.
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+"""
+
+
+@pytest.mark.skipif(not COMPILED[:-1], reason="no kernels are built for this machine")
+def test_the_kernels_of_the_wheel_are_used_without_numba(installed, tmp_path):
+    code = WITHOUT_NUMBA + """
+import secure_bloom
+filter = secure_bloom.SplitBlockBloomFilter(4096)
+filter.insert(list(range(10_000)))
+assert filter.check(list(range(10_000))).all()
+from secure_bloom.sbbf.kernel_choice import chosen
+print(chosen().name, chosen().reason)
+"""
+    assert run([installed / "python", "-c", code], tmp_path) == f"{COMPILED[0]} None\n"
+    shown = run([installed / "secure-bloom", "warmup"], tmp_path)
+    assert shown == f"{COMPILED[0]}: built kernels, tested on this machine\n"
+
+
+def test_numba_without_its_package_is_an_error_that_names_the_extra(installed, tmp_path):
+    code = WITHOUT_NUMBA + """
+import os
+os.environ["SECURE_BLOOM_KERNELS"] = "numba"
+from secure_bloom.errors import MissingExtraError
+from secure_bloom.sbbf.kernel_choice import chosen
+try:
+    chosen()
+except MissingExtraError as error:
+    print(error)
+"""
+    assert "secure_bloom[numba]" in run([installed / "python", "-c", code], tmp_path)
+
+
+def test_a_source_distribution_builds_the_same_wheel(sources, wheel, tmp_path):
+    """It has everything that the build needs."""
+    code = ("import setuptools.build_meta as backend, sys\n"
+            "print(backend.build_sdist(sys.argv[1]))")
+    name = run([sys.executable, "-c", code, tmp_path], sources).splitlines()[-1]
+    with tarfile.open(tmp_path / name) as archive:
+        found = {member.split("/", 1)[1] for member in archive.getnames() if "/" in member}
+    needed = {f"{BUILDER}/{path.name}" for path in (ROOT / BUILDER).glob("*.py")}
+    assert needed | {"setup.py", "pyproject.toml", "keys/__init__.py"} <= found
+    assert not [name for name in found if name.endswith(".so")]
 
 
 def test_the_command_works_from_the_wheel(installed, tmp_path):

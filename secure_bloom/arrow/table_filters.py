@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import leaf_arrays, leaf_types
@@ -15,15 +16,33 @@ from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.sbbf.hashing import hash_stored
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters, normalize_options
 
-#: (position among its leaves, leaf column, options), by position of the top-level field
-FilterPlan: TypeAlias = dict[int, list[tuple[int, LeafColumn, BloomFilterOptions]]]
+
+class PlannedColumn(NamedTuple):
+    """What is to be made of the values of a leaf column.
+
+    ``position`` is that among the leaves of its field. ``options`` are None if it has no filter.
+    """
+
+    position: int
+    column: LeafColumn
+    options: BloomFilterOptions | None
+    is_observed: bool
+
+
+#: by position of the top-level field
+FilterPlan: TypeAlias = dict[int, list[PlannedColumn]]
+
+#: is called with the hashes of some values; None: the values of a column cannot be hashed
+Observe: TypeAlias = Callable[[LeafColumn, np.ndarray | None], None]
 
 _PART = 1 << 16  # values whose hashes stay in the cache
 
 
-def plan_filters(schema: pa.Schema, leaves: list[LeafColumn],
-                 bloom_filters: BloomFilters) -> FilterPlan:
+def plan_filters(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: BloomFilters,
+                 observed: Collection[str] = ()) -> FilterPlan:
     """Return which filters are to be built for tables of this schema.
+
+    ``observed`` are the dotted paths of columns whose hashes are also passed on.
 
     Raises ColumnError if a column does not exist or cannot have a filter.
     """
@@ -31,33 +50,58 @@ def plan_filters(schema: pa.Schema, leaves: list[LeafColumn],
               for position in range(len(leaf_types(field.type)))]
     plan: FilterPlan = {}
     asked = normalize_options(bloom_filters, filterable_paths(leaves))
-    for column, options in zip(filter_columns(leaves, asked), asked.values(), strict=True):
+    paths = list(dict.fromkeys([*asked, *observed]))
+    for column, path in zip(filter_columns(leaves, paths), paths, strict=True):
         index, position = owners[column.ordinal]
-        plan.setdefault(index, []).append((position, column, options))
+        plan.setdefault(index, []).append(
+            PlannedColumn(position, column, asked.get(path), path in observed))
     return plan
 
 
-def build_filters(table: pa.Table, plan: FilterPlan) \
+def build_filters(table: pa.Table, plan: FilterPlan, observe: Observe | None = None) \
         -> Iterator[tuple[int, SplitBlockBloomFilter]]:
-    """Yield the ordinals of leaf columns with the filters of their values."""
+    """Yield the ordinals of leaf columns with the filters of their values.
+
+    ``observe`` is called for the columns that are to be observed.
+    """
     for index, wanted in plan.items():
         leaves = zip(*(leaf_arrays(chunk) for chunk in table.column(index).chunks), strict=True)
         arrays = dict(enumerate(leaves))
-        for position, column, options in wanted:
+        for planned in wanted:
+            column, own = planned.column, arrays.get(planned.position, ())
+            seen = observe if planned.is_observed else None
             try:
-                yield column.ordinal, _build_filter(arrays.get(position, ()), column, options)
+                if planned.options is not None:
+                    yield column.ordinal, _build_filter(own, column, planned.options, seen)
+                elif seen is not None:
+                    _observe(own, column, seen)
             except ColumnError as error:
                 error.column = column.path
                 raise
 
 
-def _build_filter(arrays: Iterable[pa.Array], column: LeafColumn,
-                  options: BloomFilterOptions) -> SplitBlockBloomFilter:
+def _build_filter(arrays: Iterable[pa.Array], column: LeafColumn, options: BloomFilterOptions,
+                  observe: Observe | None) -> SplitBlockBloomFilter:
     """Build the filter of one column chunk over the leaf arrays that it stores."""
     arrays = [used_dictionary_values(array) for array in arrays]
     count = sum(len(array) - array.null_count for array in arrays)
     filter_ = SplitBlockBloomFilter(options.num_blocks(count), column_type=column.type)
+    for hashes in _hashes(arrays, column):
+        filter_.insert_hashes(hashes)
+        if observe is not None:
+            observe(column, hashes)
+    return options.fitted(filter_)
+
+
+def _observe(arrays: Iterable[pa.Array], column: LeafColumn, observe: Observe) -> None:
+    try:
+        for hashes in _hashes(map(used_dictionary_values, arrays), column):
+            observe(column, hashes)
+    except ColumnError:  # what is written does not depend on it
+        observe(column, None)
+
+
+def _hashes(arrays: Iterable[pa.Array], column: LeafColumn) -> Iterator[np.ndarray]:
     for array in arrays:
         for start in range(0, len(array), _PART):
-            filter_.insert_hashes(hash_stored(array.slice(start, _PART), column.type))
-    return options.fitted(filter_)
+            yield hash_stored(array.slice(start, _PART), column.type)

@@ -34,7 +34,8 @@ from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
 
 if TYPE_CHECKING:
-    from secure_bloom.index.planning import IndexUse
+    from secure_bloom.datasets.selection import Selection
+    from secure_bloom.index.planning import Indexes, IndexUse
 
 
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
@@ -75,7 +76,7 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         the columns that a scan reads are requested. The schemas of results mark masked columns,
         and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
     index : {"auto", "off", "require"}
-        Whether to use the index of the folder's table, see ``docs/index.md``. "auto": if there is
+        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
         one, and its key is available. "require": an error if it cannot be used.
 
     Returns
@@ -99,19 +100,22 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     requirement = encryption_requirement(require_encryption)
     found = find_files(source, filesystem, all_files=all_files, keys=keys,
                        index=index_use(index, on_missing_key))
-    opened = open_files(found, keys, requirement, schema=schema, with_source=with_source,
-                        on_missing_key=on_missing_key)
-    opened.list_again()
-    return opened
+    indexes = None if found.listed is None else found.listed.indexes
+    return open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                      on_missing_key=on_missing_key, indexes=indexes)
 
 
 def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
                schema: pa.Schema | None = None, with_source: bool = False,
-               on_missing_key: OnMissingKey = "error") -> Dataset:
-    """Open the files that were found as a data set, to be scanned at once."""
+               on_missing_key: OnMissingKey = "error", indexes: Indexes | None = None,
+               selection: Selection | None = None) -> Dataset:
+    """Open the files that were found as a data set.
+
+    Scans use ``indexes``. If there is only one scan, ``selection`` may be what it is to read.
+    """
     checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key,
-                            found.indexes)
+    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key, indexes,
+                            selection)
     with error_location(file=found.name):
         known = found.known if requirement is None else None
         files = list(inspected(found, access, known, lambda path, inspect: inspect()))
@@ -139,11 +143,6 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
         self._last: Scanner | None = None
         refused = ds.ParquetFileFormat().make_fragment(name, pa_fs.PyFileSystem(RefusedFiles()))
         super().__init__([refused], view.schema, refused.format)
-
-    def list_again(self) -> None:
-        """Compare the files with an index again for each scan, because they may have changed."""
-        if self._view.access.indexes is not None:
-            self._view.access.indexes.recent = None
 
     @property
     def files(self) -> list[str]:

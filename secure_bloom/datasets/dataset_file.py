@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from secure_bloom.datasets.selection import Selection
     from secure_bloom.index.file_table import Stamp
-    from secure_bloom.index.planning import FolderIndexes, KnownFile
+    from secure_bloom.index.planning import Indexes, KnownFile
 
 FILE, ROW_GROUP = "file", "row_group"  # the columns of the source of a row
 SOURCE_SCHEMA = pa.schema([pa.field(FILE, pa.string(), nullable=False),
@@ -43,7 +44,8 @@ class FileAccess(NamedTuple):
     """What all files of a data set have in common, and what was read of them last.
 
     The files in ``footers`` are closed. ``filters`` are by path, version, row group and column.
-    ``indexes`` are those that scans use.
+    ``indexes`` are those that scans use, and ``selection`` what they have selected for the only
+    scan.
     """
 
     filesystem: pa_fs.FileSystem
@@ -53,15 +55,16 @@ class FileAccess(NamedTuple):
     on_missing_key: OnMissingKey
     footers: ByteCache[ParquetFile]
     filters: ByteCache[SplitBlockBloomFilter]
-    indexes: FolderIndexes | None = None
+    indexes: Indexes | None = None
+    selection: Selection | None = None
 
     @classmethod
     def new(cls, filesystem: pa_fs.FileSystem, keys: Keys, checks: FolderChecks,
             with_source: bool, on_missing_key: OnMissingKey = "error",
-            indexes: FolderIndexes | None = None) -> FileAccess:
+            indexes: Indexes | None = None, selection: Selection | None = None) -> FileAccess:
         """Return the access to files of which nothing has been read."""
         return cls(filesystem, keys, checks, with_source, on_missing_key, ByteCache(_FOOTER_BYTES),
-                   ByteCache(_FILTER_BYTES), indexes)
+                   ByteCache(_FILTER_BYTES), indexes, selection)
 
 
 class DatasetFile:

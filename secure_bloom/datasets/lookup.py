@@ -103,7 +103,7 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
     index : {"auto", "off", "require"}
-        Whether to use the index of the folder's table, see ``docs/index.md``. "auto": if there is
+        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
         one, and its key is available. "require": an error if it cannot be used.
 
     Returns
@@ -169,7 +169,7 @@ class Search:
                            index=index_use(index, on_missing_key))
         checks = FolderChecks(requirement, found.partition_schema.names)
         self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
-                                     on_missing_key=on_missing_key, indexes=found.indexes)
+                                     on_missing_key=on_missing_key, indexes=found.listed)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
             files = self._inspected(found, found.known if requirement is None else None)

@@ -21,7 +21,7 @@ from secure_bloom.datasets.masking import count_masked
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.datasets.scan import pool_for
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import index_use
+from secure_bloom.datasets.selection import index_use, select_files
 from secure_bloom.datasets.sources import find_indexed
 from secure_bloom.encryption_requirement import (
     FolderChecks,
@@ -129,11 +129,21 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
 
 
 def _read_indexed(indexes: FolderIndexes, keys: Keys, columns: list[str] | None,
-                  filters: Filters | None, requirement: Requirement | None,
+                  filters: Filters, requirement: Requirement | None,
                   all_files: bool) -> pa.Table:
-    from secure_bloom.datasets.dataset import open_files  # which imports pyarrow.dataset
-    found = find_indexed(indexes, all_files=all_files)
-    return open_files(found, keys, requirement).to_table(columns, filters)
+    from secure_bloom.arrow.row_filter import RowFilter  # which imports pandas, and the other
+    from secure_bloom.datasets.dataset import open_files  # one pyarrow.dataset
+    found, schema, selection = find_indexed(indexes, all_files=all_files), None, None
+    schemas = None if requirement is not None or found.known is None \
+        else found.known.schemas(found.paths)
+    if schemas is not None:
+        # Nothing is prepared for files that are not read: of thousands, that would take longer.
+        with error_location(file=found.name):
+            schema = common_schema(found.paths, schemas, found.partition_schema)
+        condition = RowFilter(predicates.condition_of(filters), schema)
+        found, selection = select_files(found, schemas, condition)
+    return open_files(found, keys, requirement, schema=schema, indexes=found.listed,
+                      selection=selection).to_table(columns, filters)
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,

@@ -140,7 +140,9 @@ class Scan:
 
     def candidates(self) -> list[DatasetFile]:
         """Return the files to look at: those in which no index rules all row groups out."""
-        self._selection = select(self._files, self._access.indexes, self._filters)
+        access = self._access
+        self._selection = select(self._files, access.indexes, self._filters) \
+            if access.selection is None else access.selection
         found: list[DatasetFile] = []
         skipped: list[KnownFile] = []
         for file in self._files:
@@ -163,7 +165,7 @@ class Scan:
             answered: Collection[str] = ()
             selected = self._selection.of(file)
             if selected is not None and opened.is_as_listed(selected.file.stamp):
-                answered = self._access.indexes.columns if self._access.indexes else ()
+                answered = selected.columns
                 outcomes = {group: READ if group in selected.row_groups else INDEX
                             for group in outcomes}
             for row_filter in self._filters:
@@ -245,7 +247,8 @@ def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
         return attempt(path, lambda: DatasetFile(access, path, partition, constants, of_file))
 
     places = zip(found.paths, found.partitions, strict=True)
-    if known is not None and known.has_all:  # nothing is read, so threads would only take time
+    if known is not None and known.schemas(found.paths) is not None:
+        # Nothing is read, so threads would only take time.
         yield from map(inspect, places)
         return
     with pool_for(access.filesystem) as pool:

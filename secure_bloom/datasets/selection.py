@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 
 from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
 from secure_bloom.pruning.expressions import RowGroupFilter
 
 if TYPE_CHECKING:
+    from secure_bloom.datasets.sources import Files
     from secure_bloom.index.planning import (
-        FolderIndexes,
+        Indexes,
         IndexUse,
         KnownFile,
-        KnownFiles,
         ListedIndexes,
     )
 
 
 class Selected(NamedTuple):
-    """The row groups of a file where a filter may hold, if it is still as it was listed."""
+    """The row groups of a file where a filter may hold, if it is still as it was listed.
+
+    ``columns`` are those whose indexes cover the file.
+    """
 
     file: KnownFile
     row_groups: Sequence[int]
+    columns: Collection[str]
 
 
 class Selection:
     """The row groups of files where filters may hold, as far as indexes tell."""
 
-    def __init__(self, known: KnownFiles | None = None,
+    def __init__(self, listed: ListedIndexes | None = None,
                  row_groups: Mapping[str, Sequence[int]] = MappingProxyType({})):
-        self._known, self._row_groups = known, row_groups
+        self._listed, self._row_groups = listed, row_groups
 
     def of(self, file: DatasetFile) -> Selected | None:
         """Return what is selected of a file; None if no index tells."""
         groups = self._row_groups.get(file.path)
-        known = None if groups is None or self._known is None else self._known.get(file.path)
-        if known is None or groups is None \
-                or not (known.schema is file.schema or known.schema.equals(file.schema)):
+        if groups is None or self._listed is None:
+            return None
+        known = self._listed.known_files.get(file.path)
+        if known is None or not (known.schema is file.schema or known.schema.equals(file.schema)):
             return None  # in the last case it was replaced after the data set was opened
-        return Selected(known, groups)
+        # The columns of files that are skipped are not needed.
+        return Selected(known, groups, self._listed.covering(file.path) if groups else ())
 
 
 def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
@@ -62,32 +70,52 @@ def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
     return "off"
 
 
-def select(files: Sequence[DatasetFile], indexes: FolderIndexes | None,
+def select(files: Sequence[DatasetFile], indexes: Indexes | None,
            filters: Sequence[RowGroupFilter]) -> Selection:
     """Return the row groups where all filters may hold, of files that an index covers."""
     if indexes is None or not any(
             p.column in indexes.columns and p.candidates for one in filters
             for alternative in one.alternatives or () for p in alternative):
         return Selection()
-    listed = indexes.recent or indexes.listed()
+    listed = indexes.listed()
     row_groups: dict[str, Sequence[int]] = {}
     alike = _alike(files)
     for some in alike:
-        found = _where_all_may_hold(listed, some[0], filters)
+        own = {ROW_GROUP} if some[0].access.with_source else set()  # no column of the file
+        found = _where_all_may_hold(listed, some[0].schema, own.union(some[0].partition_values),
+                                    filters)
         if len(alike) > 1:
             found = {file.path: found[file.path] for file in some if file.path in found}
         row_groups = {**row_groups, **found} if row_groups else found
-    return Selection(listed.known_files, row_groups)
+    return Selection(listed, row_groups)
 
 
-def _where_all_may_hold(listed: ListedIndexes, file: DatasetFile,
+def select_files(found: Files, schemas: Sequence[pa.Schema], one: RowGroupFilter) \
+        -> tuple[Files, Selection]:
+    """Return the files of which an index does not rule a filter out, and what is selected of them.
+
+    ``schemas`` are those of all files, which are known, and have just been listed.
+    """
+    listed = found.listed
+    assert listed is not None  # as the files are known
+    groups = {key: _where_all_may_hold(listed, schema, set(found.partition_schema.names), [one])
+              for key, schema in {id(schema): schema for schema in schemas}.items()}
+    selected = {path: groups[id(schema)].get(path)
+                for path, schema in zip(found.paths, schemas, strict=True)}
+    kept = [number for number, of_file in enumerate(selected.values()) if of_file != ()]
+    rest = found._replace(paths=[found.paths[number] for number in kept],
+                          partitions=[found.partitions[number] for number in kept])
+    return rest, Selection(listed, {path: of_file for path in rest.paths
+                                    if (of_file := selected[path]) is not None})
+
+
+def _where_all_may_hold(listed: ListedIndexes, schema: pa.Schema, others: Collection[str],
                         filters: Sequence[RowGroupFilter]) -> dict[str, Sequence[int]]:
-    """Return row groups by path, for files with the columns of one of them."""
+    """Return row groups by path, for files of a schema; ``others`` are not columns of them."""
     found: dict[str, Sequence[int]] = {}
-    own = {ROW_GROUP} if file.access.with_source else set()  # of the row, not a column of the file
     for one in filters:
-        alternatives = one.alternatives_for(file.schema)
-        selected = listed.select(alternatives, own.union(file.partition_values))
+        alternatives = one.alternatives_for(schema)
+        selected = listed.select(alternatives, others)
         found = {**found, **selected, **{
             path: sorted(set(groups).intersection(selected[path]))
             for path, groups in found.items() if path in selected}} if found else selected

@@ -28,7 +28,7 @@ from secure_bloom.storage.visibility import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles
+    from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles, ListedIndexes
 
 ALL_FILES = "set all_files=True (--all-files)"
 _MAGIC = re.compile(r"[*?\[]")
@@ -47,8 +47,7 @@ class Files(NamedTuple):
     """The files of a data set, in one filesystem.
 
     ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
-    as one expression for each file. ``indexes`` are those of a folder, and ``known`` is what they
-    know of its files.
+    as one expression for each file. ``listed`` are the indexes of their table.
     """
 
     name: str
@@ -56,8 +55,12 @@ class Files(NamedTuple):
     paths: list[str]
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
-    indexes: FolderIndexes | None = None
-    known: KnownFiles | None = None
+    listed: ListedIndexes | None = None
+
+    @property
+    def known(self) -> KnownFiles | None:
+        """What indexes know of the files."""
+        return None if self.listed is None else self.listed.known_files
 
 
 def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
@@ -67,19 +70,19 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
     those of the ``name=value`` folders directly above each file.
 
-    ``keys`` open the indexes of a folder, if ``index`` asks for them.
+    ``keys`` open the indexes of the table that has the files, if ``index`` asks for them.
 
     Raises
     ------
     FileNotFoundError
-        If there are none.
+        If there are none, or no index although one is required.
     UnsupportedError
-        If a folder belongs to a table whose log determines its files; or if an index is required,
-        but this is not a folder.
+        If a folder belongs to a table whose log determines its files; or if an index is required
+        for a single file.
     """
     found = _found(source, filesystem, all_files, keys, index)
-    if index == "require" and found.indexes is None:
-        raise UnsupportedError('index is "require", but only the folder of a table has an index',
+    if index == "require" and found.listed is None:
+        raise UnsupportedError('index is "require", but a single file has no index',
                                file=found.name)
     return found
 
@@ -98,7 +101,7 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     if any(not other.equals(found) for other, _ in locations):
         raise UnsupportedError("all files must be in the same filesystem")
     paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
-    return _with_partitions(f"{len(paths)} files", found, list(dict.fromkeys(paths)), None)
+    return _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index)
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
@@ -114,7 +117,23 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
     if kind != pa_fs.FileType.NotFound:
         return Files(path, filesystem, [path], pa.schema([]), [None])
-    return _with_partitions(path, filesystem, _expanded(filesystem, path, all_files), None)
+    if not _MAGIC.search(path):
+        return Files(path, filesystem, [path], pa.schema([]), [None])  # an error when it is opened
+    return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index)
+
+
+def _of_files(name: str, filesystem: pa_fs.FileSystem, paths: list[str], keys: Any,
+              index: IndexUse) -> Files:
+    """Return some files, with the indexes of the table that has all of them."""
+    found = _with_partitions(name, filesystem, paths, None)
+    if index == "off":
+        return found
+    from secure_bloom.index.planning import FolderIndexes
+    folder = posixpath.commonpath([posixpath.dirname(path).strip("/") for path in paths])
+    if paths[0].startswith("/"):
+        folder = f"/{folder}"
+    indexes = FolderIndexes.find(filesystem, folder, keys, index, paths)
+    return found if indexes is None else found._replace(listed=indexes.listed())
 
 
 def _checked(sources: Sequence[Any]) -> Sequence[FilePath]:
@@ -135,10 +154,8 @@ def find_indexed(indexes: FolderIndexes, *, all_files: bool = False) -> Files:
     """Find the files of a folder that has indexes, as :func:`find_files` does."""
     filesystem, folder = indexes.table.filesystem, indexes.folder
     listed = indexes.listed(_check(filesystem, folder, all_files))
-    indexes.recent = listed
     paths = _not_empty(sorted(listed.paths), folder)
-    return _with_partitions(folder, filesystem, paths, folder)._replace(
-        indexes=indexes, known=listed.known_files)
+    return _with_partitions(folder, filesystem, paths, folder)._replace(listed=listed)
 
 
 def _check(filesystem: pa_fs.FileSystem, folder: str, all_files: bool) -> Check | None:
@@ -239,6 +256,8 @@ def _iceberg_files(scan: Any) -> list[str]:
 def _with_partitions(name: str, filesystem: pa_fs.FileSystem, paths: list[str],
                      folder: str | None) -> Files:
     """Add the partition columns; without a folder, those directly above each file."""
+    if not any("=" in path for path in paths):
+        return Files(name, filesystem, paths, pa.schema([]), [None] * len(paths))
     schema, partitions = find_partitions(filesystem, [
         relative_path(path, folder or table_of(posixpath.dirname(path))) for path in paths])
     return Files(name, filesystem, paths, schema, partitions)

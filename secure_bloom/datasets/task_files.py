@@ -55,12 +55,15 @@ class TaskFiles:
         Rows in a row group, at most.
     max_rows_per_file, max_bytes_per_file : int, optional
         When to close a file and start another; the number of bytes is approximate.
+    completed : callable, optional
+        Called with each file that is complete.
     """
 
     def __init__(self, job: Job, partition: int, schema: pa.Schema,
                  open_writer: Callable[[str], ParquetWriter], *,
                  row_group_size: int = DEFAULT_ROW_GROUP_ROWS,
-                 max_rows_per_file: int | None = None, max_bytes_per_file: int | None = None):
+                 max_rows_per_file: int | None = None, max_bytes_per_file: int | None = None,
+                 completed: Callable[[StagedFile], None] | None = None):
         self._job, self._partition, self._schema = job, partition, schema
         self._open_writer = open_writer
         self._row_group_rows = row_group_size
@@ -69,6 +72,7 @@ class TaskFiles:
         self._folders: dict[str, _Folder] = {}
         self._waiting_bytes = 0
         self._staged: list[StagedFile] = []
+        self._completed = completed
 
     def add(self, folder_name: str, batch: pa.RecordBatch) -> None:
         """Add rows for a folder below the target folder; "" is the target folder itself."""
@@ -134,6 +138,8 @@ class TaskFiles:
         writer.close()
         self._staged.append(self._job.staged(folder.path, folder.written_rows,
                                              writer.filter_totals))
+        if self._completed is not None:
+            self._completed(self._staged[-1])
         folder.writer, folder.written_rows = None, 0
 
     def _finish(self, folder: _Folder) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -30,11 +32,16 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.cache import CachedKms
-from secure_bloom.keys.environment import keys_or_kms
+from secure_bloom.keys.environment import NO_KEYS, keys_or_kms
 from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.keys.wrapping import WritingKms, master_keys_of
 from secure_bloom.parquet.footer import MAGIC_ENCRYPTED, Footer, read_footer
-from secure_bloom.parquet.schema import LeafColumn, filterable_paths, is_at_or_below
+from secure_bloom.parquet.schema import (
+    LeafColumn,
+    filter_columns,
+    filterable_paths,
+    is_at_or_below,
+)
 from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.policy.writing import (
     check_encryption,
@@ -55,6 +62,9 @@ from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import relative_path
 from secure_bloom.writer import DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS, ParquetWriter
 
+if TYPE_CHECKING:
+    from secure_bloom.index.writing import TaskIndexes, TaskSegments, WrittenIndexes
+
 _MODES = ("error", "append", "overwrite")
 _SPLIT_ROWS = 1 << 17  # rows that are split by folder at a time, because a batch may be large
 
@@ -64,7 +74,7 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
                   bloom_filters: BloomFilters = None,
                   encryption: EncryptionConfiguration | None = None, keys: WritingKms = None,
                   policy: Policy | FilePath | None = None, row_group_size: int | None = None,
-                  max_rows_per_file: int | None = None,
+                  max_rows_per_file: int | None = None, index: str | Iterable[str] = (),
                   filesystem: pa_fs.FileSystem | None = None,
                   **writer_options: Unpack[WriterOptions]) -> CommitSummary:
     """Write a folder of Parquet files with Bloom filters; they become visible together.
@@ -111,6 +121,10 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         data.
     max_rows_per_file : int, optional
         When a file has this many rows, another is started. Default: no limit.
+    index : str or iterable of str, optional
+        Dotted paths of columns whose indexes are kept current, see ``docs/index.md``. If there is
+        none, and the column is encrypted, it is created. Files become part of the index after
+        they are visible; if that fails, a warning is logged, and the next update adds them.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``folder``; default: local, or by URI.
     **writer_options
@@ -129,7 +143,8 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
         plaintext would be appended to encrypted files.
     ColumnError
         If a column does not exist, or cannot be used as requested; or if a partition column is
-        encrypted.
+        encrypted. If the index of a column does not have the same encryption, or a column without
+        encryption has no index.
     PolicyError
         If the policy is not valid, or the files would not meet it.
     UnsupportedError
@@ -163,15 +178,19 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
                            policy, writer_options)
             if mode == "append" and files.encryption is None:
                 _check_plaintext(job)
+            indexes = _indexes(files, index)
             job.start()
             try:
-                staged = _write(job, stream, files, row_group_size, max_rows_per_file)
+                staged, segments = _write(job, stream, files, row_group_size, max_rows_per_file,
+                                          indexes)
                 _check_mode(job, mode, partition_by)
             except BaseException:
                 job.abort()
                 raise
         summary = job.commit(staged)
         assert summary is not None  # only batches of streaming queries may be committed already
+        if indexes is not None and segments is not None:
+            indexes.publish(job, [segments], files.kms)
         return summary
 
 
@@ -203,19 +222,50 @@ def _check_plaintext(job: Job) -> None:
 
 
 def _write(job: Job, stream: BatchStream, files: _Files, row_group_size: int | None,
-           max_rows_per_file: int | None) -> list[StagedFile]:
+           max_rows_per_file: int | None, indexes: WrittenIndexes | None) \
+        -> tuple[list[StagedFile], TaskSegments | None]:
     partitioner = Partitioner(files.partition_by)
     rows = min(row_group_size or DEFAULT_ROW_GROUP_ROWS, MAX_ROW_GROUP_ROWS)
-    with TaskFiles(job, 0, files.schema, files.open, row_group_size=rows,
-                   max_rows_per_file=max_rows_per_file) as task:
+    with ExitStack() as stack:
+        indexing, open_file = None, files.open
+        if indexes is not None:
+            indexing = stack.enter_context(indexes.task(job, files.wrapping or NO_KEYS))
+            open_file = partial(_open_observed, files, indexing)
+        task = stack.enter_context(TaskFiles(
+            job, 0, files.schema, open_file, row_group_size=rows,
+            max_rows_per_file=max_rows_per_file,
+            completed=None if indexing is None else indexing.add))
         for batch in stream:
             for start in range(0, batch.num_rows, _SPLIT_ROWS):
                 for name, part in partitioner.split(batch.slice(start, _SPLIT_ROWS)):
                     task.add(name, part)
         staged = task.finish()
+        segments = None if indexing is None else indexing.finish()
     if not staged and (job.overwrite or not job.visible_files()):
-        return [write_empty_file(job, files.partition_by, files.open)]
-    return staged
+        staged = [write_empty_file(job, files.partition_by, files.open)]
+    return staged, segments
+
+
+def _open_observed(files: _Files, indexing: TaskIndexes, path: str) -> ParquetWriter:
+    return indexing.observe(path, files.open(path))
+
+
+def _indexes(files: _Files, columns: str | Iterable[str]) -> WrittenIndexes | None:
+    """Open or create the indexes of some columns."""
+    wanted = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
+    if not wanted:
+        return None
+    from secure_bloom.index.writing import WrittenIndexes  # which other writes do not need
+    filter_columns(files.leaves, wanted)  # checks them
+    if files.encryption is not None and files.kms is None:
+        raise TypeError("keys must be a KMS, not KeyEncryptionKeys, to open an index")
+    by_column = {path: key for key, paths in
+                 ((files.encryption and files.encryption.column_keys) or {}).items()
+                 for path in paths}
+    uniform = files.encryption.footer_key \
+        if files.encryption is not None and files.encryption.uniform_encryption else None
+    return WrittenIndexes.of(files.job, {path: by_column.get(path, uniform) for path in wanted},
+                             files.kms)
 
 
 # --- how files are written -----------------------------------------------------------------------
@@ -225,7 +275,8 @@ class _Files:
     """How the files of a job are written.
 
     ``wrapping`` is what wraps the data keys of all files: key-encryption keys with double wrapping,
-    the KMS with single wrapping. ``master_keys`` is for the latter.
+    the KMS with single wrapping. ``master_keys`` is for the latter. ``kms`` is None if there is no
+    encryption, or the caller has passed key-encryption keys.
     """
 
     job: Job
@@ -237,6 +288,7 @@ class _Files:
     encryption: EncryptionConfiguration | None
     wrapping: CachedKms | KeyEncryptionKeys | None
     master_keys: MasterKeyCheck | None
+    kms: CachedKms | None
     writer_options: WriterOptions
 
     def open(self, path: str) -> ParquetWriter:
@@ -300,19 +352,19 @@ def _check_partition_keys(encryption: EncryptionConfiguration,
 
 
 def _wrapping(encryption: EncryptionConfiguration | None, keys: Any) \
-        -> tuple[CachedKms | KeyEncryptionKeys | None, MasterKeyCheck | None]:
-    """Return what wraps the data keys of all files, and a check of the master keys."""
+        -> tuple[CachedKms | KeyEncryptionKeys | None, MasterKeyCheck | None, CachedKms | None]:
+    """Return what wraps the data keys of all files, a check of the master keys, and the KMS."""
     if encryption is None:
-        return None, None
+        return None, None, None
     if not encryption.internal_key_material:
         raise UnsupportedError("internal_key_material=False: the key material of a data set is "
                                "always in its files; leave it out")
     kms = writing_kms(keys_or_kms(keys, None), encryption)
     if isinstance(kms, KeyEncryptionKeys):
-        return kms, None
+        return kms, None, None
     if encryption.double_wrapping:
-        return KeyEncryptionKeys.for_encryption(encryption, kms), None
-    return kms, MasterKeyCheck(kms, master_keys_of(encryption))
+        return KeyEncryptionKeys.for_encryption(encryption, kms), None, kms
+    return kms, MasterKeyCheck(kms, master_keys_of(encryption)), kms
 
 
 def _without_range_index(schema: pa.Schema) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Match, PageRead, Segment, SegmentInfo
-from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.cache import LIFETIME, CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.probes import ValueHashes, value_hashes
 
@@ -45,7 +46,7 @@ class Coverage(NamedTuple):
     ``places`` has the covered files by path. Files in ``uncovered`` must be searched themselves.
     """
 
-    places: dict[str, Place]
+    places: Mapping[str, Place]
     uncovered: list[str]
 
 
@@ -98,30 +99,42 @@ class ColumnIndex:
         return self.folder.column
 
     @cached_property
-    def places(self) -> dict[tuple[str, int, int], Place]:
-        """Where each covered file is, by path, size and mtime_ns."""
-        found: dict[tuple[str, int, int], Place] = {}
+    def places(self) -> dict[tuple[str, Stamp], Place]:
+        """Where each covered file is, by path and stamp."""
+        found: dict[tuple[str, Stamp], Place] = {}
         restamped = self.manifest.body.restamped
         for number, segment in enumerate(self.segments):
             files = segment.files
             for file, (path, stamp) in enumerate(zip(files.paths, files.stamps, strict=True)):
                 if stamp.size < 0:
                     continue
-                again = restamped.get(path)
+                again = restamped.get(path) if restamped else None
                 if again is not None and again.content == files.contents[file]:
                     stamp = Stamp(again.size, again.mtime_ns)
-                found[path, *stamp] = Place(number, file)
+                found[path, stamp] = Place(number, file)
         return found
+
+    @cached_property
+    def stamps(self) -> dict[str, Stamp] | None:
+        """Stamps of the covered files by path; None if several versions of one are covered."""
+        stamps = dict(self.places.keys())
+        return stamps if len(stamps) == len(self.places) else None
+
+    @cached_property
+    def _by_path(self) -> dict[str, Place]:
+        return {path: place for (path, _), place in self.places.items()}
 
     def coverage(self, listing: Mapping[str, Stamp]) -> Coverage:
         """Return which listed files the index covers."""
+        if listing is self.stamps or listing == self.stamps:  # as usual; this takes less time
+            return Coverage(self._by_path, [])
         places, known, uncovered = {}, self.places, []
-        for path, stamp in listing.items():
-            place = known.get((path, *stamp))
+        for item in listing.items():
+            place = known.get(item)
             if place is None:
-                uncovered.append(path)
+                uncovered.append(item[0])
             else:
-                places[path] = place
+                places[item[0]] = place
         return Coverage(places, uncovered)
 
     def files(self, place: Place) -> FileTable:
@@ -211,7 +224,7 @@ def _chunks(plans: list[_Plan]) -> Iterator[list[tuple[int, PageRead]]]:
 # --- opened indexes of this process --------------------------------------------------------------
 
 _KEPT = 16  # each has its segments open
-_opened: OrderedDict[tuple[str, str], ColumnIndex] = OrderedDict()
+_opened: OrderedDict[tuple[str, str], tuple[float, ColumnIndex]] = OrderedDict()
 _lock = Lock()
 
 
@@ -222,6 +235,13 @@ def open_column(filesystem: pa_fs.FileSystem, table: str, column: str,
     Versions and segments that this process has open are used again, if the key is still available.
     """
     return with_newest(lambda: _open_newest(IndexFolder(filesystem, table, column), kms))
+
+
+def opened_before(filesystem: pa_fs.FileSystem, table: str, column: str) -> ColumnIndex | None:
+    """Return an index as this process has opened it last, if it is still open."""
+    with _lock:
+        _, known = _opened.get(_place(IndexFolder(filesystem, table, column)), (0, None))
+    return known if known is not None and known.folder.filesystem.equals(filesystem) else None
 
 
 def with_newest(use: Callable[[], _Result]) -> _Result:
@@ -259,10 +279,12 @@ def _kept(folder: IndexFolder, key: IndexKey) -> ColumnIndex | None:
     """Return the index as it was opened last, if it has this key."""
     place = _place(folder)
     with _lock:
-        known = _opened.get(place)
+        _close_unused()
+        _, known = _opened.get(place, (0, None))
         if known is None or known.manifest.key != key \
                 or not known.folder.filesystem.equals(folder.filesystem):
             return None
+        _opened[place] = time.monotonic(), known
         _opened.move_to_end(place)
     return known
 
@@ -271,10 +293,16 @@ def _keep(index: ColumnIndex) -> None:
     """Keep an index open for later lookups, instead of the least recently used one."""
     place = _place(index.folder)
     with _lock:
-        _opened[place] = index
+        _opened[place] = time.monotonic(), index
         _opened.move_to_end(place)
-        while len(_opened) > _KEPT:
-            _opened.popitem(last=False)
+        _close_unused()
+
+
+def _close_unused() -> None:
+    """Forget the indexes that were used least recently, or as long ago as keys are cached."""
+    oldest = time.monotonic() - LIFETIME
+    while _opened and (len(_opened) > _KEPT or next(iter(_opened.values()))[0] < oldest):
+        _opened.popitem(last=False)
 
 
 def _place(folder: IndexFolder) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET, AddedFile, SegmentBuilder
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.file_table import FileEntry, Stamp
@@ -19,6 +19,7 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.parquet.schema import LeafColumn, filter_columns
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.column_type import ColumnType
@@ -101,10 +102,17 @@ class SegmentMaker:
         self._restamped: dict[str, Restamp] = {}
         self._lock = Lock()
 
-    def add(self, file: ParquetFile, path: str, stamp: Stamp) -> str:
-        """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not."""
+    def add(self, file: ParquetFile, path: str, stamp: Stamp,
+            written: WrittenHashes | None = None) -> str:
+        """Cover an open file, which has this stamp; return INDEXED, RESTAMPED, or why not.
+
+        ``written`` was collected while the file was written. Otherwise, its values are read.
+        """
         entry = FileEntry.of(file, path, stamp)
-        column = leaf_column(file, self._folder.column)
+        try:
+            column = leaf_column(file, self._folder.column)
+        except ColumnError as error:
+            return error.message
         if column is not None and (reason := self._refused(file, column)) is not None:
             return reason
         if entry.content in self._earlier.get(path, ()):
@@ -113,7 +121,10 @@ class SegmentMaker:
             return RESTAMPED
         added = self._add_entry(entry, _OF_ABSENT_COLUMN if column is None else column.type)
         try:
-            if column is not None:
+            pairs = None if written is None or column is None else written.pairs(column)
+            if pairs is not None:
+                added.add_pairs(pairs)
+            elif column is not None:
                 with file.one_version():
                     for row_group, hashes in column_hashes(file, column):
                         added.add(row_group, hashes)

@@ -173,13 +173,11 @@ class FileTable:
         """Number of rows of each file."""
         return self._table["rows"].to_pylist()
 
-    def parsed_schema(self, file: int) -> pa.Schema:
-        """Return the schema of a file; equal ones are one object."""
-        return self._parsed_schemas[self.schema_ids[file]]
-
     @cached_property
-    def _parsed_schemas(self) -> list[pa.Schema]:
-        return list(map(_parsed, self.schemas))
+    def parsed_schemas(self) -> list[pa.Schema]:
+        """Schema of each file; equal ones are one object."""
+        different = list(map(_parsed, self.schemas))
+        return [different[number] for number in self.schema_ids]
 
     @property
     def _schemas(self) -> pa.DictionaryArray:
@@ -190,14 +188,18 @@ class FileTable:
         """Return one row."""
         return FileEntry(**self._table.slice(number, 1).to_pylist()[0])
 
+    def check_groups(self, groups: np.ndarray) -> None:
+        """Raise FormatError if the segment does not have one of these row groups (uint64)."""
+        if groups.size and groups.max() >= self.num_row_groups:
+            raise FormatError("a segment of the index names a row group that it does not have")
+
     def locate(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for row groups of the segment, number of the file and row group in it; int64.
 
         Raises FormatError if there is no such row group.
         """
+        self.check_groups(groups)
         groups = groups.astype(np.int64)
-        if groups.size and groups.max() >= self.num_row_groups:
-            raise FormatError("a segment of the index names a row group that it does not have")
         files = np.searchsorted(self.first_group, groups, "right") - 1
         return files, groups - self.first_group[files]
 

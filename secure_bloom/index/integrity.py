@@ -175,7 +175,7 @@ class ColumnVerification:
         num_pairs, last = 0, -1
         for first, end in _batches(segment):
             for top, groups in segment.decode(first, end):
-                files.locate(groups)
+                files.check_groups(groups)
                 pairs = pack(top << np.uint64(MAX_GROUP_BITS), groups)
                 if pairs.size and (int(pairs[0]) <= last or (pairs[1:] <= pairs[:-1]).any()):
                     raise FormatError("the entries of a page are not in order")

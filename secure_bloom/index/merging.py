@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import error_location
-from secure_bloom.index.building import BUDGET, slice_bits_for
+from secure_bloom.index.building import BUDGET
 from secure_bloom.index.file_table import FileEntry, FileTable
 from secure_bloom.index.geometry import FINGERPRINT_BITS, Geometry, pack, sorted_pairs
+from secure_bloom.index.pair_store import slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.segment_writer import write_segment
+
+_TOGETHER = 1 << 20  # pairs of a slice: sources are read in requests of some hundred KB
 
 #: returns the entry of a file of a segment, perhaps with another stamp; None: it is dropped
 Keep = Callable[[Segment, int], FileEntry | None]
@@ -42,7 +45,7 @@ def merge(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segments: Se
         numbers.append(renumbered)
     pairs = sum(segment.pairs for segment in segments)  # at most
     geometry = Geometry.of(pairs, next_group)
-    slice_bits = slice_bits_for(pairs, budget, geometry.page_bits)
+    slice_bits = slice_bits_for(pairs, budget, geometry.page_bits, _TOGETHER)
     sources = [_Source(segment, renumbered, posixpath.join(folder, segment.info.name))
                for segment, renumbered in zip(segments, numbers, strict=True)]
     slices = (sorted_pairs([part for source in sources for part in source.read(number, slice_bits)])
@@ -78,7 +81,8 @@ class _Source:
 
     def _renumber(self, decoded: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         fingerprints, groups = decoded
-        self._segment.files.locate(groups)
+        self._segment.files.check_groups(groups)
         new = self._renumbered[groups.astype(np.int64)]
+        fingerprints <<= np.uint64(64 - FINGERPRINT_BITS)
         kept = new >= 0
-        return pack(fingerprints[kept] << np.uint64(64 - FINGERPRINT_BITS), new[kept])
+        return pack(fingerprints, new) if kept.all() else pack(fingerprints[kept], new[kept])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -17,7 +18,12 @@ from secure_bloom.errors import (
     IndexWarning,
     SecureBloomError,
 )
-from secure_bloom.index.column_index import ColumnIndex, Coverage, open_column
+from secure_bloom.index.column_index import (
+    ColumnIndex,
+    Coverage,
+    open_column,
+    opened_before,
+)
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.lookup import located
@@ -55,10 +61,15 @@ class KnownFiles:
                  indexes: list[tuple[ColumnIndex, Coverage]]):
         self._prefix, self._listing, self._indexes = table.full_path(""), listing, indexes
 
-    @property
-    def has_all(self) -> bool:
-        """Whether all listed files are known."""
-        return any(not coverage.uncovered for _, coverage in self._indexes)
+    def schemas(self, paths: Iterable[str]) -> list[pa.Schema] | None:
+        """Return the schemas of files, equal ones as one object; None unless all are known."""
+        start = len(self._prefix)
+        for index, coverage in self._indexes:
+            of_segments = [segment.files.parsed_schemas for segment in index.segments]
+            places = list(map(coverage.places.get, [path[start:] for path in paths]))
+            if None not in places:
+                return [of_segments[segment][file] for segment, file in places]  # type: ignore[misc]
+        return None
 
     def get(self, path: str) -> KnownFile | None:
         """Return what is known of a file."""
@@ -67,7 +78,7 @@ class KnownFiles:
             place = coverage.places.get(relative)
             if place is not None:
                 files = index.files(place)
-                return KnownFile(self._listing[relative], files.parsed_schema(place.file),
+                return KnownFile(self._listing[relative], files.parsed_schemas[place.file],
                                  files.row_group_counts[place.file],
                                  files.row_counts[place.file])
         return None
@@ -88,24 +99,19 @@ class FolderIndexes:
     columns : collection of str
         The indexed columns.
 
-    Attributes
-    ----------
-    recent : ListedIndexes or None
-        For a reader that asks once, right after it has listed the files. None: they are listed
-        again for each scan, because they may have changed.
+    files : sequence of str, optional
+        Paths of the only files of interest. Default: all below the folder.
     """
 
-    recent: ListedIndexes | None = None
-
     def __init__(self, filesystem: pa_fs.FileSystem, folder: str, keys: Any, is_required: bool,
-                 columns: Collection[str]):
+                 columns: Collection[str], files: Sequence[str] | None = None):
         self.table, self.folder = Table(filesystem, table_of(folder)), folder
-        self.columns, self._is_required = columns, is_required
+        self.columns, self._is_required, self._files = columns, is_required, files
         self._kms = cached(keys) if hasattr(keys, "unwrap_key") else None
 
     @classmethod
-    def find(cls, filesystem: pa_fs.FileSystem, folder: str, keys: Any,
-             index: IndexUse) -> FolderIndexes | None:
+    def find(cls, filesystem: pa_fs.FileSystem, folder: str, keys: Any, index: IndexUse,
+             files: Sequence[str] | None = None) -> FolderIndexes | None:
         """Return the indexes; None if there are none, or ``index`` is "off".
 
         Raises FileNotFoundError if there are none and ``index`` is "require".
@@ -118,17 +124,39 @@ class FolderIndexes:
             return None
         columns = indexed_columns(filesystem, table_of(folder))
         if columns:
-            return cls(filesystem, folder, keys, index == "require", columns)
+            return cls(filesystem, folder, keys, index == "require", columns, files)
         if index == "require":
             raise FileNotFoundError(f"{table_of(folder)} has no index, but index is \"require\"")
         return None
 
     def listed(self, check: Check | None = None) -> ListedIndexes:
         """List the files, and return what the indexes know of them."""
-        only = self.open(next(iter(self.columns))) if len(self.columns) == 1 else None
-        listing = self.table.listing(self.folder, check) if only is None \
-            else listing_for(self.table, only, self.folder, check)
+        if len(self.columns) > 1:
+            return ListedIndexes(self, self._listing(None, check))
+        [column] = self.columns
+        if self.table.filesystem.type_name == "local" or self._trusts_generation(column):
+            only = self.open(column)
+            listing = self._listing(only, check)
+        else:  # both take several requests
+            with ThreadPoolExecutor(1) as pool:
+                listed = pool.submit(self._listing, None, check)
+                only = self.open(column)
+                listing = listed.result()
         return ListedIndexes(self, listing, [] if only is None else [only])
+
+    def _listing(self, index: ColumnIndex | None, check: Check | None) -> Mapping[str, Stamp]:
+        filesystem = self.table.filesystem
+        if self._files is not None and filesystem.type_name == "local":
+            prefix = self.table.full_path("")
+            return {info.path.removeprefix(prefix): Stamp.of(info)
+                    for info in filesystem.get_file_info(list(self._files)) if info.is_file}
+        # In a store, listings may show other times than requests for single files.
+        return self.table.listing(self.folder, check) if index is None \
+            else listing_for(self.table, index, self.folder, check)
+
+    def _trusts_generation(self, column: str) -> bool:
+        known = opened_before(self.table.filesystem, self.table.path, column)
+        return known is not None and known.manifest.body.generation is not None
 
     def open(self, column: str) -> ColumnIndex | None:
         """Open the newest version of the index of a column; None if it cannot be used."""
@@ -158,26 +186,43 @@ class ListedIndexes:
 
     def __init__(self, indexes: FolderIndexes, listing: Mapping[str, Stamp],
                  opened: Iterable[ColumnIndex] = ()):
-        self._indexes, self._listing = indexes, listing
+        #: to list the files again, because they may have changed
+        self.indexes = indexes
+        self._listing = listing
         self._opened: dict[str, tuple[ColumnIndex, Coverage] | None] = {
             index.column: (index, index.coverage(listing)) for index in opened}
 
     @property
+    def columns(self) -> Collection[str]:
+        """The indexed columns."""
+        return self.indexes.columns
+
+    def listed(self) -> ListedIndexes:
+        """Return itself: for a reader that asks once, right after the files were listed."""
+        return self
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the listed files in the filesystem."""
-        prefix = self._indexes.table.full_path("")
+        prefix = self.indexes.table.full_path("")
         return [prefix + path for path in self._listing]
+
+    def covering(self, path: str) -> list[str]:
+        """Return the columns that were asked for, and whose indexes cover a file."""
+        relative = path.removeprefix(self.indexes.table.full_path(""))
+        return [column for column, opened in self._opened.items()
+                if opened is not None and relative in opened[1].places]
 
     @cached_property
     def known_files(self) -> KnownFiles:
         """What is known of the files that any of the indexes covers."""
         opened = []
-        for column in self._indexes.columns:
+        for column in self.indexes.columns:
             if (found := self._open(column)) is not None:
                 opened.append(found)
                 if not found[1].uncovered:
                     break
-        return KnownFiles(self._indexes.table, self._listing, opened)
+        return KnownFiles(self.indexes.table, self._listing, opened)
 
     def select(self, alternatives: Alternatives, excluded: Collection[str] = (),
                is_comparable: IsComparable | None = None) -> dict[str, Sequence[int]]:
@@ -200,18 +245,21 @@ class ListedIndexes:
             union = found if union is None else {
                 path: sorted({*union[path], *groups}) if groups else union[path]
                 for path, groups in found.items() if path in union}
-        prefix = self._indexes.table.full_path("")
+        prefix = self.indexes.table.full_path("")
         return {prefix + path: groups for path, groups in (union or {}).items()}
 
     def _of_alternative(self, predicates: list[Predicate],
                         is_comparable: IsComparable | None) -> dict[str, Sequence[int]]:
         """Return the row groups where all predicates may hold, of files of which that is known."""
-        known: dict[str, Sequence[int]] = {}
+        known: dict[str, Sequence[int]] = {}  # whose files may differ from those of the next one
         for predicate in predicates:
             values = predicate.candidates
-            if not values or predicate.column not in self._indexes.columns:
+            if not values or predicate.column not in self.indexes.columns:
                 continue
             found = self._candidates(predicate.column, values, is_comparable)
+            if not known:
+                known = found
+                continue
             for path, groups in found.items():
                 earlier = known.get(path)
                 if earlier is None:
@@ -233,7 +281,7 @@ class ListedIndexes:
                 return values.derived(value_hashes, column_type)
             return value_hashes(values[0] if len(values) == 1 else values, column_type)
 
-        hits = self._indexes.attempt(column, lambda: index.find_hashes(hashes))
+        hits = self.indexes.attempt(column, lambda: index.find_hashes(hashes))
         if hits is None:
             return {}
         answered = {one.segment for one in hits if not one.unanswered.size and (
@@ -249,7 +297,11 @@ class ListedIndexes:
 
     def _open(self, column: str) -> tuple[ColumnIndex, Coverage] | None:
         if column not in self._opened:
-            index = self._indexes.open(column)
+            index = self.indexes.open(column)
             self._opened[column] = None if index is None \
                 else (index, index.coverage(self._listing))
         return self._opened[column]
+
+
+#: the indexes of a table, which is listed for each scan, or was listed for the only one
+Indexes: TypeAlias = FolderIndexes | ListedIndexes

@@ -6,7 +6,6 @@ deleted as soon as the new one is complete.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -17,13 +16,17 @@ from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest
 from secure_bloom.index.publishing import publish_manifest
 from secure_bloom.index.table import Table
-from secure_bloom.index.update import TOO_YOUNG, UpdateResult, update_indexes
+from secure_bloom.index.update import (
+    TOO_YOUNG,
+    UpdateResult,
+    update_indexes,
+    wait_until_settled,
+)
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 
 _AT_ONCE = 4
-_SETTLED = 2.1  # seconds after which an update accepts a changed file
 
 
 @dataclass(repr=False)
@@ -114,6 +117,6 @@ def update_rotated(folder: IndexFolder, kms: CachedKms,
     table = Table(folder.filesystem, folder.table)
     result = update_indexes(table, [folder.column], kms, advance=advance)
     if TOO_YOUNG in result.uncovered.values():
-        time.sleep(_SETTLED)
+        wait_until_settled()
         result = update_indexes(table, [folder.column], kms, advance=advance)
     return result

@@ -49,8 +49,10 @@ class Table(NamedTuple):
         """
         folder = self.path if folder is None else folder
         prefix = self.prefix(folder)
-        return {prefix + path: Stamp.of(info)
-                for path, info in visible_files(self.filesystem, folder, check).items()}
+        found = visible_files(self.filesystem, folder, check)
+        stamps = map(Stamp.of, found.values())
+        return dict(zip([prefix + path for path in found] if prefix else found, stamps,
+                        strict=True))
 
     def prefix(self, folder: str) -> str:
         """Return how the relative paths of all files below a folder of the table begin."""
@@ -87,9 +89,10 @@ def listing_for(table: Table, index: ColumnIndex, folder: str | None = None,
     if body.generation is None or body.generation != table.generation():
         return table.listing(folder, check)
     removed, prefix = set(body.removed), table.prefix(folder or table.path)
-    live = [(path, Stamp(*stamp)) for path, *stamp in index.places
-            if path not in removed and path.startswith(prefix)]
-    found = dict(live)
-    if len(found) < len(live):  # the index covers several versions of a file
+    stamps = index.stamps
+    if stamps is None:  # the index covers several versions of a file
         return table.listing(folder, check)
-    return found
+    if not removed and not prefix:
+        return stamps
+    return {path: stamp for path, stamp in stamps.items()
+            if path not in removed and path.startswith(prefix)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -194,6 +195,11 @@ def add_file(table: Table, kms: CachedKms | NoKeys | None, path: str, stamp: Sta
             return "changed after it was listed"
         outcomes = {maker.add(file, path, stamp) for maker in makers}
     return min(outcomes - {INDEXED, RESTAMPED} or outcomes)
+
+
+def wait_until_settled() -> None:
+    """Wait until files that exist now are old enough for an update."""
+    time.sleep(_SETTLED_NS / 1e9 + 0.1)
 
 
 def _threads(table: Table) -> int:

@@ -22,6 +22,7 @@ from secure_bloom.kernels.simd import (
     constant,
     pointer_to,
     prefetch,
+    stack_array,
     store,
     vector_type,
 )
@@ -31,6 +32,7 @@ _UINT64 = np.uint64
 _BATCH = np.uint64(128)
 _WORDS = 8  #: words per block
 _BLOCK = Vector(types.uint32, _WORDS)
+_stack = stack_array(types.uint64, 2 * 128)  #: for two batches
 _NEAR = 2**18  #: words of a filter (1 MiB) up to which prefetching does not pay off
 
 
@@ -118,35 +120,41 @@ def _check_batch(words, hashes, blocks, base, count, following, far, out, start)
 def insert(words, values, hashed):
     """Insert values (uint32, uint64), or hashes if ``hashed`` is set, into a filter."""
     num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(values.size)
-    hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
+    hashes, blocks = _stack(), _stack()
+    for i in range(2 * _BATCH):
+        blocks[i] = _UINT64(0)  # prefetched beyond the last batch
     base = _UINT64(0)
     if words.size <= _NEAR:
         for start in range(_UINT64(0), size, _BATCH):
             count = _prepare(values, hashed, start, num_blocks, hashes, blocks, base)
             _insert_batch(words, hashes, blocks, base, count, base, False)
-        return
+        return 0
     count = _prepare(values, hashed, _UINT64(0), num_blocks, hashes, blocks, base)
     for start in range(_UINT64(0), size, _BATCH):
         following = _BATCH - base
         coming = _prepare(values, hashed, start + count, num_blocks, hashes, blocks, following)
         _insert_batch(words, hashes, blocks, base, count, following, True)
         base, count = following, coming
+    return 0
 
 
 @kernel
 def check(words, asked, out):
     """Set ``out[i]`` (bool) to whether the bits of hash i are set in a filter."""
     num_blocks, size = _UINT64(np.uint32(words.shape[0])), _UINT64(asked.size)
-    hashes, blocks = np.empty(2 * _BATCH, np.uint64), np.zeros(2 * _BATCH, np.uint64)
+    hashes, blocks = _stack(), _stack()
+    for i in range(2 * _BATCH):
+        blocks[i] = _UINT64(0)  # prefetched beyond the last batch
     base = _UINT64(0)
     if words.size <= _NEAR:
         for start in range(_UINT64(0), size, _BATCH):
             count = _prepare(asked, True, start, num_blocks, hashes, blocks, base)
             _check_batch(words, hashes, blocks, base, count, base, False, out, start)
-        return
+        return 0
     count = _prepare(asked, True, _UINT64(0), num_blocks, hashes, blocks, base)
     for start in range(_UINT64(0), size, _BATCH):
         following = _BATCH - base
         coming = _prepare(asked, True, start + count, num_blocks, hashes, blocks, following)
         _check_batch(words, hashes, blocks, base, count, following, True, out, start)
         base, count = following, coming
+    return 0

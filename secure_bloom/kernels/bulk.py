@@ -1,89 +1,110 @@
-"""Bulk work with numba: XXH64 (seed 0) and split-block Bloom filter insert and check.
+"""Bulk work with compiled kernels: XXH64 (seed 0), and insert and check of a filter.
 
-Importing this module imports numba, so only bulk work imports it, see
-:func:`secure_bloom.sbbf.hashing.kernels_for`.
-Every function has a twin of the same name in :mod:`secure_bloom.kernels.scalar`. The kernels
-themselves are in :mod:`secure_bloom.kernels.hashing` and :mod:`secure_bloom.kernels.blocks`; this
-module splits large input among threads, since kernels release the GIL. The number of threads is
-``pyarrow.cpu_count()``, which ``pyarrow.set_cpu_count(1)`` and the environment variable
-``OMP_NUM_THREADS`` change.
+Arrays are checked here, since compiled kernels check nothing, and large input is split among
+threads, since they release the GIL. The number of threads is ``pyarrow.cpu_count()``, which
+``pyarrow.set_cpu_count(1)`` and the environment variable ``OMP_NUM_THREADS`` change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from secure_bloom.kernels import blocks as filter_kernels
-from secure_bloom.kernels import hashing as hash_kernels
+from secure_bloom.kernels.checks import filter_words, readable, writable
 
 #: Values worth a thread: a millisecond or two of work; starting a thread takes a tenth of that.
 WORDS, STRINGS = 1 << 19, 1 << 18
 
 
-def hash_words(values: np.ndarray, out: np.ndarray) -> None:
-    """Write the XXH64 of each uint32 or uint64 value, little-endian, to ``out`` (uint64)."""
-    values = _readonly(values)
-    _in_parts(out.size, WORDS, lambda start, stop: hash_kernels.hash_words(
-        values[start:stop], out[start:stop]))
+class Bulk:
+    """The functions of :mod:`secure_bloom.kernels.vectorized`, with compiled kernels.
 
-
-def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
-    """Write the XXH64 of each value of ``width`` bytes to ``out``.
-
-    ``data`` (uint8) holds ``out.size`` values back to back.
+    Parameters
+    ----------
+    raw : object
+        :class:`~secure_bloom.kernels.native.Native` or
+        :mod:`~secure_bloom.kernels.numba_kernels`.
     """
-    data = _readonly(data)
-    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_fixed(
-        data[start * width:], width, out[start:stop]))
 
+    def __init__(self, raw: Any):
+        self.raw = raw
 
-def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """Write the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i to ``out`` (uint64)."""
-    offsets, data = _readonly(offsets), _readonly(data)
-    _in_parts(out.size, STRINGS, lambda start, stop: hash_kernels.hash_binary(
-        offsets[start:stop + 1], data, out[start:stop]))
+    def hash_words(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Write the XXH64 of each uint32 or uint64 value, little-endian, to ``out`` (uint64)."""
+        values = readable(values, np.uint64, np.uint32)
+        writable(out, np.uint64, values.size)
+        _in_parts(out.size, WORDS, lambda start, stop: self.raw.hash_words(
+            values[start:stop], out[start:stop]))
 
+    def hash_fixed(self, data: np.ndarray, width: int, out: np.ndarray) -> None:
+        """Write the XXH64 of each value of ``width`` bytes to ``out``.
 
-def insert_words(words: np.ndarray, values: np.ndarray) -> None:
-    """Hash each value of a uint32 or uint64 array as :func:`hash_words` does, and set its bits."""
-    _insert(words, values, False)
+        ``data`` (uint8) holds ``out.size`` values back to back.
+        """
+        data = readable(data, np.uint8)
+        writable(out, np.uint64)
+        if not 0 <= width * out.size <= data.size:
+            raise ValueError(f"{data.size} bytes, not {out.size} values of {width}")
+        _in_parts(out.size, STRINGS, lambda start, stop: self.raw.hash_fixed(
+            data[start * width:stop * width], width, out[start:stop]))
 
+    def hash_binary(self, offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+        """Write the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i to ``out`` (uint64).
 
-def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
-    """Set the bits of each hash (uint64)."""
-    _insert(words, hashes, True)
+        Raises ValueError if offsets decrease or lie outside of ``data``.
+        """
+        writable(out, np.uint64)
+        offsets = readable(offsets, np.int32, np.int64, rows=out.size + 1)
+        data = readable(data, np.uint8)
 
+        def work(start: int, stop: int) -> None:
+            if self.raw.hash_binary(offsets[start:stop + 1], data, out[start:stop]):
+                raise ValueError("the offsets of strings are invalid")
 
-def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
-    """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
-    words, hashes = _readonly(words), _readonly(hashes)
-    _in_parts(out.size, WORDS, lambda start, stop: filter_kernels.check(
-        words, hashes[start:stop], out[start:stop]))
+        _in_parts(out.size, STRINGS, work)
 
+    def insert_words(self, words: np.ndarray, values: np.ndarray) -> None:
+        """Hash each value of a uint32 or uint64 array as :meth:`hash_words` does, and set its
+        bits.
+        """
+        self._insert(words, readable(values, np.uint64, np.uint32), False)
 
-def _insert(words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
-    """Insert with several threads.
+    def insert_hashes(self, words: np.ndarray, hashes: np.ndarray) -> None:
+        """Set the bits of each hash (uint64)."""
+        self._insert(words, readable(hashes, np.uint64), True)
 
-    Each additional thread fills its own filter, unless that would be larger than its values.
-    """
-    values = _readonly(values)
-    part = max(WORDS, words.nbytes // values.itemsize)
-    filters = [words]
+    def check_hashes(self, words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
+        """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
+        words, hashes = readable(words, np.uint32, columns=8), readable(hashes, np.uint64)
+        filter_words(words)
+        writable(out, np.bool_, hashes.size)
+        _in_parts(out.size, WORDS, lambda start, stop: self.raw.check(
+            words, hashes[start:stop], out[start:stop]))
 
-    def work(start: int, stop: int) -> None:
-        target = words
-        if start:
-            target = np.zeros_like(words)
-            filters.append(target)
-        filter_kernels.insert(target, values[start:stop], hashed)
+    def _insert(self, words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
+        """Insert with several threads.
 
-    _in_parts(values.size, part, work)
-    for other in filters[1:]:
-        np.bitwise_or(words, other, out=words)
+        Each additional thread fills its own filter, unless that would be larger than its values.
+        """
+        writable(words, np.uint32, columns=8)
+        filter_words(words)
+        part = max(WORDS, words.nbytes // values.itemsize)
+        filters = [words]
+
+        def work(start: int, stop: int) -> None:
+            target = words
+            if start:
+                target = np.zeros_like(words)
+                filters.append(target)
+            self.raw.insert(target, values[start:stop], hashed)
+
+        _in_parts(values.size, part, work)
+        for other in filters[1:]:
+            np.bitwise_or(words, other, out=words)
 
 
 def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
@@ -101,24 +122,3 @@ def _in_parts(count: int, part: int, work: Callable[[int, int], None]) -> None:
         work(*bounds[:2])
         for other in others:
             other.result()
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    """Return the array as read-only: otherwise numba would compile for both kinds."""
-    array = array.view()
-    array.flags.writeable = False
-    return array
-
-
-def warm_up() -> None:
-    """Compile the kernels for bulk work, or load them from the cache."""
-    out, words = np.empty(0, np.uint64), np.zeros((1, 8), np.uint32)
-    data = np.empty(0, np.uint8)
-    for kind in (np.uint32, np.uint64):
-        hash_words(np.empty(0, kind), out)
-        insert_words(words, np.empty(0, kind))
-    for offsets in (np.zeros(1, np.int32), np.zeros(1, np.int64)):
-        hash_binary(offsets, data, out)
-    hash_fixed(data, 1, out)
-    insert_hashes(words, out)
-    check_hashes(words, out, np.empty(0, bool))

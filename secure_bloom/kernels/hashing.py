@@ -9,10 +9,10 @@ Strings of mixed lengths are first sorted by length, in batches that stay in the
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from secure_bloom.kernels.compiling import kernel, part_of_kernel
-from secure_bloom.kernels.simd import arange, loader, prefetch, store
+from secure_bloom.kernels.simd import arange, loader, prefetch, stack_array, store
 from secure_bloom.kernels.xxh64 import hash_word, xxh64
 
 _UINT64 = np.uint64
@@ -26,6 +26,8 @@ AHEAD = 4096  #: prefetch distance in bytes; hardware prefetching alone does not
 
 _BATCH = 4096  #: strings sorted by length together
 _LONG = 256  #: strings of at least this length are hashed one by one
+_stack_of_lengths = stack_array(types.uint64, _LONG + 1)
+_stack_of_strings = stack_array(types.uint64, _BATCH + _STRINGS)
 _FEW = 5  #: minimum number of strings of one length that is worth a vector
 
 
@@ -39,6 +41,7 @@ def hash_words(values, out):
         store(out, i, hash_word(values, load_wide(values, i)))
     for i in range(whole, count):
         out[i] = hash_word(values, _UINT64(values[i]))
+    return 0
 
 
 @part_of_kernel
@@ -52,6 +55,7 @@ def prefetch_ahead(values, i):
 def hash_fixed(data, width, out):
     """Compute the XXH64 of ``out.size`` values of ``width`` bytes each, stored back to back."""
     _hash_equal(data, _UINT64(0), _UINT64(width), out, _UINT64(0), _UINT64(out.size))
+    return 0
 
 
 @part_of_kernel
@@ -71,14 +75,19 @@ def _hash_equal(data, position, length, out, first, stop):
 
 @kernel
 def hash_binary(offsets, data, out):
-    """Compute the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i."""
-    ends = np.empty(_LONG + 1, np.uint64)
-    starts = np.empty(_BATCH + _STRINGS, np.uint64)
-    places = np.empty(_BATCH, np.uint64)
-    hashes = np.empty(_BATCH + _STRINGS, np.uint64)
+    """Compute the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i.
+
+    Returns 0, or -1 if offsets decrease or lie outside of ``data``; the rest is then not hashed.
+    """
+    ends = _stack_of_lengths()
+    places = _stack_of_strings()
+    starts = _stack_of_strings()
+    hashes = _stack_of_strings()
     count = _UINT64(out.size)
     for first in range(_UINT64(0), count, _UINT64(_BATCH)):
         stop = min(first + _UINT64(_BATCH), count)
+        if not _are_valid(offsets, first, stop, data.size):
+            return -1
         length = _UINT64(offsets[first + _UINT64(1)]) - _UINT64(offsets[first])
         if _all_of(offsets, length, first, stop):
             _hash_equal(data, _UINT64(offsets[first]), length, out, first, stop)
@@ -87,12 +96,22 @@ def hash_binary(offsets, data, out):
             _hash_sorted(offsets, data, first, stop, ends, starts, places, hashes)
             for i in range(stop - first):
                 out[places[i]] = hashes[i]
+    return 0
 
 
-@njit
+@njit(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _hash_one(data, position, length):
     """Hash one value. Not inlined: it runs rarely, but inlining would take long to compile."""
     return xxh64(data, position, length)
+
+
+@part_of_kernel
+def _are_valid(offsets, first, stop, size):
+    """Whether some strings lie within ``size`` bytes, one behind the other."""
+    decreasing = 0
+    for i in range(first, stop):
+        decreasing += offsets[i + _UINT64(1)] < offsets[i]
+    return decreasing == 0 and offsets[first] >= 0 and offsets[stop] <= size
 
 
 @part_of_kernel

@@ -16,6 +16,7 @@ from numba.core.cgutils import get_or_insert_function
 from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
+from numba.np.arrayobj import populate_array
 
 
 class Vector(types.Type):
@@ -184,6 +185,37 @@ def _reader(bits: int):
 
 
 read8, read4, read1 = _reader(64), _reader(32), _reader(8)
+
+
+def stack_array(item: types.Integer, count: int):
+    """Return a function that returns an uninitialised array of ``count`` elements on the stack.
+
+    Kernels allocate no other memory, so their machine code needs no runtime of numba. Call the
+    function in the kernel itself, since its memory ends with the function that calls it.
+    """
+    array_type = types.Array(item, 1, "C")
+
+    @intrinsic
+    def allocate(typing_context):
+        def generate(context, builder, signature, args):
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(context.get_data_type(item), count))
+            memory.align = 64  # a cache line
+            return array_at(context, builder, array_type, memory, [ir.IntType(64)(count)])
+        return array_type(), generate
+    return allocate
+
+
+def array_at(context, builder, array_type, address, shape: list):
+    """Return LLVM code for an array of numba over memory that something else owns."""
+    number, item = ir.IntType(64), getattr(array_type.dtype, "bitwidth", 8) // 8  # no width: bool
+    strides = [number(item)]
+    for size in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], size))
+    array = context.make_array(array_type)(context, builder)
+    populate_array(array, data=builder.bitcast(address, array.data.type), shape=shape,
+                   strides=strides, itemsize=number(item), meminfo=None)
+    return array._getvalue()
 
 
 @intrinsic

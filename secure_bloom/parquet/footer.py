@@ -14,9 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from types import ModuleType as Module
-
-import numpy as np
 
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE, TAG_SIZE
@@ -168,26 +165,8 @@ class Footer(Summarized):
         :meth:`.column_chunk.ColumnChunk.set_bloom_filter`.
         """
         chunks = self.row_groups[row_group]
-        done = self._patch(self.kernels, chunks, places) if self.kernels else set()
-        for ordinal in places.keys() - done:
+        for ordinal in places.keys() - chunks.set_bloom_filters(places):
             chunks[ordinal].set_bloom_filter(*places[ordinal])
-
-    def _patch(self, kernels: Module, chunks: RowGroup,
-               places: Mapping[int, tuple[int, int]]) -> set[int]:
-        """Record them with a kernel where possible; returns the columns for which it was."""
-        raw = {ordinal: data for ordinal in places if (data := chunks.raw(ordinal))}
-        bounds = np.cumsum([0, *map(len, raw.values())], dtype=np.int64)
-        wanted = np.array([places[ordinal] for ordinal in raw], np.int64).reshape(-1, 2)
-        out = np.empty(bounds[-1] + len(raw) * kernels.ROOM, np.uint8)
-        ends = np.empty(len(raw), np.int64)
-        kernels.with_bloom_filters(b"".join(raw.values()), bounds, wanted, out, ends)
-        new, start, done = out.tobytes(), 0, set()
-        for ordinal, end in zip(raw, ends.tolist(), strict=True):
-            if end >= 0:
-                chunks.replace(ordinal, new[start:end])
-                start = end
-                done.add(ordinal)
-        return done
 
     def to_bytes(self) -> bytes:
         """Return the changed footer up to the end of the file, encrypted or signed again."""

@@ -1,14 +1,15 @@
-"""Numba kernels for large footers, equivalent to :mod:`secure_bloom.parquet.thrift`.
+"""Numba kernels for large footers: see :mod:`secure_bloom.parquet.compiled_footers`.
 
-They return -1 for input that is invalid, or too rare to justify the code; the Python
-implementation then does the work or reports the error. They never read beyond the bytes passed.
+They never read beyond the bytes passed.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from secure_bloom.kernels.compiling import kernel, part_of_kernel
+from secure_bloom.kernels.simd import stack_array
 from secure_bloom.parquet.thrift.protocol import (
     BINARY,
     BYTE,
@@ -29,7 +30,9 @@ from secure_bloom.parquet.thrift.protocol import (
 _META_DATA, _CRYPTO_META_DATA, _ENCRYPTED_META_DATA = 3, 8, 9  # ColumnChunk
 _BLOOM_OFFSET, _BLOOM_LENGTH = 14, 15  # ColumnMetaData
 _INT = np.int64  # with uint64, numba would convert numbers to floats
-ROOM = 32  #: bytes that :func:`with_bloom_filters` may add to each column chunk
+_DEPTH = MAX_DEPTH + 1  # of containers around a value, as _skip uses them
+_stack_of_types = stack_array(types.uint8, _DEPTH)
+_stack_of_counts = stack_array(types.int64, _DEPTH)
 
 
 @part_of_kernel
@@ -126,13 +129,6 @@ def _field(data, position):
 
 
 @part_of_kernel
-def _containers():
-    """Allocate the stack of containers around a value, as :func:`_skip` uses it."""
-    return (np.empty(MAX_DEPTH + 1, np.uint8), np.empty(MAX_DEPTH + 1, np.uint8),
-            np.empty(MAX_DEPTH + 1, np.int64))
-
-
-@part_of_kernel
 def _skip(data, position, type_, first, second, left):
     """Return the position after a value.
 
@@ -192,13 +188,15 @@ def struct_ends(data, position, ends):
 
     ``ends`` (int64) receives the positions; the last one is -1 if anything is invalid.
     """
-    first, second, left = _containers()
+    first, second = _stack_of_types(), _stack_of_types()
+    left = _stack_of_counts()
     for i in range(ends.size):
         end = _skip(data, position, STRUCT, first, second, left)
         if end <= position:
             ends[-1] = -1
-            return
+            return 0
         position = ends[i] = end
+    return 0
 
 
 @kernel
@@ -214,16 +212,17 @@ def fields(data, table):
 
     Returns
     -------
-    int, int
-        The number of fields, and where the structure ends; -1, -1 if anything is invalid, there
-        are more than n fields, or they are not ordered by id.
+    int
+        The number of fields; -1 if anything is invalid, there are more than n fields, or they are
+        not ordered by id. The structure ends one byte after its last field.
     """
-    first, second, left = _containers()
+    first, second = _stack_of_types(), _stack_of_types()
+    left = _stack_of_counts()
     position = number = 0
     for i in range(table.shape[0]):
         delta, type_, start = _field(data, position)
         if type_ == 0 and start >= 0:
-            return i, start
+            return i
         if start < 0 or delta == 0:
             break
         number += delta
@@ -231,7 +230,7 @@ def fields(data, table):
         if position < 0:
             break
         table[i] = number, type_, start, position
-    return -1, -1
+    return -1
 
 
 @part_of_kernel
@@ -334,24 +333,21 @@ def with_bloom_filters(data, bounds, places, out, ends):
     bounds : int64 array, shape (n + 1,)
         Where each begins, and where the last one ends.
     places : int64 array, shape (n, 2)
-        Offset and length of each filter.
+        Offset and length of each filter; a column chunk with a negative offset is only copied.
     out : uint8 array
-        Receives the new bytes, at most :data:`ROOM` more per chunk than the old ones.
+        Receives the new bytes, at most 32 more per chunk than the old ones.
     ends : int64 array, shape (n,)
         Receives the end of each chunk; -1 for anything that is not such a column chunk, for which
         no bytes are written.
     """
-    first, second, left = _containers()
+    first, second = _stack_of_types(), _stack_of_types()
+    left = _stack_of_counts()
     at = 0
     for i in range(ends.size):
-        ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0], places[i, 1],
-                                     out, at, first, second, left)
+        if places[i, 0] < 0:
+            ends[i] = _copy(data, bounds[i], bounds[i + 1], out, at)
+        else:
+            ends[i] = _with_bloom_filter(data, bounds[i], bounds[i + 1], places[i, 0],
+                                         places[i, 1], out, at, first, second, left)
         at = max(at, ends[i])
-
-
-def warm_up() -> None:
-    """Compile these kernels, or load them from the cache."""
-    ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
-    struct_ends(b"", 0, ends)
-    fields(b"", np.empty((0, 4), np.int64))
-    with_bloom_filters(b"", ends, places, np.empty(0, np.uint8), ends)
+    return 0

@@ -6,19 +6,22 @@ million of them. A footer therefore keeps only changed and recently used chunks 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
-from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.column_chunk import ColumnChunk, Decoded
+from secure_bloom.parquet.compiled_footers import ROOM, CompiledFooters
 from secure_bloom.parquet.file_crypto import FileCrypto
 from secure_bloom.parquet.schema import LeafColumn
-from secure_bloom.parquet.thrift import Struct
+from secure_bloom.parquet.thrift import Slices, Struct
 
 ROW_GROUP_LAYOUT = {1: [None]}
 COLUMN_ORDERS = 7  #: field id of FileMetaData in parquet.thrift
@@ -55,12 +58,13 @@ class RowGroup(Sequence[ColumnChunk]):
         Stored size of the pages in bytes, as far as the file specifies it.
     """
 
-    __slots__ = ("_changed", "_chunks", "_data", "_end", "_fields", "_start", "num_bytes",
-                 "num_rows", "number", "ordinal", "shared")
+    __slots__ = ("_around", "_changed", "_chunks", "_data", "_fields", "num_bytes", "num_rows",
+                 "number", "ordinal", "shared")
 
     def __init__(self, data: bytes, struct: Struct, start: int, end: int):
-        self._data, self._start, self._end = data, start, end
         self._chunks: Any = thrift.structs(struct, _COLUMNS)  # Slices, or empty
+        bounds = getattr(self._chunks, "bounds", (end, end))
+        self._data, self._around = data, (start, bounds[0], bounds[-1], end)
         self._changed: dict[int, bytes | Decoded] | None = None
         self._fields: dict[int, int] = {}
         self.ordinal = struct.get_int(_ORDINAL)
@@ -87,7 +91,8 @@ class RowGroup(Sequence[ColumnChunk]):
         if len(self) != num_columns:
             raise FormatError(f"the row group has {len(self)} columns, but the schema has "
                               f"{num_columns}", row_group=number)
-        if self._end - self._start < _MIN_CHUNK * num_columns:
+        start, _, _, end = self._around
+        if end - start < _MIN_CHUNK * num_columns:
             raise FormatError("the row group is too short for its columns", row_group=number)
 
     def raw(self, ordinal: int) -> bytes | None:
@@ -101,6 +106,39 @@ class RowGroup(Sequence[ColumnChunk]):
         """Replace the bytes of a ColumnChunk."""
         self._change(ordinal, raw)
         self.shared.recent.pop((self.number, ordinal))
+
+    def set_bloom_filters(self, places: Mapping[int, tuple[int, int]]) -> set[int]:
+        """Record the positions of Bloom filters as far as compiled functions can do it.
+
+        ``places`` has offset and length by ordinal. Returns the ordinals that are done. The column
+        chunks that are not decoded are copied, and all together replace what was in the file.
+        """
+        wanted = list(places.keys() - (self._changed or {}).keys())
+        if self.shared.kernels is None or not wanted:
+            return set()
+        bounds = np.frombuffer(self._chunks.bounds, np.int64)
+        new_places = np.full((len(self), 2), -1, np.int64)
+        new_places[wanted] = [places[ordinal] for ordinal in wanted]
+        out = np.empty(bounds[-1] - bounds[0] + ROOM * len(self), np.uint8)
+        ends = np.empty(len(self), np.int64)
+        self.shared.kernels.with_bloom_filters(self._chunks.data, bounds, new_places, out, ends)
+        failed = set(np.flatnonzero(ends < 0).tolist())
+        if failed:
+            return self._set_some(wanted, failed, out.tobytes(), ends)
+        self._chunks = Slices(out[:ends[-1]].tobytes(), array("q", [0, *ends.tolist()]))
+        self.shared.recent.forget(self.number, wanted)
+        return set(wanted)
+
+    def _set_some(self, wanted: list[int], failed: set[int], new: bytes, ends: np.ndarray) \
+            -> set[int]:
+        """Record those that have not failed; ``new`` has nothing for the others."""
+        start, done = 0, set(wanted) - failed
+        for ordinal, end in enumerate(ends.tolist()):
+            if end >= 0:
+                if ordinal in done:
+                    self.replace(ordinal, new[start:end])
+                start = end
+        return done
 
     def decoded(self, ordinal: int) -> Decoded:
         """Return the decoded state of a column chunk."""
@@ -155,13 +193,17 @@ class RowGroup(Sequence[ColumnChunk]):
         return thrift.encode(struct)
 
     def _with_changed_chunks(self) -> bytes:
-        parts: list[bytes] = []
-        position = self._start
-        for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
-            parts += [self._data[position:self._chunks.bounds[ordinal]],
-                      state if isinstance(state, bytes) else thrift.encode(state.to_encode())]
-            position = self._chunks.bounds[ordinal + 1]
-        return b"".join([*parts, self._data[position:self._end]])
+        start, first, last, end = self._around
+        parts = [self._data[start:first]]
+        if self._chunks:
+            data, bounds = self._chunks.data, self._chunks.bounds
+            position = bounds[0]
+            for ordinal, state in sorted((self._changed or {}).items(), key=itemgetter(0)):
+                parts += [data[position:bounds[ordinal]],
+                          state if isinstance(state, bytes) else thrift.encode(state.to_encode())]
+                position = bounds[ordinal + 1]
+            parts.append(data[position:bounds[-1]])
+        return b"".join([*parts, self._data[last:end]])
 
 
 class Shared:
@@ -174,8 +216,8 @@ class Shared:
     FileMetaData.
     """
 
-    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto, kernels: ModuleType | None,
-                 orders: Struct):
+    def __init__(self, columns: list[LeafColumn], crypto: FileCrypto,
+                 kernels: CompiledFooters | None, orders: Struct):
         self.columns, self.crypto, self.kernels = columns, crypto, kernels
         self.recent = Recent()
         self._orders = orders
@@ -208,6 +250,12 @@ class Recent:
             if len(self._order) > _RECENT:
                 self._found.pop(self._order.popleft(), None)
         return found
+
+    def forget(self, number: int, ordinals: Iterable[int]) -> None:
+        """Remove column chunks of a row group."""
+        if self._found:
+            for ordinal in ordinals:
+                self.pop((number, ordinal))
 
     def pop(self, key: tuple[int, int]) -> None:
         """Remove a column chunk."""

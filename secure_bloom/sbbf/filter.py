@@ -23,7 +23,8 @@ from secure_bloom.display import Summarized
 from secure_bloom.kernels.scalar import check_hash
 from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
-from secure_bloom.sbbf.hashing import insert_values, kernels_for
+from secure_bloom.sbbf.hashing import insert_values
+from secure_bloom.sbbf.kernel_choice import kernels_for
 from secure_bloom.sbbf.sizing import (
     BYTES_PER_BLOCK,
     MAX_BYTES,

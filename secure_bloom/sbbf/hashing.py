@@ -13,8 +13,6 @@ What is hashed (seed 0):
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import pyarrow as pa
 
@@ -22,29 +20,11 @@ from secure_bloom.errors import ColumnError
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, numpy_values, used_dictionary_values
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import as_written, convert_exactly
-
-BULK = 200_000  #: number of values from which importing numba pays off
-_worked = 0
+from secure_bloom.sbbf.kernel_choice import kernels_for
 
 _WORD_TYPES = "INT32", "FLOAT", "INT64", "DOUBLE"
 _NANOS_PER_DAY = 86_400_000_000_000
 _JULIAN_EPOCH = 2_440_588
-
-
-def kernels_for(count: int) -> ModuleType:
-    """Return the kernels for ``count`` values: numba for bulk work, the plain twin otherwise.
-
-    Importing numba takes as long as the twin needs for some 500,000 values. The twin is therefore
-    used until :data:`BULK` values have been processed, in one call or in many small ones; single
-    values always use the twin.
-    """
-    global _worked
-    _worked += count
-    if _worked >= BULK and count > 16:
-        from secure_bloom.kernels import bulk as kernels
-        return kernels
-    from secure_bloom.kernels import scalar as plain
-    return plain
 
 
 def hash_values(array: pa.Array, column_type: ColumnType) -> np.ndarray:

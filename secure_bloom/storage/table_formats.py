@@ -83,7 +83,7 @@ def find_table(filesystem: pa_fs.FileSystem, folder: str, files: Iterable[str]) 
 def _linked(folder: str, files: Iterable[str]) -> list[str]:
     """Return the folders outside a local folder that symbolic links in it point to."""
     own = os.path.join(os.path.realpath(folder), "")
-    folders = {posixpath.dirname(path) for path in files}
+    folders = {path.rpartition("/")[0] for path in files}
     real = {os.path.realpath(os.path.join(folder, name)) for name in folders if name}
     return [path for path in real if not path.startswith(own)]
 

@@ -209,8 +209,11 @@ def _check_found(filesystem: pa_fs.FileSystem, found: Mapping[str, pa_fs.FileInf
                  folder: str) -> None:
     if not found and filesystem.get_file_info(folder).type == pa_fs.FileType.NotFound:
         raise FileNotFoundError(f"there is no folder {folder}")
+    staging = f"/{STAGING}/"
     for path in found:
-        table, _, marker = path.partition(f"/{STAGING}/")
+        if staging not in path:  # as nearly all
+            continue
+        table, _, marker = path.partition(staging)
         if "/" in marker and not is_hidden(table):
             raise SecureBloomError("this is a separate table, and a job is writing to it or left "
                                    "something there; read it by its own path, or wait until the "
@@ -227,11 +230,12 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
         for path in record.replaced:
             replacing.setdefault(path, []).append(record)
 
+    if not jobs:
+        return {path: found[path] for path in sorted(found) if not is_hidden(path)}
+
     def is_visible(path: str, info: pa_fs.FileInfo) -> bool:
         if is_hidden(path):
             return False
-        if not jobs:
-            return True
         path = posixpath.join(prefix, path)
         job = job_of(path)
         state = None if job is None else jobs.get(job)
@@ -309,13 +313,15 @@ def files_below(filesystem: pa_fs.FileSystem, folder: str, *,
         If links between local folders form a circle, or the name of a file is not valid UTF-8.
     """
     if filesystem.type_name == "local":
-        found = walk(filesystem, folder, allow_not_found)
+        found = [info for info in walk(filesystem, folder, allow_not_found) if info.is_file]
     else:
         selector = pa_fs.FileSelector(folder, recursive=True, allow_not_found=allow_not_found)
-        found = filesystem.get_file_info(selector)
-    prefix = folder.strip("/") + "/"
-    return {info.path.lstrip("/").removeprefix(prefix).lstrip("/"): info  # as relative_path
-            for info in found if info.is_file}
+        found = [info for info in filesystem.get_file_info(selector) if info.is_file]
+    paths, prefix = [info.path for info in found], folder.rstrip("/") + "/"
+    start = len(prefix)
+    if all(path.startswith(prefix) and path[start:start + 1] != "/" for path in paths):
+        return dict(zip([path[start:] for path in paths], found, strict=True))
+    return dict(zip([relative_path(path, folder) for path in paths], found, strict=True))
 
 
 def relative_path(path: str, folder: str) -> str:

@@ -112,7 +112,13 @@ LAYERS: dict[str, dict[str, Operation]] = {
             " ".join(f"{outcome}(at:text filters:filters)" for outcome in
                      ("malformed", "authentication_failed", "key_unavailable", "unsupported"))),
     },
+    "index": {
+        "lookup": _operation(
+            "column:text files:list-of-text master_keys?:map-of-bytes values:list-of-bytes",
+            "answered(found:list-of-text uncovered:list-of-text)", "refused"),
+    },
 }
+_IN_OWN_FILES = {"files": "files/*.json", "index": "index/*/case.json"}
 
 _CASE = {"name": "text", "operation": "text", "origin": "text", "checked_by": "list-of-text",
          "comment": "text", "fault": "text", "input": "object", "outcome": "text",
@@ -167,7 +173,7 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
     """
     cases = []
     for layer in LAYERS if not layers else dict.fromkeys(layers):
-        sources = sorted((folder / "files").glob("*.json")) if layer == "files" \
+        sources = sorted(folder.glob(_IN_OWN_FILES[layer])) if layer in _IN_OWN_FILES \
             else [path for path in [folder / f"{layer}.json"] if os.path.lexists(path)]
         if not sources and layers:
             raise FormatError(f"there are no test vectors of the layer {layer}", file=str(folder))
@@ -177,6 +183,9 @@ def load_cases(folder: Path, layers: Iterable[str] = ()) -> list[Case]:
     for case in cases:
         if case.layer == "files":
             _check_regular(case.path, folder)
+        elif case.layer == "index":
+            for path in case.folder.iterdir():
+                _check_regular(path, folder)
     if not cases:
         raise FormatError("there are no test vectors here; specify the folder vectors/ of the "
                           "secure_bloom sources", file=str(folder))
@@ -191,12 +200,12 @@ def _load(path: Path, layer: str) -> list[Case]:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not valid JSON: {error}", file=str(path)) from None
-    if layer != "files":
+    if layer not in _IN_OWN_FILES:
         _check("the file", content, {"layer": "text", "cases": "list"}, str(path))
         if content["layer"] != layer:
             raise FormatError(f"layer is {content['layer']!r}, not {layer!r}", file=str(path))
     return [_case(item, layer, path)
-            for item in ([content] if layer == "files" else content["cases"])]
+            for item in ([content] if layer in _IN_OWN_FILES else content["cases"])]
 
 
 def _check_regular(path: Path, folder: Path) -> None:
@@ -307,6 +316,7 @@ def _check_complete(cases: list[Case], folder: Path) -> None:
     unread = [path for path in folder.glob("*.json") if path.name not in names]
     named = {case.path for case in cases if case.layer == "files"}
     unread += [path for path in (folder / "files").glob("*.parquet") if path not in named]
+    unread += [path for path in folder.glob("index/*") if not (path / "case.json").exists()]
     if unread:
         raise FormatError("no test vector refers to this file", file=str(min(unread)))
 

@@ -92,6 +92,8 @@ def _request(case: Case) -> str:
                   "probes": [f"{filter_['row_group']}:{filter_['column']}:{probe['plain']}"
                              for filter_ in case.output["filters"] for probe in filter_["probes"]]}
         del fields["file"]
+    elif case.layer == "index":
+        fields = {"path": str(case.folder.resolve()), **fields}
     return "\t".join([case.layer, case.operation,
                       *(f"{name}={_text(value)}" for name, value in fields.items())])
 

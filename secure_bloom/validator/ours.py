@@ -38,6 +38,7 @@ from secure_bloom.sbbf.sizing import (
     num_blocks_for,
 )
 from secure_bloom.validator.cases import Case
+from secure_bloom.validator.indexes import look_up
 
 Answer = tuple[str, dict[str, Any]]
 
@@ -50,7 +51,7 @@ class SecureBloom:
     def answer(self, case: Case) -> Answer:
         """Return the outcome and output for the input of a case."""
         function = _OPERATIONS[case.layer, case.operation]
-        return function(case) if case.layer == "files" else function(**case.input)
+        return function(case) if case.layer in ("files", "index") else function(**case.input)
 
     def __enter__(self) -> SecureBloom:
         return self
@@ -409,6 +410,12 @@ def _probe(filter_: SplitBlockBloomFilter, probe: dict[str, Any]) -> bool | str:
     return bool(filter_.check_hashes(hashes)[0])
 
 
+# --- index ---------------------------------------------------------------------------------------
+
+def _look_up(case: Case) -> Answer:
+    return look_up(case, _hashes(case.input["values"], "INT64", 0))
+
+
 _OPERATIONS: dict[tuple[str, str], Callable[..., Answer]] = {
     ("xxh64", "hash"): _hash,
     ("blocks", "mask"): _mask, ("blocks", "index"): _index,
@@ -422,4 +429,5 @@ _OPERATIONS: dict[tuple[str, str], Callable[..., Answer]] = {
     ("modules", "sign"): _sign, ("modules", "verify"): _verify,
     ("key-material", "unwrap"): _unwrap,
     ("files", "read"): _read,
+    ("index", "lookup"): _look_up,
 }

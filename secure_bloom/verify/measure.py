@@ -21,7 +21,8 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from secure_bloom.sbbf.hashing import hash_stored, int96_bytes, kernels_for
+from secure_bloom.sbbf.hashing import hash_stored, int96_bytes
+from secure_bloom.sbbf.kernel_choice import kernels_for
 from secure_bloom.sbbf.sizing import false_positive_deviation, false_positive_probability
 
 _BATCH_ROWS = 16_384

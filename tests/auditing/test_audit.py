@@ -190,7 +190,7 @@ def test_datafusion_asked_to_encrypt(tmp_path):
 def test_statistics_beside_the_encrypted_ones(tmp_path):
     def copy_statistics(footer, data):
         for chunks in footer.row_groups:
-            own, redacted = chunks[0]._metadata_copies()
+            own, redacted = chunks[0].metadata_to_change()
             redacted.set(12, 12, own.get(12))
 
     path = changed(good(tmp_path / "a.parquet"), copy_statistics)
@@ -208,7 +208,7 @@ def test_a_column_index_in_plaintext(tmp_path):
     index = other.read_at(length, offset)
 
     def put(footer, data):
-        struct = footer.row_groups[0][0]._to_change()
+        struct = footer.row_groups[0][0].to_change()
         struct.set_int(6, 6, len(data))
         struct.set_int(7, 5, len(index))
         data += index
@@ -250,7 +250,7 @@ def test_a_filter_that_arrow_cpp_refuses(arrow_cpp, tmp_path):
 def test_a_filter_that_arrow_cpp_ignores(tmp_path):
     def hide(footer, data):
         for chunks in footer.row_groups:
-            chunks[0]._metadata_copies()[1].remove(14)
+            chunks[0].metadata_to_change()[1].remove(14)
 
     result = audit(changed(good(tmp_path / "a.parquet"), hide), KMS)
     assert ("refused", "ssn") in kinds(result) and result.ok

@@ -15,7 +15,10 @@ from click.testing import CliRunner
 import secure_bloom
 from secure_bloom import UniformKey
 from secure_bloom.cli import main, report
+from secure_bloom.kernels import native
 from secure_bloom.keys import Keyring
+from secure_bloom.sbbf.kernel_choice import chosen
+from tests.support import COMPILED
 
 ROWS = "id,ssn,city\n1,012,Rome\n2,034,Oslo\n3,056,Rome\n"
 
@@ -573,8 +576,39 @@ def test_a_weak_passphrase_is_warned_about_on_standard_error(tmp_path):
     assert Keyring(ring, "SECRET pass phrase 2").names() == []
 
 
+@pytest.fixture
+def choose_again():
+    """Kernels are chosen again in the test, and again after it."""
+    chosen.cache_clear()
+    yield
+    chosen.cache_clear()
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    ("numpy", "numpy\n"), ("built", f"{COMPILED[0]}: built kernels, tested on this machine\n")])
+def test_warmup_says_which_kernels_are_used(value, shown, monkeypatch, choose_again):
+    monkeypatch.setenv("SECURE_BLOOM_KERNELS", value)
+    result = run("warmup")
+    assert (result.exit_code, result.stdout) == (0, shown)
+
+
+def test_warmup_says_why_built_kernels_are_not_used(monkeypatch, choose_again, tmp_path):
+    monkeypatch.delenv("SECURE_BLOOM_KERNELS", raising=False)
+    monkeypatch.setattr(native.load, "__defaults__", (None, tmp_path))
+    result = run("warmup")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("numpy; built kernels are not used: the package was built")
+
+
+def test_warmup_refuses_unknown_kernels(monkeypatch, choose_again):
+    monkeypatch.setenv("SECURE_BLOOM_KERNELS", "quick")
+    result = run("warmup")
+    assert result.exit_code != 0 and "it can be built, numpy, numba" in result.stderr
+
+
 @pytest.mark.slow
-def test_warmup_says_what_is_compiled_and_where():
+def test_warmup_compiles_with_numba_if_it_is_chosen(monkeypatch, choose_again):
+    monkeypatch.setenv("SECURE_BLOOM_KERNELS", "numba")
     result = run("warmup")
     assert result.exit_code == 0, result.stderr
-    assert re.fullmatch(r"11 kernels in /\S+\n", result.stdout)
+    assert re.fullmatch(r"numba: 11 kernels in /\S+\n", result.stdout)

@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -18,10 +19,13 @@ import pytest
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, ExplicitKeys
 from secure_bloom.datasets import scan as scanning
+from secure_bloom.datasets import selection as selecting
+from secure_bloom.datasets.dataset_file import DatasetFile
 from secure_bloom.errors import IndexWarning, KeyNotFoundError, SecureBloomError, UnsupportedError
-from secure_bloom.index import Index, column_update, planning, update
+from secure_bloom.index import Index, column_index, column_update, planning, update
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.operations.rotation import rotate_master_keys
+from tests.counting import CountingHandler
 from tests.datasets.people import ENCRYPTION, KMS, rows_of, write_file, write_people
 
 FILES = 8
@@ -336,6 +340,68 @@ def test_nested_and_partitioned_fields(people):
 
 # --- keys and damage -----------------------------------------------------------------------------
 
+def test_filters_are_read_of_columns_whose_index_does_not_cover_the_file(people, monkeypatch):
+    """The index of ``n`` covers one file only, that of ``ssn`` all."""
+    hidden = {path: path.read_bytes() for path in people.glob("day=*/[1-9].parquet")}
+    times = {path: path.stat() for path in hidden}
+    for path in hidden:
+        path.unlink()
+    secure_bloom.index.build(people, "n", KMS, encryption=None)
+    for path, content in hidden.items():
+        path.write_bytes(content)
+        os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+    probed, original = [], selecting.Selection.of
+
+    def of(self, file):
+        found = original(self, file)
+        probed.append((Path(file.path).name, sorted(found.columns) if found else None))
+        return found
+
+    monkeypatch.setattr(selecting.Selection, "of", of)
+    for file, columns in ((0, ["n", "ssn"]), (3, ["ssn"])):
+        probed.clear()
+        condition = (pc.field("ssn") == ssn(file)) & (pc.field("n") == file * 200 + 77)
+        data = secure_bloom.dataset(people, KMS, index="require")
+        assert data.to_table(filter=condition).num_rows == 1
+        assert (f"{file}.parquet", columns) in probed
+
+
+def test_in_a_store_files_are_listed_while_the_index_is_opened(people, monkeypatch):
+    both = threading.Barrier(2, timeout=60)
+    listing, opened = planning.FolderIndexes._listing, planning.open_column
+
+    def lists(*arguments):
+        both.wait()
+        return listing(*arguments)
+
+    def opens(*arguments):
+        both.wait()
+        return opened(*arguments)
+
+    monkeypatch.setattr(planning.FolderIndexes, "_listing", lists)
+    monkeypatch.setattr(planning, "open_column", opens)
+    store = pa_fs.PyFileSystem(CountingHandler("store"))
+    rows = secure_bloom.read_table(str(people), KMS, filters=[("ssn", "=", ssn(2))],
+                                   filesystem=store, index="require")
+    assert rows.num_rows == 1
+
+
+def test_a_page_of_the_index_is_read_once_for_a_lookup(people, monkeypatch):
+    reads, original = [], column_index.ColumnIndex._read
+    monkeypatch.setattr(column_index.ColumnIndex, "_read",
+                        lambda *arguments: reads.append(1) or original(*arguments))
+    assert with_read_table(people, [("ssn", "=", ssn(2))], "require").num_rows == 1
+    assert len(reads) == 1
+
+
+def test_files_that_the_index_skips_are_not_prepared(people, monkeypatch):
+    made, original = [], DatasetFile.__init__
+    monkeypatch.setattr(DatasetFile, "__init__", lambda self, *arguments: made.append(
+        Path(arguments[1]).name) or original(self, *arguments))
+    assert with_read_table(people, [("ssn", "=", ssn(2))], "require").num_rows == 1
+    assert made == ["2.parquet"]
+
+
 def test_without_the_key_of_the_column_the_index_is_not_used(people):
     some = InMemoryKms({"footer": b"f" * 16})
     with warnings.catch_warnings():
@@ -385,7 +451,8 @@ def test_the_index_of_another_table_covers_nothing(people, tmp_path):
 def test_a_folder_without_an_index(tmp_path):
     write_people(tmp_path / "p", 1)
     for source, error in ((tmp_path / "p", FileNotFoundError),
-                          (f"{tmp_path}/p/*/*.parquet", UnsupportedError)):
+                          (f"{tmp_path}/p/*/*.parquet", FileNotFoundError),
+                          (tmp_path / "p" / "day=0" / "0.parquet", UnsupportedError)):
         assert secure_bloom.dataset(source, KMS).count_rows() == 200
         with pytest.raises(error, match="index"):
             secure_bloom.dataset(source, KMS, index="require")
@@ -517,6 +584,7 @@ def test_readers_import_the_index_only_for_filters_on_folders(people):
     path, folder = people / "day=0" / "2.parquet", people
     code = f"""
 import sys, secure_bloom
+from tests.counting import CountingHandler
 from tests.datasets.people import KMS
 def imported():
     return any(name.startswith("secure_bloom.index") for name in sys.modules)

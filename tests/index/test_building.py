@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.index import building, segment, segment_writer
-from secure_bloom.index.building import SegmentBuilder, slice_bits_for
+from secure_bloom.index import pair_store, segment, segment_writer
+from secure_bloom.index.building import SegmentBuilder
+from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
 from secure_bloom.index.merging import merge
+from secure_bloom.index.pair_store import PairStore, slice_bits_for
 from secure_bloom.index.sealing import IndexKey
 from tests.index.helpers import (
     INT64,
@@ -155,7 +157,7 @@ def test_what_is_spilled_has_no_unkeyed_hash(tmp_path, monkeypatch):
         spilled.append(original(**options))
         return spilled[-1]
 
-    monkeypatch.setattr(building.tempfile, "TemporaryFile", opened)
+    monkeypatch.setattr(pair_store.tempfile, "TemporaryFile", opened)
     source = np.random.default_rng(8)
     hashes = source.integers(0, 2**64, 2000, np.uint64)
     builder = SegmentBuilder(KEY, INT64, 1)
@@ -184,3 +186,38 @@ def test_memory_bounds_how_many_slices_there_are():
     assert slice_bits_for(2**20, 2**20, 10) == 5
     assert slice_bits_for(2**30, 1, 4) == 4
     assert slice_bits_for(2**34, 1, 21) == 12
+
+
+@examples(60)
+@given(st.integers(0, 2**32), st.sampled_from([0, 1, 2, 17, 30]),
+       st.sampled_from([0, 1, 1000, CACHED_PAIRS + 5]), st.sampled_from([1, 30, 64]),
+       st.integers(0, 60))
+def test_pairs_are_sorted_whatever_their_parts_and_bits(seed, num_parts, size, bits, first_bit):
+    source = np.random.default_rng(seed)
+    size = min(size, 300_000 // max(num_parts, 1))
+    parts = [source.integers(0, 2**bits, size, np.uint64) for _ in range(num_parts)]
+    before = [part.copy() for part in parts]
+    found = sorted_pairs(parts, first_bit)  # also if the first bits differ
+    assert found.tolist() == sorted({*itertools.chain(*(part.tolist() for part in parts))})
+    assert all(map(np.array_equal, parts, before))
+
+
+@examples(30)
+@given(st.integers(0, 2**32), st.sampled_from([1, 10**5, 2**24]), st.sampled_from([0, 3, 12]))
+def test_a_store_returns_each_pair_once_in_order(seed, budget, slice_bits):
+    source = np.random.default_rng(seed)
+    parts = [source.integers(0, 2**int(source.integers(1, 64)), int(source.integers(0, 3000)),
+                             np.uint64)
+             for _ in range(20)]
+    wanted = sorted({*itertools.chain(*(part.tolist() for part in parts))})
+    store = PairStore(budget)
+    for part in parts:
+        store.add(part)
+    assert set(np.concatenate(list(store.parts())).tolist()) == set(wanted)
+    assert store.finish() >= len(wanted)
+    slices = list(store.slices(slice_bits))
+    assert len(slices) == 2**slice_bits
+    assert np.concatenate(slices).tolist() == wanted
+    assert all((part >> np.uint64(64 - slice_bits) == number).all()
+               for number, part in enumerate(slices) if slice_bits)
+    store.close()

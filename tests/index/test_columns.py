@@ -84,3 +84,28 @@ def test_a_column_that_is_named_twice_is_built_once(tmp_path):
     write(tmp_path / "a.parquet", 0)
     assert build(tmp_path, ["ssn", "ssn"], KMS).columns == ["ssn"]
     assert len(segments_of(tmp_path)) == 1
+
+
+def test_a_type_that_cannot_have_a_filter_leaves_the_file_uncovered(tmp_path):
+    secure_bloom.write_table(pa.table({"n": [1, 2]}), tmp_path / "0.parquet")
+    build(tmp_path, "n", encryption=None)
+    secure_bloom.write_table(pa.table({"n": [True]}), tmp_path / "1.parquet")
+    for _ in range(2):
+        result = Index.open(tmp_path).update()
+        assert result.failed == {} and list(result.uncovered) == ["1.parquet"]
+        assert "cannot have" in result.uncovered["1.parquet"]
+
+
+def test_open_indexes_are_closed_when_they_were_not_used_for_long(table, monkeypatch):
+    index, now = Index.open(table, KMS), [1000.0]
+    monkeypatch.setattr(column_index.time, "monotonic", lambda: now[0])
+    column_index._opened.clear()
+    known = {column: index.column(column) for column in ("ssn", "phone")}
+    now[0] += column_index.LIFETIME - 1
+    assert index.column("ssn") is known["ssn"]
+    now[0] += 2
+    assert index.column("ssn") is known["ssn"]
+    assert [opened.column for _, opened in column_index._opened.values()] == ["ssn"]
+    assert index.column("phone") is not known["phone"]
+    now[0] += column_index.LIFETIME + 1
+    assert index.column("ssn") is not known["ssn"]

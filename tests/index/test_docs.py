@@ -36,5 +36,5 @@ def test_examples(tmp_path):
     found, maintained, verified, rotated = of_commands
     assert "1 of 3 files may have the value; 0 not covered" in found
     assert "3 files indexed" not in maintained and "0 segments merged" in maintained
-    assert "of 2 files looked up, 3 files identified: 0 findings" in verified
+    assert "of 2 files looked up, 4 files identified: 0 findings" in verified
     assert "1 index rotated" in rotated and "not up to date" not in rotated

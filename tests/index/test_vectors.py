@@ -26,15 +26,26 @@ CASES = {path.parent.name: json.loads(path.read_text())
 
 def test_there_is_a_folder_for_each_vector():
     assert CASES.keys() == indexes.GOOD.keys() | indexes.BAD.keys()
-    assert all(case["name"] == name for name, case in CASES.items())
+    assert all(case["name"] == f"index-{name}" for name, case in CASES.items())
 
 
 def listing(case):
-    return {path: tuple(stamp) for path, stamp in case["listing"].items()}
+    return {path: (int(size), int(time)) for path, size, time in
+            (one.rsplit(":", 2) for one in case["input"]["files"])}
 
 
 def keys_of(case):
-    return {name: bytes.fromhex(key) for name, key in case.get("master_keys", {}).items()}
+    return {name: bytes.fromhex(key) for name, key in case["input"].get("master_keys", {}).items()}
+
+
+def expected(case, position):
+    """Return the row groups of a value, by path."""
+    found = {}
+    for one in case["output"]["found"]:
+        number, path, group = one.split(":")
+        if int(number) == position:
+            found.setdefault(path, []).append(int(group))
+    return found
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -42,31 +53,33 @@ def test_an_independent_reader(name):
     case = CASES[name]
 
     def answers(plain):
-        index = format_reader.Index(indexes.FOLDER / name, case["column"],
+        index = format_reader.Index(indexes.FOLDER / name, case["input"]["column"],
                                     partial(unwrap, keys=keys_of(case)))
-        return index.lookup(listing(case), plain)
+        return index.lookup(listing(case), bytes.fromhex(plain))
 
+    values = case["input"]["values"]
     if case["outcome"] == "refused":
         with pytest.raises((format_reader.Refused, FileNotFoundError)):
-            for value in case["values"]:
-                answers(value.to_bytes(8, "little"))
+            for value in values:
+                answers(value)
         return
-    for one in case["lookups"]:
-        found, uncovered = answers(bytes.fromhex(one["plain"]))
-        assert {path: sorted(groups) for path, groups in found.items()} == one["row_groups"]
-        assert sorted(uncovered) == case["uncovered"]
+    for position, value in enumerate(values):
+        found, uncovered = answers(value)
+        assert {path: sorted(groups) for path, groups in found.items()} == expected(case, position)
+        assert sorted(uncovered) == case["output"]["uncovered"]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_our_reader(name, tmp_path):
     case = CASES[name]
-    folder = tmp_path / "_index" / folder_name(case["column"])
+    column = case["input"]["column"]
+    folder = tmp_path / "_index" / folder_name(column)
     shutil.copytree(indexes.FOLDER / name, folder)
     column_index._opened.clear()
     keys = keys_of(case)
 
     def opened() -> ColumnIndex:
-        return column_index.open_column(LOCAL, str(tmp_path), case["column"],
+        return column_index.open_column(LOCAL, str(tmp_path), column,
                                         CachedKms(InMemoryKms(keys)) if keys else None)
 
     def answers(values):
@@ -74,14 +87,15 @@ def test_our_reader(name, tmp_path):
         stamps = {path: Stamp(*stamp) for path, stamp in listing(case).items()}
         return look_up(index, index.coverage(stamps), values)
 
+    values = [int.from_bytes(bytes.fromhex(plain), "little") for plain in case["input"]["values"]]
     if case["outcome"] == "refused":
         with pytest.raises(SecureBloomError) as raised:
-            answers(case["values"])
+            answers(values)
         assert Path(raised.value.file).parent == folder
         return
-    found = answers([one["value"] for one in case["lookups"]])
-    assert found.row_groups == [one["row_groups"] for one in case["lookups"]]
-    assert found.uncovered == case["uncovered"]
+    found = answers(values)
+    assert found.row_groups == [expected(case, position) for position in range(len(values))]
+    assert found.uncovered == case["output"]["uncovered"]
 
 
 def test_the_builder_makes_the_same_bytes_again(tmp_path):

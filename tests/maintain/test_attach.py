@@ -457,9 +457,10 @@ def test_memory_is_bounded(tmp_path):
                           use_dictionary=False) as writer:
         writer.write_table(pa.table({"n": np.arange(8_000_000)}), row_group_size=2**26)
     code = f"""
-import resource, secure_bloom, numba, pyarrow.parquet
+import resource, secure_bloom, pyarrow.parquet
 from secure_bloom import attach, BloomFilterOptions
-from secure_bloom.kernels import bulk as kernels
+from secure_bloom.sbbf.kernel_choice import chosen
+chosen()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 attach({str(path)!r}, {{"n": BloomFilterOptions(ndv=8_000_000)}})
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

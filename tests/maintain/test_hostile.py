@@ -88,7 +88,7 @@ def test_encrypted_files(tmp_path_factory, changes):
 
 def test_encrypted_metadata_of_a_plaintext_column(tmp_path):
     file, path = ParquetFile(PLAIN), tmp_path / "a.parquet"
-    file.footer.row_groups[1][2]._to_change().set_binary(9, bytes(100))
+    file.footer.row_groups[1][2].to_change().set_binary(9, bytes(100))
     path.write_bytes(PLAIN[:file.footer.start] + file.footer.to_bytes())
     with pytest.raises(FormatError, match="row group 1, column city"):
         _ = ParquetFile(path).bloom_filters

@@ -106,7 +106,7 @@ def test_a_leak_that_only_the_redacted_metadata_names(tmp_path):
     file = ParquetFile(path, KMS)
     for chunks in file.footer.row_groups:
         for field in (14, 15):  # where the filter is, and its length
-            chunks[0]._metadata_copies()[0].remove(field)
+            chunks[0].metadata_to_change()[0].remove(field)
     path.write_bytes(path.read_bytes()[:file.footer.start] + file.footer.to_bytes())
     leaks = {finding.column for finding in audit(path, KMS).findings}
     assert leaks == {finding.column for finding in audit(path).findings} == {"ssn", "name"}
@@ -183,7 +183,7 @@ def test_lengths_that_the_footer_does_not_know(tmp_path, length):
     for chunks in file.footer.row_groups:
         offset, told = chunks[0].bloom_filter
         chunks[0].set_bloom_filter(offset, told + {"short": -32, "long": 32}.get(length, 0))
-        for meta in chunks[0]._metadata_copies() if length is None else ():
+        for meta in chunks[0].metadata_to_change() if length is None else ():
             meta.remove(15)
     path.write_bytes(path.read_bytes()[:file.footer.start] + file.footer.to_bytes())
     before = path.read_bytes()

@@ -39,10 +39,9 @@ PATHS = ["a", "s.x", "s.y", "l.list.element"]
 
 @pytest.fixture(autouse=True, params=["walker", "kernels"])
 def _how(request, monkeypatch):
-    """Footers are read in Python, and those that are large by numba kernels."""
+    """Footers are read in Python, and those that are large by compiled kernels."""
     if request.param == "kernels":
         monkeypatch.setattr(tree, "_LARGE", 0)
-        monkeypatch.setattr(tree, "_VERY_LARGE", 0)
 
 
 def file_of(mode: str, column="a", table=TABLE) -> tuple[bytes, object]:
@@ -153,14 +152,14 @@ def test_filters_are_set_all_at_once_as_one_by_one(mode, are_open):
     at_once, one_by_one = (open_footer(with_footer(file, footer), keys)
                            for footer in (at_once, one_by_one))
     for theirs, ours in zip(one_by_one.row_groups, at_once.row_groups, strict=True):
-        assert [[thrift.encode(meta) for meta in chunk._metadata_copies()] for chunk in theirs] \
-            == [[thrift.encode(meta) for meta in chunk._metadata_copies()] for chunk in ours]
+        assert [[thrift.encode(meta) for meta in chunk.metadata_to_change()] for chunk in theirs] \
+            == [[thrift.encode(meta) for meta in chunk.metadata_to_change()] for chunk in ours]
 
 
 def test_what_was_changed_before_is_kept():
     file, keys = file_of("plain")
     footer = open_footer(file, keys)
-    for meta in footer.row_groups[0][1]._metadata_copies():
+    for meta in footer.row_groups[0][1].metadata_to_change():
         meta.set_int(7, I64, 12345)  # total_compressed_size
     footer.set_bloom_filters(0, {0: (100, 47), 1: (147, 47)})
     again = open_footer(with_footer(file, footer), keys)

@@ -1,4 +1,4 @@
-"""The numba twins of the Thrift walker: the same answers, for good bytes and for bad ones."""
+"""The compiled twins of the Thrift walker: the same answers, for good bytes and for bad ones."""
 
 from itertools import pairwise
 
@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from thrift.Thrift import TType
 
 from secure_bloom.errors import FormatError
-from secure_bloom.parquet import footer_kernels
+from secure_bloom.parquet.compiled_footers import ROOM
 from secure_bloom.parquet.thrift import I32, I64, MAX_DEPTH, STRUCT, Struct, decode, encode, tree
 from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
-from tests.support import examples
+from tests.support import COMPILED, examples
+from tests.support import footer_kernels as kernels_named
 
 META, CRYPTO, ENCRYPTED_META = 3, 8, 9  # fields of a ColumnChunk
 
@@ -27,6 +28,11 @@ SOUP = st.lists(st.sampled_from([
     max_size=40).map(b"".join)
 
 
+@pytest.fixture(params=COMPILED, scope="module")
+def footers(request):
+    return kernels_named(request.param)
+
+
 def outcome(data: bytes, layout, kernels=None):
     try:
         struct, end = decode(data, layout, kernels)
@@ -38,88 +44,89 @@ def outcome(data: bytes, layout, kernels=None):
 @pytest.mark.slow
 @given(TREES, LAYOUTS, st.binary(max_size=20))
 @examples(150)
-def test_structures_are_decoded_alike(tree, layout, behind):
+def test_structures_are_decoded_alike(footers, tree, layout, behind):
     data = written(tree) + behind
-    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+    assert outcome(data, layout, footers) == outcome(data, layout)
 
 
 @given(TREES, LAYOUTS)
 @examples(60)
-def test_a_structure_cut_off_anywhere_is_refused(tree, layout):
+def test_a_structure_cut_off_anywhere_is_refused(footers, tree, layout):
     data = written(tree)
     for size in range(len(data)):
-        assert outcome(data[:size], layout, footer_kernels) == "refused"
+        assert outcome(data[:size], layout, footers) == "refused"
 
 
 @given(st.binary(max_size=60), LAYOUTS)
 @examples(500)
-def test_any_bytes_are_decoded_or_refused_alike(data, layout):
-    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+def test_any_bytes_are_decoded_or_refused_alike(footers, data, layout):
+    assert outcome(data, layout, footers) == outcome(data, layout)
 
 
 @pytest.mark.slow
 @given(SOUP, LAYOUTS)
 @examples(500)
-def test_pieces_of_structures_are_decoded_or_refused_alike(data, layout):
-    assert outcome(data, layout, footer_kernels) == outcome(data, layout)
+def test_pieces_of_structures_are_decoded_or_refused_alike(footers, data, layout):
+    assert outcome(data, layout, footers) == outcome(data, layout)
     in_a_list = {1: [None]}
     several = b"\x19\x5c" + data
     with pytest.MonkeyPatch.context() as patch:
         by_walker = outcome(several, in_a_list)
-        patch.setattr(tree, "_VERY_LARGE", 0)
+        patch.setattr(tree, "_LARGE", 0)
+        patch.setattr(tree, "compiled_footers", lambda: footers)
         assert outcome(several, in_a_list) == by_walker
 
 
 @pytest.mark.parametrize("header", [b"\x02", b"\x05", b"\x07", b"\x08", b"\x09", b"\x0b", b"\x0c"])
 @pytest.mark.parametrize("number", [b"", b"\xff", b"\xff" * 9, b"\xff" * 10, b"\xff" * 11 + b"\1"])
 @pytest.mark.parametrize("before", [b"", b"\x1c", b"\x15\2"])
-def test_a_field_id_that_is_too_long(header, number, before):
+def test_a_field_id_that_is_too_long(footers, header, number, before):
     data = before + header + number
-    assert outcome(data, {}, footer_kernels) == outcome(data, {}) == "refused"
+    assert outcome(data, {}, footers) == outcome(data, {}) == "refused"
     ends = np.full(2, 7, np.int64)
-    footer_kernels.struct_ends(b"\0" + data, 0, ends)
+    footers.struct_ends(b"\0" + data, 0, ends)
     assert ends.tolist() == [1, -1]
-    assert patched(b"\x3c" + data, 4, 32) is None
+    assert patched(footers, b"\x3c" + data, 4, 32) is None
 
 
 @pytest.mark.slow
 @given(TREES.filter(bool), st.data())
 @examples(150)
-def test_changed_bytes_are_decoded_or_refused_alike(tree, data):
+def test_changed_bytes_are_decoded_or_refused_alike(footers, tree, data):
     changed = bytearray(written(tree))
     changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    assert outcome(bytes(changed), {}, footer_kernels) == outcome(bytes(changed), {})
+    assert outcome(bytes(changed), {}, footers) == outcome(bytes(changed), {})
 
 
 @given(st.dictionaries(st.integers(1, 40), LEAVES, min_size=1).map(
     lambda fields: dict(sorted(fields.items()))))
 @examples(100)
-def test_common_structures_do_not_need_the_walker(tree):
+def test_common_structures_do_not_need_the_walker(footers, tree):
     fits = len(tree) < 32 and all(b - a <= 15 for a, b in pairwise([0, *tree]))
-    count, end = footer_kernels.fields(written(tree), np.empty((32, 4), np.int64))
+    count, end = footers.fields(written(tree), np.empty((32, 4), np.int64))
     assert (count, end) == ((len(tree), len(written(tree))) if fits else (-1, -1))
 
 
 @given(st.lists(TREES, max_size=20), st.integers(0, 5))
 @examples(60)
-def test_the_ends_of_structures(trees, cut):
+def test_the_ends_of_structures(footers, trees, cut):
     parts = [written(tree) for tree in trees]
     data = b"".join(parts)
     ends = np.zeros(len(parts), np.int64)
-    footer_kernels.struct_ends(data, 0, ends)
+    footers.struct_ends(data, 0, ends)
     assert ends.tolist() == np.cumsum([len(part) for part in parts]).tolist()
     if 0 < cut <= len(parts[-1] if parts else b""):
-        footer_kernels.struct_ends(data[:-cut], 0, ends)
+        footers.struct_ends(data[:-cut], 0, ends)
         assert ends[-1] == -1
 
 
 @pytest.mark.parametrize("depth", [0, 60, MAX_DEPTH, MAX_DEPTH + 1, 100_000])
 @pytest.mark.parametrize("nested", [b"\x1c", b"\x19\x19", b"\x19\x1c", b"\x1b\x01\x5c\x02"])
-def test_deep_values_are_refused_before_they_overflow(depth, nested):
+def test_deep_values_are_refused_before_they_overflow(footers, depth, nested):
     data = nested * depth + b"\0" * (depth + 8)
     ends = np.zeros(1, np.int64)
-    footer_kernels.struct_ends(data, 0, ends)
-    assert outcome(data, {}, footer_kernels) == outcome(data, {})
+    footers.struct_ends(data, 0, ends)
+    assert outcome(data, {}, footers) == outcome(data, {})
     assert ends[0] == -1 or depth <= MAX_DEPTH
 
 
@@ -132,14 +139,14 @@ META_DATA = st.dictionaries(
             lambda fields: all(b - a <= 15 for a, b in pairwise([0, *fields])))
 
 
-def patched(chunk: bytes, offset: int, length: int) -> bytes | None:
+def patched(footers, chunk: bytes, offset: int, length: int) -> bytes | None:
     """The same chunk between two others, which are changed, too."""
     other = encode(Struct([[META, STRUCT, Struct()]]))
     bounds = np.cumsum([0, len(other), len(chunk), len(other)])
-    room = bounds[-1] + 3 * footer_kernels.ROOM
+    room = bounds[-1] + 3 * ROOM
     out, ends = np.zeros(room + 1000, np.uint8), np.zeros(3, np.int64)
     places = np.array([[offset, length]] * 3)
-    footer_kernels.with_bloom_filters(other + chunk + other, bounds, places, out, ends)
+    footers.with_bloom_filters(other + chunk + other, bounds, places, out, ends)
     assert not out[room:].any()
     changed = patched_by_walker(other, offset, length)
     start, end, last = ends.tolist()
@@ -156,33 +163,50 @@ def patched_by_walker(chunk: bytes, offset: int, length: int) -> bytes:
 
 @given(META_DATA, st.dictionaries(st.sampled_from([1, 2, 4, 5, 6, 7, 10, 18]), LEAVES), *PLACES)
 @examples(200)
-def test_a_filter_is_set_as_the_walker_sets_it(meta, others, offset, length):
+def test_a_filter_is_set_as_the_walker_sets_it(footers, meta, others, offset, length):
     tree = dict(sorted({**others, META: (TType.STRUCT, meta)}.items()))
     chunk = written(tree)
-    assert patched(chunk, offset, length) == patched_by_walker(chunk, offset, length)
-    assert patched(patched(chunk, 1, 2), offset, length) == patched(chunk, offset, length)
+    assert patched(footers, chunk, offset, length) == patched_by_walker(chunk, offset, length)
+    assert patched(footers, patched(footers, chunk, 1, 2), offset, length) \
+        == patched(footers, chunk, offset, length)
+
+
+@given(st.lists(META_DATA, min_size=1, max_size=5), st.data())
+@examples(60)
+def test_chunks_without_a_place_are_copied(footers, metas, data):
+    chunks = [written({META: (TType.STRUCT, meta)}) for meta in metas]
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(chunks), max_size=len(chunks)))
+    before = b"before"
+    bounds = np.cumsum([len(before), *map(len, chunks)])
+    places = np.array([[4, 32] if one else [-1, 0] for one in chosen])
+    out, ends = np.zeros(bounds[-1] + len(chunks) * ROOM, np.uint8), np.zeros(len(chunks), np.int64)
+    footers.with_bloom_filters(before + b"".join(chunks), bounds, places, out, ends)
+    expected = [patched_by_walker(chunk, 4, 32) if one else chunk
+                for chunk, one in zip(chunks, chosen, strict=True)]
+    assert ends.tolist() == np.cumsum([len(one) for one in expected]).tolist()
+    assert out[:ends[-1]].tobytes() == b"".join(expected)
 
 
 @pytest.mark.parametrize("more", [CRYPTO, ENCRYPTED_META])
-def test_encrypted_columns_are_left_to_the_walker(more):
+def test_encrypted_columns_are_left_to_the_walker(footers, more):
     chunk = Struct([[META, STRUCT, Struct()], [more, I32, b"\2"]])
-    assert patched(encode(chunk), 4, 32) is None
+    assert patched(footers, encode(chunk), 4, 32) is None
     chunk.remove(more)
-    assert patched(encode(chunk), 4, 32) is not None
+    assert patched(footers, encode(chunk), 4, 32) is not None
 
 
-def test_what_is_no_column_chunk_is_left_to_the_walker():
+def test_what_is_no_column_chunk_is_left_to_the_walker(footers):
     good = encode(Struct([[META, STRUCT, Struct()]]))
-    assert patched(good, 4, 32) is not None
-    assert patched(encode(Struct()), 4, 32) is None  # without metadata
-    assert patched(good + b"\0", 4, 32) is None  # something behind it
-    assert all(patched(good[:size], 4, 32) is None for size in range(len(good)))
-    assert patched(b"\x0c\x06\0\0", 4, 32) is None  # a field id that is spelled out
+    assert patched(footers, good, 4, 32) is not None
+    assert patched(footers, encode(Struct()), 4, 32) is None  # without metadata
+    assert patched(footers, good + b"\0", 4, 32) is None  # something behind it
+    assert all(patched(footers, good[:size], 4, 32) is None for size in range(len(good)))
+    assert patched(footers, b"\x0c\x06\0\0", 4, 32) is None  # a field id that is spelled out
 
 
 @given(st.binary(max_size=60) | SOUP | SOUP.map(lambda soup: b"\x3c" + soup), *PLACES)
 @examples(600)
-def test_any_bytes_are_patched_as_the_walker_does_or_left(data, offset, length):
-    result = patched(data, offset, length)
+def test_any_bytes_are_patched_as_the_walker_does_or_left(footers, data, offset, length):
+    result = patched(footers, data, offset, length)
     if result is not None:
         assert result == patched_by_walker(data, offset, length)

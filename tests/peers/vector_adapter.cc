@@ -127,6 +127,7 @@ const std::map<string, Operation>& Operations() {
       {"modules verify", ModuleVerify},
       {"key-material unwrap", UnwrapKey},
       {"files read", ReadFile},
+      {"index lookup", Lacking("Arrow C++ has no index of data sets")},
   };
   return operations;
 }

@@ -218,8 +218,8 @@ def test_bounds_of_a_type_without_an_order_rule_out_nothing():
     bounds = thrift.Struct()
     bounds.set_binary(5, months[1])
     bounds.set_binary(6, months[0])
-    chunk._metadata().set(12, thrift.STRUCT, thrift.encode(bounds))
-    chunk._to_change()
+    chunk.metadata().set(12, thrift.STRUCT, thrift.encode(bounds))
+    chunk.to_change()
     file = ParquetFile(sink.getvalue()[:footer.start] + footer.to_bytes())
     for op in ("==", "<=>", "<=", ">="):
         assert file.read(filters=[("c", op, months[0])]).num_rows >= 1

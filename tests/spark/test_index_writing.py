@@ -11,9 +11,9 @@ import secure_bloom.index
 import secure_bloom.spark
 from secure_bloom import read_table
 from secure_bloom.index import Index
+from secure_bloom.index import writing as indexing
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.spark.options.options import Options
-from secure_bloom.spark.writing import indexing
 from secure_bloom.spark.writing import writer as writer_module
 from secure_bloom.spark.writing.writer import SecureParquetWriter
 from tests.spark.helpers import PLAINTEXT, people, uses_spark, visible, write

@@ -1,6 +1,7 @@
 """The test vectors and their runner: every answer right, every edited expectation noticed."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -184,6 +185,15 @@ def as_json(case) -> dict:
 def folder_with(folder: Path, layer: str, *contents: dict) -> Path:
     """A folder with just these cases."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
+    for content in contents if layer == "index" else ():
+        own = str(content["name"]).removeprefix("index-").removesuffix("-edited")
+        target = folder / "index" / str(content["name"])
+        if (VECTORS / "index" / own).is_dir():
+            shutil.copytree(VECTORS / "index" / own, target)
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "case.json").write_text(json.dumps(content))
+    if layer == "index":
+        return folder
     if layer != "files":
         text = json.dumps({"layer": layer, "cases": contents})
         (folder / f"{layer}.json").write_text(text)
@@ -241,7 +251,8 @@ def expectations(case) -> list[dict]:
     return edited
 
 
-_ANYTHING = {"bytes": "00", "int": 1, "number": 0.5, "text": "a", "list-of-bool": [], "filters": []}
+_ANYTHING = {"bytes": "00", "int": 1, "number": 0.5, "text": "a", "list-of-bool": [], "filters": [],
+             "list-of-text": []}
 
 
 @sweep_where(lambda case: case.layer == "files", "slow")
@@ -259,14 +270,14 @@ def test_an_edited_expectation_fails(tmp_path, case):
 @every_layer
 def test_an_edited_expectation_makes_the_command_fail(tmp_path, layer):
     case = next(case for case in CASES if case.layer == layer and expectations(case))
-    good, bad = as_json(case), {**expectations(case)[0], "name": "edited"}
+    good, bad = as_json(case), {**expectations(case)[0], "name": f"{case.name}-edited"}
     folder = folder_with(tmp_path, layer, good, bad)
     done = CliRunner().invoke(main, ["validate", str(folder), "--json"])
     result = json.loads(done.stdout)
     assert done.exit_code == 1
     assert (result["total"], result["passed"], result["failed"]) == (2, 1, 1)
     assert {item["name"]: item["result"] for item in result["cases"]} \
-        == {case.name: "passed", "edited": "failed"}
+        == {case.name: "passed", f"{case.name}-edited": "failed"}
 
 
 @one_of_each
@@ -319,6 +330,24 @@ def test_files_that_are_no_vectors(tmp_path, text):
     (tmp_path / "aad.json").write_text(text)
     with pytest.raises(FormatError):
         load_cases(tmp_path)
+
+
+def test_a_folder_of_an_index_without_a_case_is_refused(tmp_path):
+    content = as_json(ONE_OF_EACH["index", "lookup", "answered"])
+    folder = folder_with(tmp_path, "index", content)
+    assert failures(load_cases(folder)) == []
+    (folder / "index" / "other").mkdir()
+    with pytest.raises(FormatError, match="no test vector refers"):
+        load_cases(folder)
+
+
+def test_links_and_pipes_beside_a_case_are_refused(tmp_path):
+    content = as_json(ONE_OF_EACH["index", "lookup", "refused"])
+    folder = folder_with(tmp_path, "index", content)
+    [own] = (folder / "index").iterdir()
+    os.mkfifo(own / "000000000009.manifest")
+    with pytest.raises(FormatError, match="named pipe"):
+        load_cases(folder)
 
 
 def test_a_file_elsewhere_is_refused(tmp_path):

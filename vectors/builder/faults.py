@@ -274,7 +274,7 @@ def _copied(good: Base) -> bytes:
     opened = [(module, module.open(good.data, footer.file_aad))
               for module in modules(good.data, good.retriever) if module.offset < footer.start]
     for place in PLACES:
-        chunk_of(footer, place)._metadata_copies()  # opened, so that it will be sealed again
+        chunk_of(footer, place).metadata_to_change()  # opened, so that it will be sealed again
     set_file_unique(footer, source.bytes(len(footer.algorithm.aad_file_unique)))
     out = bytearray(good.data[:footer.start])
     for module, plaintext in opened:

@@ -240,13 +240,13 @@ def _column_metadata() -> Iterator[Fault]:
     """The ColumnMetaData in a module of its own."""
     def flip(position: int):
         def change(footer: Footer) -> None:
-            struct = chunk_of(footer, SSN)._to_change()
+            struct = chunk_of(footer, SSN).to_change()
             struct.set_binary(9, flipped_at(struct.get_binary(9), position))
         return lambda good: good.with_footer(change)
 
     def swap(other: Place):
         def change(footer: Footer) -> None:
-            one, two = (chunk_of(footer, place)._to_change() for place in (SSN, other))
+            one, two = (chunk_of(footer, place).to_change() for place in (SSN, other))
             modules = one.get_binary(9), two.get_binary(9)
             one.set_binary(9, modules[1])
             two.set_binary(9, modules[0])

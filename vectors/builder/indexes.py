@@ -182,21 +182,25 @@ def build(folder: Path) -> None:
         with _fixed_random(name), mock.patch.object(geometry, "_PAGE_BITS", page_bits):
             index = _Index(target, is_encrypted)
             change(index)
-        case = {"name": name, "column": COLUMN, "listing": index.listing}
+        asked = {"column": COLUMN, "files": [f"{path}:{size}:{time}" for path, (size, time)
+                                             in sorted(index.listing.items())],
+                 "values": [struct.pack("<q", value).hex() for value in _VALUES]}
         if is_encrypted:
-            case["master_keys"] = {"pii": MASTER_KEY.hex()}
-        case |= {"outcome": "answered", "lookups": list(map(_lookup, _VALUES)),
-                 "uncovered": ["new.parquet"]} if fault is None \
-            else {"outcome": "refused", "fault": fault, "values": _VALUES}
+            asked["master_keys"] = {"pii": MASTER_KEY.hex()}
+        case = {"name": f"index-{name}", "operation": "lookup", "origin": "secure_bloom",
+                "checked_by": ["tests/index/format_reader.py"], "input": asked}
+        case |= {"outcome": "refused", "fault": fault} if fault is not None \
+            else {"outcome": "answered", "output": {"found": list(_found()),
+                                                    "uncovered": ["new.parquet"]}}
         (target / "case.json").write_text(json.dumps(case, indent=1) + "\n")
 
 
-def _lookup(value: int) -> dict:
-    found = {}
-    for number, groups in enumerate(_FILES):
-        there = [group for group, values in enumerate(groups) if value in values]
-        found |= {f"{number}.parquet": there} if there else {}
-    return {"value": value, "plain": struct.pack("<q", value).hex(), "row_groups": found}
+def _found() -> Iterator[str]:
+    for position, value in enumerate(_VALUES):
+        for number, groups in enumerate(_FILES):
+            for group, values in enumerate(groups):
+                if value in values:
+                    yield f"{position}:{number}.parquet:{group}"
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def _places() -> Iterator[Odd]:
 
 def _between_row_groups(good: Base) -> bytes:
     footer, old = good.footer(), good.slice_of(SSN)
-    position = chunk_of(footer, (1, COLUMNS[0]))._metadata_copies()[0].get_int(9)
+    position = chunk_of(footer, (1, COLUMNS[0])).metadata_to_change()[0].get_int(9)
     payload = good.part(SSN)
 
     def move(struct: Struct, *fields: int) -> None:
@@ -128,9 +128,9 @@ def _between_row_groups(good: Base) -> bytes:
                 struct.set_int(field, thrift.I64, offset + len(payload))
 
     for chunk in footer.column_chunks():
-        for meta in chunk._metadata_copies():
+        for meta in chunk.metadata_to_change():
             move(meta, 9, 10, 11)
-        move(chunk._to_change(), 2, 4, 6)
+        move(chunk.to_change(), 2, 4, 6)
     chunk_of(footer, SSN).set_bloom_filter(position, len(payload))
     groups = []
     for group in footer.row_groups:
@@ -147,7 +147,7 @@ def _missing() -> Iterator[Odd]:
     def without(*fields: int, places: list[Place]):
         def change(footer: Footer) -> None:
             for place in places:
-                for meta in chunk_of(footer, place)._metadata_copies():
+                for meta in chunk_of(footer, place).metadata_to_change():
                     for field in fields:
                         meta.remove(field)
         return lambda good: good.with_footer(change)
@@ -169,7 +169,7 @@ def _given() -> Iterator[Odd]:
     def unknown_fields(footer: Footer) -> None:
         footer._file_meta.set_binary(100, b"unknown")
         for chunk in footer.row_groups[0]:
-            for meta in chunk._metadata_copies():
+            for meta in chunk.metadata_to_change():
                 meta.set_binary(100, b"unknown")
 
     yield Odd("footer-unknown-fields",

@@ -163,7 +163,7 @@ def _chunk_key(footer: Footer, chunk: ColumnChunk, keys: KeyRetriever) -> bytes:
 
 
 def _pages(data: bytes, footer: Footer, chunk: ColumnChunk, at) -> Iterator[Module]:
-    meta = chunk._metadata()
+    meta = chunk.metadata()
     ctr = footer.algorithm.name == "AES_GCM_CTR_V1"
     dictionary, position = meta.get_int(_DICTIONARY_PAGE_OFFSET), meta.get_int(_DATA_PAGE_OFFSET)
     if dictionary is not None:
@@ -209,7 +209,7 @@ def reseal(data: bytes, keys: KeyRetriever, name: str) -> tuple[bytes, FileKeys]
     old = [(module, module.open(data, footer.file_aad)) for module in modules(data, keys)
            if module.offset < footer.start]
     for chunk in footer.column_chunks():
-        chunk._to_change()
+        chunk.to_change()
         _ = chunk.bloom_filter  # opens its metadata, while the old keys are known
     renewed = _Renewed(keys, Seeded(name))
     with seeded_random(renewed.source):

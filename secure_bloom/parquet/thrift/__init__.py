@@ -15,6 +15,7 @@ from secure_bloom.parquet.thrift.protocol import (
 )
 from secure_bloom.parquet.thrift.tree import (
     Layout,
+    Slices,
     Struct,
     decode,
     each,
@@ -25,5 +26,5 @@ from secure_bloom.parquet.thrift.tree import (
 )
 
 __all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "STRUCT", "Layout",
-           "Struct", "decode", "each", "encode", "encode_int", "encode_varint", "end_of_struct",
-           "kernels_for", "no_garbage_collection", "structs"]
+           "Slices", "Struct", "decode", "each", "encode", "encode_int", "encode_varint",
+           "end_of_struct", "kernels_for", "no_garbage_collection", "structs"]

@@ -16,16 +16,15 @@ structure, unknown or repeated fields are kept together as bytes.
 from __future__ import annotations
 
 import gc
-import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from secure_bloom.errors import FormatError
+from secure_bloom.parquet.compiled_footers import CompiledFooters, compiled_footers
 from secure_bloom.parquet.thrift.protocol import (
     BINARY,
     FALSE,
@@ -50,7 +49,7 @@ _RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
 
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
 _MANY = 100  # fields of a structure, and field ids: more than the format defines
-_LARGE, _VERY_LARGE = 100_000, 2_000_000  # bytes worth using numba if imported, or importing it
+_LARGE = 100_000  # bytes worth loading compiled kernels
 
 Layout: TypeAlias = dict[int, Any]
 
@@ -149,7 +148,8 @@ class Slices(Sequence[bytes]):
         return self.data[self.bounds[index]:self.bounds[index + 1]]
 
 
-def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tuple[Struct, int]:
+def decode(data: bytes, layout: Layout, kernels: CompiledFooters | None = None) \
+        -> tuple[Struct, int]:
     """Decode one structure from the start of ``data``; also return where it ends.
 
     Bytes after the structure are allowed: parquet-java pads encrypted structures with zeros.
@@ -166,7 +166,7 @@ def decode(data: bytes, layout: Layout, kernels: ModuleType | None = None) -> tu
             raise FormatError("a Thrift structure is truncated") from None
 
 
-def _decode_by(kernels: ModuleType, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
+def _decode_by(kernels: CompiledFooters, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
     table = np.empty((32, 4), np.int64)
     count, end = kernels.fields(data, table)
     if count < 0:
@@ -205,12 +205,11 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
-def kernels_for(size: int) -> ModuleType | None:
-    """Return the numba equivalents of this module if they pay off for ``size`` bytes, else None."""
-    if size < (_LARGE if "secure_bloom.kernels.bulk" in sys.modules else _VERY_LARGE):
-        return None
-    from secure_bloom.parquet import footer_kernels
-    return footer_kernels
+def kernels_for(size: int) -> CompiledFooters | None:
+    """Return the compiled equivalents of this module if there are any, and if they pay off for
+    ``size`` bytes.
+    """
+    return compiled_footers() if size >= _LARGE else None
 
 
 def structs(struct: Struct, field_id: int) -> Sequence[Any]:

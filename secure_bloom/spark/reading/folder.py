@@ -19,6 +19,7 @@ from secure_bloom.errors import (
     UnsupportedError,
     error_location,
 )
+from secure_bloom.index.file_table import Stamp
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS, NoKeys
 from secure_bloom.reader import ParquetFile
@@ -144,9 +145,7 @@ class Folder:
             opened = self._open(file.path, checks)
         except FileNotFoundError as error:
             raise _changed(file) from error
-        assert opened.version is not None  # it has a path
-        if not opened.version.is_as_listed(file.size, file.mtime_ns,
-                                           exactly=self.filesystem.type_name == "local"):
+        if not Stamp.of(file).is_of(opened.version, self.filesystem):
             opened.close()
             raise _changed(file)
         return opened

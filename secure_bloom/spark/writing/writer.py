@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,12 +15,19 @@ from pyspark.sql.types import StructType
 from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
 from secure_bloom.errors import ColumnError, SecureBloomError, error_location
+from secure_bloom.index.writing import TaskSegments, WrittenIndexes
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
 from secure_bloom.spark.options.columns import Path
 from secure_bloom.spark.options.encryption import keys_by_column
-from secure_bloom.spark.options.options import PARTITION_BY, OptionError, Options, locate
+from secure_bloom.spark.options.options import (
+    INDEX_COLUMNS,
+    PARTITION_BY,
+    OptionError,
+    Options,
+    locate,
+)
 from secure_bloom.spark.options.write import parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema.nested import without_hidden_nulls
@@ -31,7 +38,6 @@ from secure_bloom.spark.schema.types import (
     file_schema,
     stored_schema,
 )
-from secure_bloom.spark.writing.indexing import TaskSegments, WrittenIndexes
 from secure_bloom.storage.batches import Batch
 from secure_bloom.storage.commit import CommitError, Job
 from secure_bloom.storage.files import FileTarget
@@ -81,25 +87,31 @@ class SecureParquetWriter(DataSourceArrowWriter):
         self._keks = self._options.key_encryption_keys()
         self._master_keys = self._options.master_key_check()
         self._try()
-        self._indexes = WrittenIndexes.of(self.job, self._options.index_columns,
-                                          self._options.index_client()) \
-            if self._options.index_columns else None
+        self._indexes = self._opened_indexes()
         self.job.start()
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task to files that stay hidden until the job commits."""
+        if self._indexes is None:
+            return TaskCommit(self._write(iterator, self._open_file))
+        with self._indexes.task(self.job, self._reading_keys()) as task:
+            staged = self._write(iterator, lambda path: task.observe(path, self._open_file(path)),
+                                 task.add)
+            return TaskCommit(staged, task.finish())
+
+    def _write(self, iterator: Iterator[pa.RecordBatch], open_file: Callable[[str], ParquetWriter],
+               completed: Callable[[StagedFile], None] | None = None) -> list[StagedFile]:
         partitioner = Partitioner(self._options.partition_by)
-        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, self._open_file,
+        with TaskFiles(self.job, task_context().partitionId(), self._file_schema, open_file,
                        row_group_size=self._options.row_group_size,
                        max_rows_per_file=self._options.max_rows_per_file,
-                       max_bytes_per_file=self._options.max_bytes_per_file) as files:
+                       max_bytes_per_file=self._options.max_bytes_per_file,
+                       completed=completed) as files:
             for batch in iterator:
                 for folder, part in partitioner.split(self._cast(batch)):
                     files.add(folder, part)
-            staged = files.finish()
-        return TaskCommit(staged, None if self._indexes is None else self._indexes.of_task(
-            self.job, staged, self._reading_keys()))
+            return files.finish()
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None],
@@ -125,6 +137,14 @@ class SecureParquetWriter(DataSourceArrowWriter):
         if self._is_new and self.job.visible_files():
             raise CommitError('the folder already has files; pass mode="append" or '
                               'mode="overwrite"', file=self.job.folder)
+
+    def _opened_indexes(self) -> WrittenIndexes | None:
+        try:
+            return WrittenIndexes.of(self.job, self._options.index_columns,
+                                     self._options.index_client())
+        except ColumnError as error:
+            raise OptionError(error.message, option=INDEX_COLUMNS, column=error.column,
+                              file=error.file) from None
 
     def _own_keys(self) -> dict[Path, set[str]]:
         """Return the master keys of leaf columns, for files without rows, which have no chunks."""

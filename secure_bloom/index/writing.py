@@ -1,4 +1,4 @@
-"""Indexes that a job keeps current: tasks write segments of their files, the driver publishes them.
+"""Indexes that a job keeps current: tasks make segments of their files, the driver publishes them.
 
 This happens after the commit point. Whatever fails here leaves files that the index does not know:
 readers search them, and the next update covers them. So it is a warning, never an error.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import IndexWarning, SecureBloomError
+from secure_bloom.errors import ColumnError, IndexWarning, SecureBloomError
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest, publish_segments
 from secure_bloom.index.compaction import merge_tiers, vacuum
@@ -25,16 +25,18 @@ from secure_bloom.index.manifest import Manifest, Restamp
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
+from secure_bloom.index.written_hashes import WrittenHashes
 from secure_bloom.keys.cache import CachedKms
+from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
-from secure_bloom.spark.options.options import INDEX_COLUMNS, OptionError
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
+from secure_bloom.writer import ParquetWriter
 
-_BUDGET = 32 * 2**20  # bytes of values in the memory of a task
+_BUDGET = 96 * 2**20  # bytes of memory of a task for values; a third of it before they are spilled
 
-_log = logging.getLogger("secure_bloom.spark")
+_log = logging.getLogger("secure_bloom.index")
 
 
 @dataclass
@@ -73,7 +75,7 @@ class WrittenIndexes:
 
         Raises
         ------
-        OptionError
+        ColumnError
             If the encryption of a column does not allow an index, or does not fit the one that
             exists.
         """
@@ -82,28 +84,15 @@ class WrittenIndexes:
             folder = IndexFolder(job.filesystem, job.table, column)
             try:
                 keys[column] = SentKey(_opened(folder, master_key, kms))
-            except OptionError:
+            except ColumnError:
                 raise
             except (SecureBloomError, OSError) as error:
                 _warn(job, column, error)
         return cls(keys) if keys else None
 
-    def of_task(self, job: Job, files: Sequence[StagedFile], keys: Any) -> TaskSegments:
-        """Write segments for the files of a task."""
-        result = TaskSegments()
-        for column, key in self._keys.items():
-            with ExitStack() as stack:
-                maker = SegmentMaker(job.filesystem, job.table, column, key, {}, _BUDGET)
-                stack.callback(maker.close)
-                try:
-                    reasons = {self._add(maker, job, file.path, keys, result) for file in files}
-                    result.made[column, key.index_id] = maker.write()
-                except Exception as error:
-                    _warn(job, column, error)
-                    continue
-            for reason in reasons - {INDEXED}:
-                _warn(job, column, reason)
-        return result
+    def task(self, job: Job, keys: Any) -> TaskIndexes:
+        """Return what makes the segments of a task. ``keys`` open the files that it writes."""
+        return TaskIndexes(job, self._keys, keys)
 
     def publish(self, job: Job, tasks: Iterable[TaskSegments], kms: CachedKms | None) -> None:
         """Publish what the tasks of a committed job have made, and keep the index small."""
@@ -128,13 +117,88 @@ class WrittenIndexes:
                 _log.warning("%s", IndexWarning(f"{folder.path}: small segments of the index could "
                                                 f"not be merged, or removed: {error}"))
 
-    def _add(self, maker: SegmentMaker, job: Job, path: str, keys: Any,
-             result: TaskSegments) -> str:
-        where = posixpath.join(job.work, path)
-        stamp = Stamp.of(job.filesystem.get_file_info(where))
-        with ParquetFile(Source(where, job.filesystem), keys) as file:
-            result.stamps[path] = Restamp(*stamp, content_id(file, stamp), footer_digest(file))
-            return maker.add(file, path, stamp)
+
+class TaskIndexes:
+    """Makes segments of the files of a task. A context manager.
+
+    Values are collected while files are written. Where that fails, they are read from the files.
+    """
+
+    def __init__(self, job: Job, keys: Mapping[str, SentKey], reading_keys: Any):
+        self._job, self._keys, self._reading_keys = job, keys, reading_keys
+        self._makers = {column: SegmentMaker(job.filesystem, job.table, column, key, {},
+                                             _BUDGET // len(keys))
+                        for column, key in keys.items()}
+        self._written: dict[str, WrittenHashes] = {}
+        self._result = TaskSegments()
+        self._not_indexed: set[tuple[str, str]] = set()  # columns, and why files are missing
+
+    def observe(self, path: str, writer: ParquetWriter) -> ParquetWriter:
+        """Collect the values of a new file, before anything is written; return its writer."""
+        written = WrittenHashes({column: key.key for column, key in self._keys.items()}, _BUDGET)
+
+        def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
+            written.add(row_group, column, hashes)
+            opened = self._written.values()
+            if sum(one.num_in_memory for one in opened) > _BUDGET // 24:
+                max(opened, key=lambda one: one.num_in_memory).spill()
+
+        writer.observe_hashes(self._keys, add)
+        self._written[path] = written
+        return writer
+
+    def add(self, staged: StagedFile) -> None:
+        """Add a file that is complete."""
+        path = posixpath.join(self._job.work, staged.path)
+        written = self._written.pop(path, None)
+        try:
+            stamp = Stamp.of(self._job.filesystem.get_file_info(path))
+            with ParquetFile(Source(path, self._job.filesystem), self._reading_keys) as file:
+                self._result.stamps[staged.path] = Restamp(*stamp, content_id(file, stamp),
+                                                           footer_digest(file))
+                for column in list(self._makers):
+                    self._add(column, file, staged.path, stamp, written)
+        except Exception as error:
+            for column in list(self._makers):
+                self._give_up(column, error)
+        finally:
+            if written is not None:
+                written.close()
+
+    def finish(self) -> TaskSegments:
+        """Write the segments, and return what is to be published."""
+        for column in list(self._makers):
+            try:
+                made = self._makers[column].write()
+                self._result.made[column, self._keys[column].index_id] = made
+            except Exception as error:
+                self._give_up(column, error)
+        for column, reason in sorted(self._not_indexed):
+            _warn(self._job, column, reason)
+        return self._result
+
+    def __enter__(self) -> TaskIndexes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for maker in self._makers.values():
+            maker.close()
+        for written in self._written.values():
+            written.close()
+
+    def _add(self, column: str, file: ParquetFile, path: str, stamp: Stamp,
+             written: WrittenHashes | None) -> None:
+        try:
+            outcome = self._makers[column].add(file, path, stamp, written)
+        except Exception as error:
+            self._give_up(column, error)
+        else:
+            if outcome != INDEXED:
+                self._not_indexed.add((column, outcome))
+
+    def _give_up(self, column: str, error: Exception) -> None:
+        self._makers.pop(column).close()
+        self._not_indexed.add((column, str(error)))
 
 
 def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) -> Manifest:
@@ -142,13 +206,12 @@ def _opened(folder: IndexFolder, master_key: str | None, kms: CachedKms | None) 
     stored = folder.newest()
     if stored is None:
         if master_key is None:
-            raise OptionError("the column is not encrypted, so anyone can learn from its index "
+            raise ColumnError("the column is not encrypted, so anyone can learn from its index "
                               "which values exist; if that is intended, build the index first, "
-                              "with secure_bloom.spark.build_index(..., encryption=None)",
-                              option=INDEX_COLUMNS, column=folder.column)
+                              "with encryption=None", column=folder.column)
     elif master_key is not None and not stored.is_encrypted:
-        raise OptionError("the column is encrypted, but its index is not: delete the index",
-                          option=INDEX_COLUMNS, column=folder.column, file=folder.path)
+        raise ColumnError("the column is encrypted, but its index is not: delete the index",
+                          column=folder.column, file=folder.path)
     manifest = publish(folder, kms, lambda body: body if stored is None else None,
                        first=lambda: new_manifest(folder.column, master_key, kms, False))
     assert manifest is not None  # there was one, or it was created

@@ -1,0 +1,227 @@
+"""The kernels with numpy alone: XXH64 (seed 0), and insert and check of a filter.
+
+They work where no machine code of :mod:`secure_bloom.kernels.native` can be used, and nothing has
+to be loaded for them, so small work always uses them. Values are processed in blocks whose
+intermediate results stay in the cache of a core. Hashes are uint64; ``words`` are the words of a
+filter, shape (blocks, 8), uint32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from xxhash import xxh64_intdigest
+
+from secure_bloom.kernels.scalar import SALT, block_index
+
+_U64 = np.uint64
+_PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (_U64(prime) for prime in (
+    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5))
+_LANES = tuple(_U64(lane % 2**64) for lane in (  # of values of at least 32 bytes, at the start
+    int(_PRIME1) + int(_PRIME2), int(_PRIME2), 0, -int(_PRIME1)))
+
+_BLOCK = 8192  #: values per block: a block of hashes has 64 KiB
+_SORTED = 1 << 17  #: strings that are sorted by length together
+_FEW = 32  #: values of one length from which numpy is faster than a call of xxhash for each
+_LONG = 256  #: bytes of a value from which xxhash is faster
+_UNPACKED = 1 << 18  #: bytes of the largest filter that is unpacked to a byte for each bit
+_WORTH_UNPACKING = 32  #: bytes of a filter per value up to which unpacking pays off
+
+
+# --- hashing -------------------------------------------------------------------------------------
+
+def hash_words(values: np.ndarray, out: np.ndarray) -> None:
+    """Write the XXH64 of each uint32 or uint64 value, little-endian, to ``out`` (uint64)."""
+    hash_fixed(values.view(np.uint8), values.itemsize, out)
+
+
+def hash_fixed(data: np.ndarray, width: int, out: np.ndarray) -> None:
+    """Write the XXH64 of each value of ``width`` bytes to ``out``.
+
+    ``data`` (uint8) holds ``out.size`` values back to back.
+    """
+    if out.size < _FEW or width >= _LONG:
+        raw = data.data
+        for i in range(out.size):
+            out[i] = xxh64_intdigest(raw[i * width:(i + 1) * width])
+        return
+    for first in range(0, out.size, _BLOCK):
+        part = out[first:first + _BLOCK]
+
+        def read(dtype: Any, position: int, start: int = first * width,
+                 count: int = part.size) -> np.ndarray:
+            return np.ndarray(count, dtype, data, start + position, width).astype(_U64)
+
+        _hash_equal(read, width, part)
+
+
+def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+    """Write the XXH64 of ``data[offsets[i]:offsets[i + 1]]`` for each i to ``out`` (uint64).
+
+    Raises ValueError if offsets decrease or lie outside of ``data``.
+    """
+    if offsets[0] < 0 or offsets[-1] > data.size or np.any(offsets[1:] < offsets[:-1]):
+        raise ValueError("the offsets of strings are invalid")
+    if out.size < _FEW:
+        _hash_each(offsets, data, range(out.size), out)
+        return
+    for first in range(0, out.size, _SORTED):
+        _hash_by_length(offsets[first:first + _SORTED + 1], data, out[first:first + _SORTED])
+
+
+def _hash_by_length(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
+    begin, end = int(offsets[0]), int(offsets[-1])
+    lengths = np.minimum(np.diff(offsets), _LONG).astype(np.uint16)
+    counts = np.bincount(lengths)
+    if counts[-1] == out.size and counts.size <= _LONG:  # all of one length
+        hash_fixed(data[begin:end], counts.size - 1, out)
+        return
+    order, stop = np.argsort(lengths, kind="stable"), 0
+    starts = offsets[:-1].astype(np.int64) - begin
+    data = np.concatenate([data[begin:end], np.zeros(8, np.uint8)])
+    views = {dtype: np.ndarray(data.size - 7, dtype, data, 0, 1)  # what begins at each byte
+             for dtype in (np.uint8, np.uint32, _U64)}
+    for length in np.flatnonzero(counts).tolist():
+        places = order[stop:stop + int(counts[length])]
+        stop += places.size
+        if length == _LONG or places.size < _FEW + 8 * length:
+            _hash_each(offsets - begin, data, places.tolist(), out)
+            continue
+        for first in range(0, places.size, _BLOCK):
+            some = places[first:first + _BLOCK]
+
+            def read(dtype: Any, position: int, at: np.ndarray = starts[some]) -> np.ndarray:
+                return views[dtype][at + position].astype(_U64, copy=False)
+
+            hashes = np.empty(some.size, _U64)
+            _hash_equal(read, length, hashes)
+            out[some] = hashes
+
+
+def _hash_each(offsets: np.ndarray, data: np.ndarray, places: range | list[int],
+               out: np.ndarray) -> None:
+    raw = data.data
+    for i in places:
+        out[i] = xxh64_intdigest(raw[offsets[i]:offsets[i + 1]])
+
+
+def _hash_equal(read: Callable[[Any, int], np.ndarray], length: int, out: np.ndarray) -> None:
+    """Hash values of one length.
+
+    ``read(dtype, position)`` returns the integers at a position of each value as a new array of
+    uint64.
+    """
+    spare, position = np.empty(out.size, _U64), 0
+    if length >= 32:
+        lanes = [np.full(out.size, lane) for lane in _LANES]
+        for position in range(0, length - 31, 32):
+            for k, lane in enumerate(lanes):
+                lane += np.multiply(value := read(_U64, position + 8 * k), _PRIME2, out=value)
+                _rotate(lane, 31, spare)
+                lane *= _PRIME1
+        position += 32
+        out[:] = 0
+        for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
+            turned = lane.copy()
+            _rotate(turned, bits, spare)
+            out += turned
+        for lane in lanes:
+            _mix(out, lane, spare)
+            out *= _PRIME1
+            out += _PRIME4
+        out += _U64(length)
+    else:
+        out[:] = _PRIME5 + _U64(length)
+    while length - position >= 8:
+        _mix(out, read(_U64, position), spare)
+        _turn(out, 27, _PRIME1, spare)
+        out += _PRIME4
+        position += 8
+    if length - position >= 4:
+        out ^= np.multiply(value := read(np.uint32, position), _PRIME1, out=value)
+        _turn(out, 23, _PRIME2, spare)
+        out += _PRIME3
+        position += 4
+    for last in range(position, length):
+        out ^= np.multiply(value := read(np.uint8, last), _PRIME5, out=value)
+        _turn(out, 11, _PRIME1, spare)
+    for shift, factor in ((33, _PRIME2), (29, _PRIME3), (32, _U64(1))):
+        out ^= np.right_shift(out, _U64(shift), out=spare)
+        if factor != 1:
+            out *= factor
+
+
+def _mix(out: np.ndarray, value: np.ndarray, spare: np.ndarray) -> None:
+    """Add 8 bytes of each value, or a lane, to its hash; ``value`` is overwritten."""
+    value *= _PRIME2
+    _turn(value, 31, _PRIME1, spare)
+    out ^= value
+
+
+def _turn(values: np.ndarray, bits: int, factor: np.uint64, spare: np.ndarray) -> None:
+    _rotate(values, bits, spare)
+    values *= factor
+
+
+def _rotate(values: np.ndarray, bits: int, spare: np.ndarray) -> None:
+    """Rotate to the left."""
+    np.left_shift(values, _U64(bits), out=spare)
+    np.right_shift(values, _U64(64 - bits), out=values)
+    values |= spare
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+def insert_words(words: np.ndarray, values: np.ndarray) -> None:
+    """Hash each value of a uint32 or uint64 array as :func:`hash_words` does, and set its bits."""
+    hashes = np.empty(values.size, dtype=_U64)
+    hash_words(values, hashes)
+    insert_hashes(words, hashes)
+
+
+def insert_hashes(words: np.ndarray, hashes: np.ndarray) -> None:
+    """Set the bits of each hash (uint64)."""
+    if words.nbytes <= min(_UNPACKED, _WORTH_UNPACKING * hashes.size):
+        bitset = words.reshape(-1).view(np.uint8)
+        bits = np.unpackbits(bitset, bitorder="little")  # a byte for each bit
+        for block, keys, _ in _in_blocks(words, hashes):
+            block *= 256
+            for salt in SALT:
+                bits[block + ((keys * salt) >> np.uint32(27))] = 1
+                block += 32
+        bitset[:] = np.packbits(bits, bitorder="little")
+        return
+    pairs = words.reshape(-1).view(_U64)
+    for block, keys, _ in _in_blocks(words, hashes):
+        block *= 4
+        for i in range(4):
+            np.bitwise_or.at(pairs, block, _pair_of_masks(keys, i))
+            block += 1
+
+
+def check_hashes(words: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out[i]`` (bool) to whether all bits of ``hashes[i]`` are set."""
+    flat = words.reshape(-1)
+    for block, keys, first in _in_blocks(words, hashes):
+        block *= 8
+        found = np.ones(keys.size, np.uint32)
+        for salt in SALT:
+            found &= flat[block] >> ((keys * salt) >> np.uint32(27))
+            block += 1
+        out[first:first + keys.size] = found
+
+
+def _in_blocks(words: np.ndarray, hashes: np.ndarray) \
+        -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Yield the blocks (int64) and keys (uint32) of some hashes, and the number of the first."""
+    for first in range(0, hashes.size, _BLOCK):
+        some = hashes[first:first + _BLOCK]
+        yield (block_index(some, words.shape[0]).astype(np.int64), some.astype(np.uint32), first)
+
+
+def _pair_of_masks(keys: np.ndarray, i: int) -> np.ndarray:
+    low, high = ((keys * salt >> np.uint32(27)).astype(_U64) for salt in SALT[2 * i:2 * i + 2])
+    return (_U64(1) << low) | (_U64(2**32) << high)

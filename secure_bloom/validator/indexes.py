@@ -1,0 +1,51 @@
+"""The answers of secure_bloom to test vectors of the data-set index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow.fs as pa_fs
+
+from secure_bloom.errors import SecureBloomError
+from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.file_table import Stamp
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.lookup import located
+from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.sbbf.probes import ValueHashes
+from secure_bloom.validator.cases import Case
+
+
+def look_up(case: Case, hashes: np.ndarray) -> tuple[str, dict[str, Any]]:
+    """Look hashes of values up in the index next to a case."""
+    keys = case.input.get("master_keys")
+    kms = None if keys is None else CachedKms(InMemoryKms(
+        {name: bytes.fromhex(key) for name, key in keys.items()}))
+    listing = {path: Stamp(int(size), int(time)) for path, size, time in
+               (one.rsplit(":", 2) for one in case.input["files"])}
+    try:
+        return _answered(_opened(case, kms), listing, hashes)
+    except SecureBloomError:
+        return "refused", {}
+
+
+def _opened(case: Case, kms: CachedKms | None) -> ColumnIndex:
+    folder = IndexFolder(pa_fs.LocalFileSystem(), "", case.input["column"])
+    folder.path = str(case.folder)  # not below a table
+    manifest = folder.open_newest(kms)
+    if manifest is None:
+        raise SecureBloomError("there is no manifest", file=folder.path)
+    return ColumnIndex(folder, manifest)
+
+
+def _answered(index: ColumnIndex, listing: dict[str, Stamp], hashes: np.ndarray) \
+        -> tuple[str, dict[str, Any]]:
+    coverage = index.coverage(listing)
+    found: set[tuple[int, str, int]] = set()
+    probes = ValueHashes(hashes, np.arange(hashes.size), np.empty(0, np.int64))
+    for hits in index.find_hashes(lambda _: probes):
+        found.update(located(index, coverage, hits))
+    return "answered", {"found": [":".join(map(str, one)) for one in sorted(found)],
+                        "uncovered": sorted(coverage.uncovered)}
