@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 
@@ -25,6 +25,8 @@ from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import remove_checksum
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
+
+Result = TypeVar("Result")
 
 _TRIES = 5  # after other jobs have changed files meanwhile
 _MAX_PAUSE = 0.2  # seconds
@@ -68,23 +70,21 @@ class Erasure:
 
         Parameters and errors are those of :func:`secure_bloom.erase`.
         """
-        for tries in range(1, _TRIES + 1):
+        def find_and_change() -> EraseResult:
             found = self.find(lambda done: advance(done / 4))
             _check_share(found, max_share)
             result = self._report(found, hash_key, dry_run)
-            if dry_run:
-                return result
-            try:
+            if not dry_run:
                 result.files = self._change(found, lambda done: advance(1 / 4 + done / 2))
-                break
-            except ChangedMeanwhileError:
-                if tries == _TRIES:
-                    raise
-                time.sleep(random.random() * _MAX_PAUSE)  # so that two do not meet again
+            return result
+
+        result = _unless_changed(find_and_change)
+        if dry_run:
+            return result
         result.left += [f"{one.file} has other names (hard links), which keep the rows"
                         for one in result.files if one.has_other_names]
         result.indexes = self._purge_indexes(result.left)
-        left = self.find(lambda done: advance(3 / 4 + done / 4))
+        left = _unless_changed(lambda: self.find(lambda done: advance(3 / 4 + done / 4)))
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)
         return result
 
@@ -164,6 +164,16 @@ class Erasure:
             [ErasedValue(_hash(key, value), found.counts[value])
              for value in self.erased.values],
             left=[_OUT_OF_REACH])
+
+
+def _unless_changed(step: Callable[[], Result]) -> Result:
+    """Return the result of a step, which is tried again if files change or disappear meanwhile."""
+    for _ in range(_TRIES - 1):
+        try:
+            return step()
+        except (ChangedMeanwhileError, FileNotFoundError):
+            time.sleep(random.random() * _MAX_PAUSE)  # so that two do not meet again
+    return step()
 
 
 def _check_no_table(filesystem: pa_fs.FileSystem, path: str, column: str) -> None:

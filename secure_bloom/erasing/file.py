@@ -95,8 +95,7 @@ def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
             ParquetFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
             raise ChangedMeanwhileError("the file was changed in the meantime; run it again")
-        with file.one_version():
-            yield rewrite, file
+        yield rewrite, file
 
 
 def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
@@ -104,8 +103,9 @@ def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
     """Find the rows to erase, and return the others."""
     leaf, reader = erased.leaf(file), RowReader(file)
     assert leaf is not None  # the search has found values in it
-    found = {group: erased.in_row_group(reader, group, leaf).rows
-             for group in sorted(row_groups) if group < file.num_row_groups}
+    with file.one_version():  # what the parts read later is covered by the rewrite
+        found = {group: erased.in_row_group(reader, group, leaf).rows
+                 for group in sorted(row_groups) if group < file.num_row_groups}
     done, size = 0, max(1, file.footer.start)
 
     def count_bytes(num_bytes: int) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import filtered
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
 
@@ -56,7 +56,9 @@ class RowReader:
     def _batches(self, row_group: int, leaf: LeafColumn | None, unit: str) \
             -> Iterator[pa.RecordBatch]:
         leaves = None if leaf is None else [leaf.ordinal]
-        with pyarrow_errors(self._file.name, self._file.keys):
+        where = {} if leaf is None else {"column": leaf.path}
+        with error_location(row_group=row_group, **where), \
+                pyarrow_errors(self._file.name, self._file.keys):
             if unit not in self._opened:
                 self._opened[unit] = self._file.open_in_pyarrow(
                     pre_buffer=False, coerce_int96_timestamp_unit=unit)
@@ -64,10 +66,9 @@ class RowReader:
                 yield from self._opened[unit].reader.iter_batches(
                     _BATCH_ROWS, row_groups=[row_group], column_indices=leaves)
             except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read this type of column",
-                                       row_group=row_group) from error
+                raise UnsupportedError("pyarrow cannot read this type of column") from error
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise FormatError("pyarrow cannot read the pages", row_group=row_group) from error
+                raise FormatError("pyarrow cannot read the pages") from error
 
     def _int96_unit(self, row_group: int, columns: list[LeafColumn]) -> str:
         """Return the unit in which Arrow can keep all timestamps of columns that store INT96.
