@@ -2,7 +2,8 @@
 # make check: style and quick tests, to run between edits
 # make test: set everything up and run the tests required for a merge
 # make test-all: every test, including redundant combinations
-# make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark
+# make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
+#             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -34,7 +35,7 @@ test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `
 
 bench: setup check-tools  ## measure the speed and update docs/performance.md
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'
-	$(BIN)/python -m benchmarks --docs --json build/benchmarks.json $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks $(NAMES) --docs --json build/benchmarks.json $(BENCH_ARGS)
 
 lint: setup  ## check style and types
 	$(BIN)/ruff check .

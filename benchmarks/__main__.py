@@ -2,8 +2,8 @@
 
     python -m benchmarks [NAME ...] [--scale S] [--rounds N] [--json FILE] [--docs]
 
-Without names, all benchmarks run, one after the other. ``--docs`` writes their tables to
-``docs/performance.md`` and draws its charts, which requires matplotlib.
+Without names, all benchmarks run, one after the other, in some 20 minutes. ``--docs`` writes their
+tables to ``docs/performance.md`` and draws its charts, which requires matplotlib.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pathlib import Path
 from benchmarks.section import Plan, Section
 from secure_bloom.sbbf.kernel_choice import chosen
 
-NAMES = ("kernels", "write", "filter_sizes", "lookup", "footers", "startup", "memory", "growth",
-         "attach", "erase", "engines", "index", "spark_write", "spark_native")
+NAMES = ("kernels", "write", "small_files", "wide", "filter_sizes", "lookup", "footers",
+         "startup", "memory", "growth", "attach", "erase", "engines", "index", "spark_lookup",
+         "spark_write", "spark_native")
 PACKAGES = "numpy", "pyarrow", "pyspark", "cryptography"
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "performance.md"
@@ -42,7 +43,7 @@ def main() -> None:
         section = _run(name, arguments)
         seconds = time.monotonic() - start
         print(f"\n## {name}, {seconds:.0f} s\n\n{section.text}\n", flush=True)
-        results["sections"][name] = {"seconds": seconds, "data": section.data}
+        results["sections"][name] = {"seconds": round(seconds), "data": section.data}
         if arguments.docs:
             _document(name, section)
         if arguments.json:  # after each benchmark, because they take long

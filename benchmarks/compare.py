@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+FEWEST_ROUNDS, LONG = 2, 15.0  #: rounds that are always made, and seconds until others are
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -49,11 +51,17 @@ class Comparison:
 def compare(work: str, contestants: Mapping[str, Callable[[], object]], rounds: int,
             show: Callable[[str], None] = print,
             clock: Callable[[], float] = time.perf_counter) -> Comparison:
-    """Let contestants take turns, after one uncounted warm-up run each."""
+    """Let contestants take turns, after one uncounted warm-up run each.
+
+    There are at least FEWEST_ROUNDS, and no more than LONG seconds allow: long times vary less.
+    """
+    begin = time.monotonic()
     for contestant in contestants.values():
         contestant()
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds):
+        if number >= FEWEST_ROUNDS and time.monotonic() - begin > LONG:
+            break
         for name, contestant in contestants.items():
             gc.collect()
             start = clock()

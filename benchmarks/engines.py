@@ -27,7 +27,7 @@ from benchmarks.people import keyring
 from benchmarks.section import Plan, Section
 from secure_bloom.keys import Keyring
 
-SIZES = ((50, 500_000), (1000, 20_000))
+SIZES = ((50, 250_000), (1000, 10_000))
 COLUMNS = ["id", "ssn", "amt", "city"]
 
 

@@ -29,7 +29,8 @@ from secure_bloom.keys import Keyring
 from secure_bloom.sbbf.kernel_choice import chosen
 from tests.counting import CountingHandler
 
-BYTES, ROW_GROUP = 5 * 10**9, 1_000_000
+BYTES, ROW_GROUP = 10**9, 1_000_000
+DISTINCT = 4  # row groups, which repeat
 FILES = 10
 OURS, OURS_PLAIN = "secure_bloom, 2 filters", "secure_bloom, 2 filters, one dictionary"
 
@@ -70,14 +71,15 @@ def run(plan: Plan) -> Section:
 
 
 def _in_a_process(name: str, plan: Plan) -> dict:
-    groups = plan.size(BYTES // people(ROW_GROUP).nbytes, 3)
+    rows = [people(ROW_GROUP, seed=number).combine_chunks() for number in range(DISTINCT)]
+    groups = plan.size(BYTES // rows[0].nbytes, 3)
     code = ("from pathlib import Path; from benchmarks.memory import stream; "
             f"stream({name!r}, Path({str(plan.folder)!r}))")
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, cwd=Path(__file__).parent.parent) as process:
         with ipc.new_stream(process.stdin, people(1).schema) as sink:
             for number in range(groups):
-                sink.write_table(people(ROW_GROUP, seed=number).combine_chunks())
+                sink.write_table(rows[number % DISTINCT])
         process.stdin.close()
         return json.loads(process.stdout.read())
 

@@ -33,7 +33,7 @@ from secure_bloom.keys import Keyring
 from secure_bloom.spark import native
 
 FILES = 16
-LOOKUPS = 8
+LOOKUPS = 4
 ROW_GROUP = {"parquet.block.size": str(4 * 1024 * 1024)}  # several row groups per file
 
 

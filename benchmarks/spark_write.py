@@ -51,7 +51,7 @@ class _Discard(DataSourceArrowWriter):
         pass
 
 
-SCALE_FACTOR, ROWS = 1.0, 4_000_000  #: of TPC-H, and of the table of people
+SCALE_FACTOR, ROWS = 0.25, 2_000_000  #: of TPC-H, and of the table of people
 
 
 def run(plan: Plan) -> Section:

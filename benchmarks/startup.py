@@ -1,7 +1,8 @@
 """The cost of first use in a new process: of a lookup, and of ``write_table``.
 
-A lookup is measured beyond importing ``pyarrow.parquet``. The first ``write_table`` of a process
-is compared with the second one, with empty caches: what numba compiles is not there yet.
+A lookup is measured beyond importing ``pyarrow.parquet``. Processes find the bytecode of an earlier
+one, as in an installed package. The first ``write_table`` of a process is compared with the second
+one, with empty caches: what numba compiles is not there yet.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ import secure_bloom
 from secure_bloom.keys import Keyring
 with secure_bloom.ParquetFile("file.parquet", Keyring("keyring.json")) as file:
     file.read_bloom_filter(0, "ssn").check("123456789")
+""",
+    "read_table, for a value that is not there": """
+import secure_bloom
+assert not len(secure_bloom.read_table("file.parquet", "keyring.json",
+                                       filters=[("ssn", "=", "no number")]))
+""",
+    "read_table, for a value that is there": """
+import secure_bloom
+assert len(secure_bloom.read_table("file.parquet", "keyring.json",
+                                   filters=[("ssn", "=", "SSN")]))
 """}
 TIMED = """
 import time
@@ -37,7 +48,7 @@ imported = time.perf_counter()
 {work}
 print(imported - start, time.perf_counter() - imported)
 """
-TARGET = 0.05
+TARGETS = (50, 60)  # ms, of the first works
 
 WRITES = """
 import time
@@ -60,22 +71,24 @@ WRITE_TARGET = 1.3
 def run(plan: Plan) -> Section:
     """Run the benchmark."""
     ring = keyring(plan.folder / "keyring.json")
-    write_table(people(10_000), plan.folder / "file.parquet", bloom_filters={"ssn": True},
+    rows = people(10_000)
+    write_table(rows, plan.folder / "file.parquet", bloom_filters={"ssn": True},
                 encryption=encryption(), kms=ring)
-    lookups, lookup_times = _lookups(plan)
+    lookups, lookup_times = _lookups(plan, rows["ssn"][5000].as_py())
     writes, write_times = _writes(plan)
     return Section(f"{lookups}\n\n{writes}", {"lookups": lookup_times, "writes": write_times})
 
 
-def _lookups(plan: Plan) -> tuple[str, dict]:
+def _lookups(plan: Plan, ssn: str) -> tuple[str, dict]:
     lines = ["| work | import pyarrow.parquet | added (min to max) | target |", "|---|---|---|---|"]
     data = {}
-    for name, work in WORKS.items():
+    for number, (name, work) in enumerate(WORKS.items()):
+        work = work.replace("SSN", ssn)
         _process(TIMED.format(work=work), plan.folder)
         times = [_process(TIMED.format(work=work), plan.folder)
                  for _ in range(max(plan.rounds, 3))]
         imports, added = zip(*times, strict=True)
-        target = f"{TARGET * 1000:.0f} ms" if name == next(iter(WORKS)) else "none"
+        target = f"{TARGETS[number]} ms" if number < len(TARGETS) else "none"
         lines.append(f"| {name} | {_milliseconds(imports)} | {_milliseconds(added)} "
                      f"({min(added) * 1000:.0f} to {max(added) * 1000:.0f}) | {target} |")
         data[name] = {"import": imports, "added": added}
@@ -108,9 +121,13 @@ def _process(code: str, folder: Path, environment: dict[str, str] | None = None)
         -> tuple[float, ...]:
     """Run a program in a new process; returns the numbers that it prints."""
     root = str(Path(__file__).parent.parent)
+    inherited = {name: value for name, value in os.environ.items()
+                 if name != "PYTHONDONTWRITEBYTECODE"}
+    bytecode = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r})\n{code}"], check=True,
-        capture_output=True, text=True, cwd=folder, env=os.environ | (environment or {}))
+        capture_output=True, text=True, cwd=folder,
+        env=inherited | bytecode | (environment or {}))
     return tuple(map(float, done.stdout.split()))
 
 

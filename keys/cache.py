@@ -145,7 +145,7 @@ class _Cache:
         """
         if self._process != os.getpid():  # forked: another thread may have held the lock forever
             self._reset()
-        entry = _Entry(lifetime)
+        entry: _Entry | None = None
         try:
             with self._lock:
                 if version != self._version:
@@ -153,14 +153,15 @@ class _Cache:
                 self._tidy()
                 known = self._entries.get(key)
                 if known is None or known.is_over(lifetime):
-                    known = self._entries[key] = entry
-            if known is entry:
+                    known = self._entries[key] = entry = _Entry(lifetime)
+            if entry is not None:
                 entry.succeed(make())
         except BaseException as error:
-            with self._lock:
-                if self._entries.get(key) is entry:
-                    del self._entries[key]  # the next call tries again
-            entry.fail(error)
+            if entry is not None:
+                with self._lock:
+                    if self._entries.get(key) is entry:
+                        del self._entries[key]  # the next call tries again
+                entry.fail(error)
             raise
         return known.wait()
 

@@ -142,8 +142,10 @@ def find_material(key_metadata: bytes,
     ``read_external`` returns the external key material by name; it is called only if the key
     metadata refers to it. Raises KeyRetrievalError if there is none.
     """
-    name = key_reference(key_metadata)
-    return KeyMaterial.parse(key_metadata if name is None else _entry(name, read_external()))
+    fields = _load(key_metadata)
+    name = _reference(fields)
+    return KeyMaterial._of(fields) if name is None \
+        else KeyMaterial.parse(_entry(name, read_external()))
 
 
 def standard_material(key_metadata: bytes, is_footer_key: bool) -> KeyMaterial | None:
@@ -173,7 +175,7 @@ def refer_to(name: str) -> bytes:
 
 
 def _dump(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _encode(fields).encode()
 
 
 def _load(text: bytes | str) -> dict[str, Any]:
@@ -182,10 +184,10 @@ def _load(text: bytes | str) -> dict[str, Any]:
         raise KeyRetrievalError(
             f"the key metadata is not {MATERIAL_TYPE} key material, so a KMS cannot use it; the "
             "file was written with explicit keys: pass ExplicitKeys")
-    names = [name for name, _ in fields]
-    if len(set(names)) < len(names):  # parsers differ: some take the first, some the last
+    found = dict(fields)
+    if len(found) < len(fields):  # parsers differ: some take the first, some the last
         raise KeyRetrievalError("key material: it has a duplicate field")
-    return dict(fields)
+    return found
 
 
 def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
@@ -193,8 +195,7 @@ def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
     if len(text) > _MAX_SIZE:
         return None
     try:
-        fields = json.loads(text if isinstance(text, str) else text.decode(),
-                            object_pairs_hook=_Object)
+        fields = _decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, _Object) \
@@ -203,6 +204,11 @@ def _fields(text: bytes | str) -> list[tuple[str, object]] | None:
 
 class _Object(list[Any]):
     """A JSON object as pairs of name and value, in which a name may occur twice."""
+
+
+# Each call of json.loads and json.dumps with these arguments would make another object.
+_decode = json.JSONDecoder(object_pairs_hook=_Object).decode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _get(fields: dict[str, Any], name: str, type_: type, default: object = None) -> Any:

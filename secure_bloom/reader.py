@@ -472,9 +472,12 @@ class ParquetFile(Summarized):
         if alternatives is None:
             self.check_filtered(of_file)
             return None
-        from secure_bloom.arrow.predicate_rows import constants_in, remaining
-        possible = remaining(alternatives, constants_in(
-            alternatives, self._footer.columns_by_path, partition_values or {}))
+        possible = alternatives
+        found = self._footer.columns_by_path
+        if partition_values or any(p.column not in found for some in alternatives for p in some):
+            from secure_bloom.arrow.predicate_rows import constants_in, remaining
+            possible = remaining(alternatives,
+                                 constants_in(alternatives, found, partition_values or {}))
         if possible:
             self.check_filtered(of_file)
         return self.prune_row_groups(possible).after_filters

@@ -21,6 +21,7 @@ from secure_bloom import (
     UniformKey,
     write_table,
 )
+from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.crypto import modules
 from secure_bloom.errors import (
     ColumnError,
@@ -29,7 +30,9 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
+from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.sbbf.sizing import MAX_BYTES
+from secure_bloom.writer import _FEW_VALUES
 from tests.support import (
     FOOTER_KEY,
     MASTER_KEYS,
@@ -231,6 +234,14 @@ def test_lists_by_pyarrows_older_names():
 def sizes(values, options, **write_options) -> list[int]:
     data = written(pa.table({"x": values}), {"x": options}, **write_options)
     return [info.num_bytes for info in ParquetFile(data).bloom_filters]
+
+
+@pytest.mark.parametrize("options", [{"use_compliant_nested_type": False}, {}])
+def test_columns_are_not_those_of_an_earlier_schema_that_equals_this_one(options):
+    schemas = [pa.schema([("l", pa.list_(pa.field(name, pa.int64())))]) for name in "xy"]
+    assert schemas[0] == schemas[1]
+    paths = [leaf.path for schema in schemas for leaf in parquet_leaves(schema, **options)]
+    assert paths == (["l.list.x", "l.list.y"] if options else ["l.list.element"] * 2)
 
 
 def test_few_distinct_values_give_small_filters():
@@ -520,6 +531,70 @@ def test_a_failure_at_the_very_end_leaves_the_old_file(tmp_path, monkeypatch, br
         write_table(TABLE, path, bloom_filters=ALL)
     assert os.listdir(tmp_path) == [path.name]
     assert path.read_bytes() == b"the old file"
+
+
+@pytest.mark.parametrize(("durable", "synced"), [(True, ["file", "folder"]), (False, [])])
+def test_a_file_is_synced_unless_it_need_not_be_durable(tmp_path, monkeypatch, durable, synced):
+    path, found, fsync = tmp_path / "x.parquet", [], os.fsync
+
+    def watched(descriptor):
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        found.append("folder" if os.path.isdir(name) else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    write_table(TABLE, path, bloom_filters=ALL, durable=durable)
+    with ParquetWriter(path, TABLE.schema, durable=durable) as writer:
+        writer.write_table(TABLE)
+    assert found == synced * 2
+    assert ParquetFile(path).read().num_rows == len(TABLE)
+
+
+class Counted(io.BytesIO):
+    """Counts the calls that write."""
+
+    calls = 0
+
+    def write(self, data):
+        self.calls += 1
+        return super().write(data)
+
+
+def test_a_small_file_is_written_in_few_calls():
+    sink = Counted()
+    write_table(TABLE, sink, bloom_filters=ALL, encryption=ENCRYPTED, kms=kms())
+    assert sink.calls <= 3  # pages, an empty rest, and what follows the last page
+
+
+def test_the_bytes_written_so_far_are_those_of_whole_row_groups():
+    sink = io.BytesIO()
+    with ParquetWriter(sink, TABLE.schema, bloom_filters=ALL) as writer:
+        for _ in range(3):
+            writer.write_table(TABLE)
+            assert writer.num_bytes == len(sink.getvalue()) > 0
+
+
+def test_filters_of_few_values_need_no_thread(monkeypatch):
+    def fail(*_):
+        raise AssertionError("a thread")
+
+    monkeypatch.setattr("secure_bloom.writer.ThreadPoolExecutor", fail)
+    data = written()
+    assert len(ParquetFile(data).bloom_filters) == len(ALL)
+    with pytest.raises(AssertionError, match="a thread"):
+        written(pa.table({"a": range(_FEW_VALUES + 1)}), {"a": True})
+
+
+def test_each_placeholder_of_pyarrow_is_parsed_once(monkeypatch):
+    parsed, parse = [], KeyMaterial.parse
+    monkeypatch.setattr(KeyMaterial, "parse", lambda text: parsed.append(text) or parse(text))
+    configuration = EncryptionConfiguration("mf", {"mc": ["a", "b"]})
+    sink = io.BytesIO()
+    with ParquetWriter(sink, TABLE.schema, bloom_filters=ALL, encryption=configuration,
+                       kms=kms()) as writer:
+        for _ in range(3):
+            writer.write_table(TABLE)
+    assert len(parsed) == len(set(parsed)) == 3  # footer, a, b
 
 
 class FullDisk(io.BytesIO):

@@ -19,7 +19,7 @@ from secure_bloom.encryption import (
 )
 from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.parquet.footer import Footer
-from secure_bloom.parquet.schema import LeafColumn, columns_by_prefix, named_columns
+from secure_bloom.parquet.schema import LeafColumn, columns_by_prefix, named_columns, paths_to
 
 
 def resolve_columns(encryption: Encryption | None, columns: list[LeafColumn]) -> Encryption | None:
@@ -94,12 +94,9 @@ def check_encrypted(encryption: Encryption | None, footer: Footer) -> None:
     if encryption is None:
         return
     column_keys = getattr(encryption, "column_keys", None)
-    by_prefix = columns_by_prefix(footer.columns)
-    asked = footer.columns if column_keys is None else [
-        column for paths in column_keys.values() for path in paths
-        for column in named_columns(by_prefix.get(path, ()), path)]
-    ordinals = {column.ordinal for column in asked}
+    asked = {path for paths in (column_keys or {}).values() for path in paths}
     for chunk in footer.column_chunks():
-        if chunk.encryption is None and chunk.column.ordinal in ordinals:
+        if chunk.encryption is None and (
+                column_keys is None or not asked.isdisjoint(paths_to(chunk.column))):
             raise UnsupportedError("pyarrow did not encrypt this column, so the file was "
                                    "discarded", **chunk.place)

@@ -88,6 +88,7 @@ class _KmsEncryption(FileEncryption):
         self._encryption, self._kms = encryption, kms
         configuration, self._master_keys = _under_aliases(encryption)
         self._placeholder_keys = PlaceholderKeys()
+        self._placeholders: dict[bytes, KeyMaterial] = {}  # by the key metadata of pyarrow
         self._wrapped: dict[str, str] = {}  # by number, with single wrapping
         self._keks: dict[str, KeyEncryptionKey] = {}  # by master key, with double wrapping
         self.properties = crypto_factory(self).file_encryption_properties(
@@ -106,8 +107,7 @@ class _KmsEncryption(FileEncryption):
 
     def footer_key(self, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
-        assert key_metadata is not None  # pyarrow has written it
-        return self._placeholder_keys.unwrap_key(KeyMaterial.parse(key_metadata).wrapped_dek)
+        return self._placeholder_keys.unwrap_key(self._placeholder(key_metadata).wrapped_dek)
 
     def column_key(self, path: str, key_metadata: bytes | None) -> bytes:
         """See :class:`KeyRetriever`."""
@@ -116,22 +116,30 @@ class _KmsEncryption(FileEncryption):
     def master_key(self, key_metadata: bytes | None) -> str | None:
         """See :class:`KeyRetriever`."""
         return None if key_metadata is None \
-            else self._master_keys[KeyMaterial.parse(key_metadata).master_key_id]
+            else self._master_keys[self._placeholder(key_metadata).master_key_id]
 
     def write_key_metadata(self, footer: Footer) -> None:
         """See :class:`FileEncryption`."""
-        final: dict[bytes, bytes] = {}  # the chunks of a column share theirs
+        final: dict[str, bytes] = {}  # by number; the chunks of a column share theirs
 
         def finish(key_metadata: bytes | None) -> bytes:
-            assert key_metadata is not None  # pyarrow has written it
-            if key_metadata not in final:
-                final[key_metadata] = self._store(self._material(KeyMaterial.parse(key_metadata)))
-            return final[key_metadata]
+            placeholder = self._placeholder(key_metadata)
+            if placeholder.wrapped_dek not in final:
+                final[placeholder.wrapped_dek] = self._store(self._material(placeholder))
+            return final[placeholder.wrapped_dek]
 
         footer.set_footer_key_metadata(finish(footer.footer_key_metadata))
         for chunk in footer.column_chunks():
             if chunk.encryption == "column key":
                 chunk.set_key_metadata(finish(chunk.key_metadata))
+
+    def _placeholder(self, key_metadata: bytes | None) -> KeyMaterial:
+        """Return what pyarrow has written as key material."""
+        assert key_metadata is not None
+        found = self._placeholders.get(key_metadata)
+        if found is None:
+            found = self._placeholders[key_metadata] = KeyMaterial.parse(key_metadata)
+        return found
 
     def _material(self, placeholder: KeyMaterial) -> KeyMaterial:
         """Replace pyarrow's placeholder with the real key material."""

@@ -59,7 +59,7 @@ def with_leaf_types(t: pa.DataType, replace: Callable[[pa.DataType], pa.DataType
 
 
 def _is_nested(t: pa.DataType) -> bool:
-    return pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t)
+    return pa.types.is_nested(t) and (pa.types.is_struct(t) or pa.types.is_map(t) or is_list(t))
 
 
 def _children(t: pa.DataType) -> list[pa.DataType]:
@@ -127,6 +127,8 @@ def without_half_dictionaries(schema: pa.Schema) -> pa.Schema:
 
     pyarrow reads them as half floats from a file, whatever their original type.
     """
+    if not any(map(_has_half_dictionary, schema.types)):
+        return schema
     return pa.schema([field.with_type(_decoded_type(field.type)) for field in schema],
                      schema.metadata)
 
@@ -137,7 +139,7 @@ def decode_half_dictionaries(table: pa.Table) -> pa.Table:
     If pyarrow concatenates pieces of such an array while writing, and the dictionary contains a
     NaN, it would write the bits of each half float as a number: 15872.0 instead of 1.5.
     """
-    if not any(_has_half_dictionary(field.type) for field in table.schema):
+    if not any(map(_has_half_dictionary, table.schema.types)):
         return table
     schema = without_half_dictionaries(table.schema)
     return pa.table([pa.chunked_array([_decoded(chunk) for chunk in column.chunks], field.type)

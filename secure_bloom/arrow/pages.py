@@ -74,6 +74,8 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
 
     The ``masked`` columns are not read, but null; the filter does not use them.
     """
+    if not fragments and (known := _projected(schema, columns)) is not None:
+        return with_masked(pa.Table.from_batches([], _without(known, masked)), known, masked)
     import pyarrow.dataset as ds
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
@@ -98,6 +100,21 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
     columns = schema.names if columns is None else columns
     scanner = dataset.scanner([*columns, *row_filter.columns])
     return pa.Table.from_batches(_filtered(scanner, len(columns), row_filter), result)
+
+
+def _projected(schema: pa.Schema, columns: object) -> pa.Schema | None:
+    """Return the schema of some or all (None) columns; None if only pyarrow's scanner knows it."""
+    names = schema.names if columns is None else columns
+    if not isinstance(names, list) or not all(
+            isinstance(name, str) and len(schema.get_all_field_indices(name)) == 1
+            for name in names):
+        return None
+    return pa.schema([schema.field(name) for name in names], schema.metadata)
+
+
+def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in names], schema.metadata) \
+        if names else schema
 
 
 def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,7 @@
-"""Rows for which predicates hold, as :mod:`secure_bloom.pruning.predicates` defines operators."""
+"""Rows for which predicates hold, as :mod:`secure_bloom.pruning.predicates` defines operators.
+
+``pyarrow.compute`` is imported only where rows are compared: most lookups find that there are none.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from secure_bloom.errors import error_location
 from secure_bloom.pruning.operands import (
@@ -38,13 +40,11 @@ class PredicateRows:
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one of them; never null."""
+        import pyarrow.compute as pc
         return reduce(pc.or_, (
             reduce(pc.and_, (test.holds(_child(batch.column(parts[0]), parts[1:]))
                              for parts, test in alternative))
             for alternative in self._alternatives))
-
-
-_NULL = pa.scalar(None)
 
 
 def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
@@ -54,8 +54,11 @@ def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
     Those that come from its path have their value even if the file has a column of that name;
     others that it lacks are null.
     """
-    return {**{p.column: _NULL for alternative in alternatives for p in alternative
-               if p.column not in columns}, **partition_values}
+    missing = {p.column for alternative in alternatives for p in alternative
+               if p.column not in columns}
+    if not missing:
+        return dict(partition_values)
+    return dict.fromkeys(missing, pa.scalar(None)) | dict(partition_values)
 
 
 def remaining(alternatives: list[list[Predicate]],
@@ -74,6 +77,7 @@ def remaining(alternatives: list[list[Predicate]],
 
 def _child(array: pa.Array, parts: tuple[str, ...]) -> pa.Array:
     """Return a field of structs, null where its struct is null."""
+    import pyarrow.compute as pc
     for name in parts:
         array = _storage(array)
         array = pc.struct_field(array, [array.type.get_field_index(name)])
@@ -97,6 +101,7 @@ class _Test:
             return self.holds(array.dictionary).take(array.indices).fill_null(self._holds_for_null)
         if pa.types.is_null(array.type):
             return _constant(array, self._holds_for_null)
+        import pyarrow.compute as pc
         return pc.if_else(array.is_valid(), self._of_others(comparable(array)),
                           self._holds_for_null)
 
@@ -117,12 +122,12 @@ def _bind(predicate: Predicate, arrow_type: pa.DataType) -> tuple[bool, _Truth]:
             return False, members.are_in
         if None in value:
             return False, lambda values: _constant(values, False)
-        return not value, lambda values: pc.invert(members.are_in(values))
+        return not value, lambda values: _inverted(members.are_in(values))
     if value is None:
         return False, lambda values: _constant(values, False)
     place = operand(value, arrow_type)
     if op in _OPPOSITES:
-        return False, lambda values: pc.invert(_compare(values, _OPPOSITES[op], place))
+        return False, lambda values: _inverted(_compare(values, _OPPOSITES[op], place))
     return False, lambda values: _compare(values, op, place)
 
 
@@ -136,6 +141,7 @@ def _compare(values: pa.Array, op: str, place: Operand) -> pa.Array:
         return _Members({floor} if is_exact else ()).are_in(values)
     if floor is None:
         return _constant(values, False)
+    import pyarrow.compute as pc
     if floor != floor:
         return pc.invert(pc.is_nan(values)) if op == "<" else _constant(values, True)
     literal = literals([floor], values.type)[0]
@@ -153,6 +159,7 @@ class _Members:
 
     def are_in(self, values: pa.Array) -> pa.Array:
         """Return for each value whether it is one of them; they all have one type."""
+        import pyarrow.compute as pc
         if pa.types.is_floating(values.type):
             values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
         if self._literals is None:
@@ -163,6 +170,7 @@ class _Members:
         return pc.or_(found, pc.is_nan(values)) if self._has_nan else found
 
     def _found(self, values: pa.Array, members: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
         if len(members) <= len(values):
             return pc.is_in(values, members)
         if self._set is None:  # is_in would build such a set in each call
@@ -172,6 +180,11 @@ class _Members:
 
 def _members_of(values: list[Any], arrow_type: pa.DataType) -> _Members:
     return _Members(as_value_list(values).derived(positions_of, arrow_type))
+
+
+def _inverted(array: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+    return pc.invert(array)
 
 
 def _constant(array: pa.Array, value: bool) -> pa.BooleanArray:

@@ -6,12 +6,16 @@ include NaN and in which it treats -0.0 and 0.0 as different, and it cannot comp
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
-from secure_bloom.arrow.expression_rows import ExpressionRows
 from secure_bloom.arrow.predicate_rows import PredicateRows
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Condition
+
+if TYPE_CHECKING:
+    from secure_bloom.arrow.expression_rows import ExpressionRows
 
 
 class RowFilter(RowGroupFilter):
@@ -46,6 +50,7 @@ class RowFilter(RowGroupFilter):
         if isinstance(condition, list):
             self._rows, alternatives = PredicateRows(condition, schema), condition
         else:
+            from secure_bloom.arrow.expression_rows import ExpressionRows
             self._rows = rows = ExpressionRows(condition, schema)
             alternatives = rows.alternatives
         super().__init__(self._rows.columns, alternatives, schema)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -34,9 +36,25 @@ def parquet_leaves(schema: pa.Schema, **writer_options: Any) -> list[LeafColumn]
     """Return the leaf columns that pyarrow creates for an Arrow schema with these options.
 
     Determined by writing a file without rows with pyarrow: only pyarrow knows how its many options
-    change names and types.
+    change names and types. Cached, because many files are written with the same schema.
     """
+    # Serialized, because equal schemas may differ in the names of list elements.
+    return list(_leaves(_Written((schema.serialize().to_pybytes(), repr(writer_options)),
+                                 schema, writer_options)))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a file without rows is written with; ``key`` tells it from others."""
+
+    key: tuple[bytes, str]
+    schema: pa.Schema = field(compare=False)
+    options: Mapping[str, Any] = field(compare=False)
+
+
+@lru_cache(maxsize=8)
+def _leaves(what: _Written) -> tuple[LeafColumn, ...]:
     sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema, **writer_options).close()
+    pq.ParquetWriter(sink, what.schema, **what.options).close()
     _, content, magic = split_tail(sink.getvalue().to_pybytes())
-    return Footer(content, magic).columns
+    return tuple(Footer(content, magic).columns)

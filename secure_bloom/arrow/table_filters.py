@@ -46,16 +46,24 @@ def plan_filters(schema: pa.Schema, leaves: list[LeafColumn], bloom_filters: Blo
 
     Raises ColumnError if a column does not exist or cannot have a filter.
     """
+    plan: FilterPlan = {}
+    asked = normalize_options(bloom_filters,
+                              filterable_paths(leaves) if bloom_filters is True else None)
+    paths = list(dict.fromkeys([*asked, *observed]))
+    if not paths:
+        return plan
     owners = [(index, position) for index, field in enumerate(schema)
               for position in range(len(leaf_types(field.type)))]
-    plan: FilterPlan = {}
-    asked = normalize_options(bloom_filters, filterable_paths(leaves))
-    paths = list(dict.fromkeys([*asked, *observed]))
     for column, path in zip(filter_columns(leaves, paths), paths, strict=True):
         index, position = owners[column.ordinal]
         plan.setdefault(index, []).append(
             PlannedColumn(position, column, asked.get(path), path in observed))
     return plan
+
+
+def num_values(table: pa.Table, plan: FilterPlan) -> int:
+    """Return roughly how many values the filters of a table are built from."""
+    return table.num_rows * sum(map(len, plan.values()))
 
 
 def build_filters(table: pa.Table, plan: FilterPlan, observe: Observe | None = None) \

@@ -16,6 +16,7 @@ import click
 from secure_bloom.errors import (
     AuthenticationError,
     ColumnError,
+    KernelChoiceError,
     KeyRetrievalError,
     KeyringError,
     MissingExtraError,
@@ -63,7 +64,7 @@ def exit_code(error: Exception) -> int:
         return TAMPERED
     if isinstance(error, KeyRetrievalError):
         return KEY
-    if isinstance(error, ColumnError | PolicyError | MissingExtraError):
+    if isinstance(error, ColumnError | PolicyError | MissingExtraError | KernelChoiceError):
         return USAGE
     if isinstance(error, SecureBloomError | OSError):
         return UNREADABLE

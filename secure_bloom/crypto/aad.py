@@ -11,7 +11,6 @@ Encryption.md, section 4.4:
 
 from __future__ import annotations
 
-import struct
 from enum import IntEnum
 
 _MAX_ORDINAL = 2**15 - 1
@@ -32,7 +31,8 @@ class ModuleType(IntEnum):
     BLOOM_FILTER_BITSET = 9
 
 
-_WITH_PAGE = (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
+_NAMES = ("row group", "column", "page")
+_NUM_ORDINALS = {ModuleType.FOOTER: 0, ModuleType.DATA_PAGE: 3, ModuleType.DATA_PAGE_HEADER: 3}
 
 
 def module_aad(file_aad: bytes, module_type: ModuleType, row_group: int | None = None,
@@ -54,19 +54,17 @@ def module_aad(file_aad: bytes, module_type: ModuleType, row_group: int | None =
     ValueError
         If an ordinal is missing, superfluous, or does not fit in 15 bits.
     """
-    ordinals = {"row group": row_group, "column": column, "page": page}
-    wanted = set()
-    if module_type != ModuleType.FOOTER:
-        wanted = {"row group", "column"} | ({"page"} if module_type in _WITH_PAGE else set())
-    suffix = bytes([module_type])
-    for name, ordinal in ordinals.items():
-        if (ordinal is not None) != (name in wanted):
+    ordinals = (row_group, column, page)
+    expected = _NUM_ORDINALS.get(module_type, 2)
+    aad = file_aad + bytes((module_type,))
+    for number, ordinal in enumerate(ordinals):
+        if (ordinal is not None) != (number < expected):
             raise ValueError(f"a {module_type.name} module takes "
-                             f"{'a' if name in wanted else 'no'} {name} ordinal")
+                             f"{'a' if number < expected else 'no'} {_NAMES[number]} ordinal")
         if ordinal is None:
-            continue
+            break
         if not 0 <= ordinal <= _MAX_ORDINAL:
-            raise ValueError(f"{name} ordinal {ordinal} is out of range: encrypted files allow 0 "
-                             f"to {_MAX_ORDINAL}")
-        suffix += struct.pack("<h", ordinal)
-    return file_aad + suffix
+            raise ValueError(f"{_NAMES[number]} ordinal {ordinal} is out of range: encrypted files "
+                             f"allow 0 to {_MAX_ORDINAL}")
+        aad += ordinal.to_bytes(2, "little")
+    return aad

@@ -30,6 +30,9 @@ LENGTH_SIZE = 4
 _FIRST_COUNTER = b"\0\0\0\x01"  # of AES-CTR, after the nonce
 OVERHEAD = LENGTH_SIZE + NONCE_SIZE + TAG_SIZE  #: bytes that a module adds to its plaintext
 
+_NOT_AUTHENTIC = ("an encrypted module does not authenticate: the key or the AAD prefix is wrong, "
+                  "or the file was changed")
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -79,7 +82,11 @@ class ModuleCipher:
         Raises AuthenticationError if the length does not match the bytes passed, or the tag does
         not match.
         """
-        return self.decrypt_buffer(module, aad).to_pybytes()
+        sealed = _sealed(module)
+        try:
+            return self._aes.decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad)
+        except InvalidTag:
+            raise AuthenticationError(_NOT_AUTHENTIC) from None
 
     def decrypt_buffer(self, module: Bytes, aad: bytes) -> pa.Buffer:
         """Decrypt as :meth:`decrypt`, into Arrow memory that nothing else uses.
@@ -87,19 +94,13 @@ class ModuleCipher:
         Arrow reuses its memory: for a filter of a megabyte, fresh pages from the operating system
         would take more time than decryption.
         """
-        module = memoryview(module)
-        length = module_length(module)
-        if length is None or length != len(module):
-            raise AuthenticationError("an encrypted module has an invalid length")
-        nonce = bytes(module[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE])
-        plaintext = pa.allocate_buffer(length - OVERHEAD)
+        sealed = _sealed(module)
+        plaintext = pa.allocate_buffer(len(module) - OVERHEAD)
         try:
-            self._aes.decrypt_into(nonce, module[LENGTH_SIZE + NONCE_SIZE:], aad,
+            self._aes.decrypt_into(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad,
                                    memoryview(plaintext).cast("B"))
         except InvalidTag:
-            raise AuthenticationError(
-                "an encrypted module does not authenticate: the key or the AAD prefix is wrong, "
-                "or the file was changed") from None
+            raise AuthenticationError(_NOT_AUTHENTIC) from None
         return plaintext
 
     def sign(self, footer: bytes, aad: bytes) -> bytes:
@@ -126,6 +127,13 @@ class ModuleCipher:
         if len(tag) != TAG_SIZE or not hmac.compare_digest(
                 tag, self._aes.encrypt(nonce, footer, aad)[-TAG_SIZE:]):
             raise AuthenticationError("the footer signature does not match")
+
+
+def _sealed(module: Bytes) -> memoryview:
+    """Return nonce, ciphertext and tag of a whole module."""
+    if module_length(module) != len(module):
+        raise AuthenticationError("an encrypted module has an invalid length")
+    return memoryview(module)[LENGTH_SIZE:]
 
 
 def module_length(module: Bytes) -> int | None:

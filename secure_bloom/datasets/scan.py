@@ -32,6 +32,7 @@ from secure_bloom.datasets.selection import Selection, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.storage.local_threads import LocalThreads
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
@@ -256,12 +257,10 @@ def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
 
 
 def pool_for(filesystem: pa_fs.FileSystem) -> ThreadPoolExecutor:
-    """Return a pool of as many threads as files are opened at a time.
-
-    Local files involve little waiting, and more threads only pass the GIL on more often.
-    """
-    is_local = filesystem.type_name == "local"
-    return ThreadPoolExecutor(min(pa.cpu_count(), 4) if is_local else pa.io_thread_count())
+    """Return a pool of as many threads as files are opened at a time."""
+    if filesystem.type_name == "local":
+        return LocalThreads(min(pa.cpu_count(), 4))
+    return ThreadPoolExecutor(pa.io_thread_count())
 
 
 def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, int],

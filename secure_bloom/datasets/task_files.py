@@ -90,9 +90,10 @@ class TaskFiles:
             self._finish(max(self._folders.values(), key=lambda f: f.waiting.bytes))
 
     def finish(self) -> list[StagedFile]:
-        """Write the buffered rows, and close all files."""
+        """Write the buffered rows, close all files, and make them durable."""
         for folder in list(self._folders.values()):
             self._finish(folder)
+        self._job.sync_written(file.path for file in self._staged)
         return self._staged
 
     def __enter__(self) -> TaskFiles:
@@ -156,12 +157,16 @@ def write_empty_file(job: Job, partition_by: tuple[str, ...],
     # Partition columns are known only from paths: the null partition adds no value.
     path = job.new_file(0, null_folder(partition_by))
     open_writer(path).close()
-    return job.staged(path, 0)
+    file = job.staged(path, 0)
+    job.sync_written([file.path])
+    return file
 
 
 def open_checked(where: FileTarget, schema: pa.Schema, master_keys: MasterKeyCheck | None,
                  client: Callable[[], CachedKms], **arguments: Any) -> ParquetWriter:
     """Open a file of a job; with single wrapping, check that the KMS still has its master keys.
+
+    The file is not durable until :meth:`.JobFolder.sync_written`.
 
     Parameters
     ----------
@@ -178,7 +183,7 @@ def open_checked(where: FileTarget, schema: pa.Schema, master_keys: MasterKeyChe
         If the KMS has another master key of the same name.
     """
     with ExitStack() as stack:
-        writer = stack.enter_context(ParquetWriter(where, schema, **arguments))
+        writer = stack.enter_context(ParquetWriter(where, schema, durable=False, **arguments))
         if master_keys is not None:  # the keys of the file are wrapped by now
             master_keys.verify(client())
         stack.pop_all()

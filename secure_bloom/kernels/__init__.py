@@ -1,1 +1,1 @@
-"""Hash and filter loops, in two versions: plain Python for few values, numba for bulk work."""
+"""Hash and filter loops: with numpy, and as numba functions that are compiled at build time."""

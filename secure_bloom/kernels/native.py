@@ -154,5 +154,5 @@ def _bound(library: ctypes.CDLL, name: str, arguments: tuple[str, ...]) -> Any:
 def _array(array: np.ndarray) -> tuple[int, int]:
     """Return the address and the length, as a kernel takes them."""
     if array.size and array.flags.writeable:  # ten times as fast
-        return ctypes.addressof(ctypes.c_char.from_buffer(array)), len(array)
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data)), len(array)
     return array.ctypes.data, len(array)

@@ -74,10 +74,11 @@ class Decoded:
 class ColumnChunk:
     """One column of one row group: a view of the footer, which holds the changes."""
 
-    __slots__ = ("_group", "column")
+    __slots__ = ("_group", "_known", "column")
 
     def __init__(self, group: RowGroup, column: LeafColumn):
         self._group, self.column = group, column
+        self._known: Decoded | None = None  # what the row group returned, to ask it only once
 
     @property
     def _file(self) -> Shared:
@@ -96,7 +97,9 @@ class ColumnChunk:
 
     @property
     def _decoded(self) -> Decoded:
-        return self._group.decoded(self.column.ordinal)
+        if self._known is None:
+            self._known = self._group.decoded(self.column.ordinal)
+        return self._known
 
     @property
     def _struct(self) -> Struct:
@@ -113,7 +116,7 @@ class ColumnChunk:
     def to_change(self) -> Struct:
         """Return the ColumnChunk, whose changes will be written."""
         struct = self._struct
-        decoded = self._group.to_change(self.column.ordinal)
+        decoded = self._known = self._group.to_change(self.column.ordinal)
         decoded.struct = decoded.struct or struct
         return decoded.struct
 
@@ -330,6 +333,7 @@ class ColumnChunk:
         struct = self.to_change()
         self.seal()
         self._group.replace(self.column.ordinal, thrift.encode(struct))
+        self._known = None
 
     def _column_key_struct(self) -> Struct | None:
         return self._struct.get(_CRYPTO_META_DATA).get(2) if self.encryption == "column key" \

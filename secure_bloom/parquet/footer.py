@@ -47,7 +47,8 @@ _SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4  # FileMetaData
 _ALGORITHM, _SIGNING_KEY_METADATA = 8, 9  # likewise
 _OF_SCHEMA = 1, _SCHEMA, 5, 6  # with version, key-value metadata, created_by
 
-_MAX_REMEMBERED = 1 << 15  # bytes of a schema; the paths of a hostile one may be far longer
+# Mostly the same in all files of a folder: the schema, key-value metadata, and column orders.
+_RECURRING = {field_id: thrift.Recurring() for field_id in (_SCHEMA, 5, COLUMN_ORDERS)}
 
 
 class Footer(Summarized):
@@ -84,11 +85,11 @@ class Footer(Summarized):
         else:
             raise FormatError("the file does not end with PAR1 or PARE: it is not a Parquet file, "
                               "or it is truncated")
-        self.columns = self._columns()
-        self._found: dict[str, LeafColumn] = {}  # by path, as far as they were looked for
+        self._schema = self._known_schema()
+        self.columns = list(self._schema.columns)
         self.row_groups: Sequence[RowGroup] = thrift.structs(self._file_meta, _ROW_GROUPS)
-        orders = Struct([field for field in self._file_meta.fields if field[0] == COLUMN_ORDERS])
-        shared = Shared(self.columns, self.crypto, self.kernels, orders)
+        shared = Shared(self.columns, self.crypto, self.kernels,
+                        self._file_meta.get(COLUMN_ORDERS))
         for number, group in enumerate(self.row_groups):
             group.open(number, shared)
 
@@ -119,16 +120,16 @@ class Footer(Summarized):
         """Whether the file uses modular encryption at all."""
         return self.algorithm is not None
 
-    @cached_property
-    def columns_by_path(self) -> dict[str, LeafColumn]:
+    @property
+    def columns_by_path(self) -> Mapping[str, LeafColumn]:
         """The leaf columns by dotted path; the last one if names with dots make paths equal."""
-        return {column.path: column for column in self.columns}
+        return self._schema.by_path
 
     def column(self, path: str) -> LeafColumn:
         """Return the leaf column with a dotted path; see :func:`.find_column`."""
-        found = self._found.get(path)
+        found = self._schema.found.get(path)
         if found is None:
-            found = self._found[path] = find_column(self.columns, path)
+            found = self._schema.found[path] = find_column(self.columns, path)
         return found
 
     @property
@@ -254,27 +255,40 @@ class Footer(Summarized):
         """Decode the FileMetaData; of row groups only what locating their column chunks needs."""
         return thrift.decode(content, {
             _ROW_GROUPS: [ROW_GROUP_LAYOUT, partial(RowGroup, content)],
-            _ALGORITHM: ALGORITHM_LAYOUT})
+            _ALGORITHM: ALGORITHM_LAYOUT, **_RECURRING})
 
     def _footer_aad(self) -> bytes:
         return module_aad(self.file_aad, ModuleType.FOOTER)
 
-    def _columns(self) -> list[LeafColumn]:
+    def _known_schema(self) -> _Schema:
         for field_id, type_, value in self._file_meta.fields:
             if field_id == _SCHEMA and type_ == thrift.LIST:
-                known = _schema_columns if len(value) <= _MAX_REMEMBERED \
-                    else _schema_columns.__wrapped__
-                return list(known(value))
-        return leaf_columns([])
+                known = _schema_columns if len(value) <= thrift.MAX_REMEMBERED \
+                    else _schema_columns.__wrapped__  # the paths may be far longer
+                return known(value)
+        return _Schema(leaf_columns([]))
+
+
+class _Schema:
+    """The leaf columns of a schema, and those by path that were looked for."""
+
+    def __init__(self, columns: list[LeafColumn]):
+        self.columns = columns
+        self.found: dict[str, LeafColumn] = {}
+
+    @cached_property
+    def by_path(self) -> dict[str, LeafColumn]:
+        """The leaf columns by dotted path."""
+        return {column.path: column for column in self.columns}
 
 
 @lru_cache(maxsize=8)
-def _schema_columns(raw: bytes) -> tuple[LeafColumn, ...]:
+def _schema_columns(raw: bytes) -> _Schema:
     """Return a schema's leaf columns from SchemaElements; cached, since most files share theirs."""
     schema = Struct([[_SCHEMA, thrift.LIST, raw]])
     with thrift.no_garbage_collection():
         elements = thrift.each(schema, _SCHEMA, SCHEMA_ELEMENT_LAYOUT)
-        return tuple(leaf_columns(elements, len(raw)))
+        return _Schema(leaf_columns(elements, len(raw)))
 
 
 def encrypted_footer_key_metadata(content: bytes) -> bytes | None:

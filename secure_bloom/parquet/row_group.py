@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -212,12 +212,12 @@ class Shared:
     It has no reference to the footer, which references the row groups: a reference cycle would
     keep all of them and the open file alive until the garbage collector runs.
 
-    ``kernels`` decode large footers faster. ``orders`` are the ColumnOrders, as a field of
+    ``kernels`` decode large footers faster. ``orders`` is the list of ColumnOrders, as it is in
     FileMetaData.
     """
 
     def __init__(self, columns: list[LeafColumn], crypto: FileCrypto,
-                 kernels: CompiledFooters | None, orders: Struct):
+                 kernels: CompiledFooters | None, orders: Any):
         self.columns, self.crypto, self.kernels = columns, crypto, kernels
         self.recent = Recent()
         self._orders = orders
@@ -229,9 +229,17 @@ class Shared:
 
     @cached_property
     def _defined_orders(self) -> bytes:
-        """Return 1 for each column with such an order, else 0."""
-        orders = thrift.each(self._orders, COLUMN_ORDERS, {})
-        return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
+        raw = self._orders
+        known = _defined_orders if raw is None or len(raw) <= thrift.MAX_REMEMBERED \
+            else _defined_orders.__wrapped__
+        return known(raw)
+
+
+@lru_cache(maxsize=8)  # files of a folder mostly have the same
+def _defined_orders(raw: bytes | None) -> bytes:
+    """Return 1 for each column with an order defined by its type, else 0, from ColumnOrders."""
+    orders = thrift.each(Struct([[COLUMN_ORDERS, thrift.LIST, raw]]), COLUMN_ORDERS, {})
+    return bytes(order.get(_TYPE_ORDER) is not None for order in orders)
 
 
 class Recent:

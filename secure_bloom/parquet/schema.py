@@ -8,7 +8,7 @@ and row groups.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -153,14 +153,19 @@ def columns_by_prefix(leaves: Iterable[LeafColumn]) -> dict[str, list[LeafColumn
     return found
 
 
+def paths_to(column: LeafColumn) -> Iterator[str]:
+    """Yield the dotted paths of the groups around a leaf column, from the top, and its own."""
+    return (".".join(column.parts[:depth]) for depth in range(1, len(column.parts) + 1))
+
+
 def clear_columns(leaves: Iterable[LeafColumn]) -> dict[str, LeafColumn]:
     """Return the leaf columns whose dotted path is unique among columns and groups, by path."""
     parts: dict[str, set[tuple[str, ...]]] = {}
     found: dict[str, list[LeafColumn]] = {}
     for column in leaves:
         found.setdefault(column.path, []).append(column)
-        for depth in range(1, len(column.parts) + 1):
-            parts.setdefault(".".join(column.parts[:depth]), set()).add(column.parts[:depth])
+        for depth, path in enumerate(paths_to(column), 1):
+            parts.setdefault(path, set()).add(column.parts[:depth])
     return {path: columns[0] for path, columns in found.items()
             if len(columns) == 1 and len(parts[path]) == 1}
 

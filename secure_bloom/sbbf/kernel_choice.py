@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from secure_bloom.errors import MissingExtraError, UnsupportedError
+from secure_bloom.errors import KernelChoiceError, MissingExtraError
 from secure_bloom.kernels import vectorized
 
 VARIABLE = "SECURE_BLOOM_KERNELS"
@@ -68,12 +68,14 @@ def chosen() -> Choice:
 
     Raises
     ------
-    UnsupportedError
+    KernelChoiceError
         If the environment asks for something that does not exist or cannot be used here.
+    MissingExtraError
+        If it asks for numba, which is not installed.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", *CHOICES):
-        raise UnsupportedError(f"{VARIABLE} is {wanted!r}; it can be {', '.join(CHOICES)}")
+        raise KernelChoiceError(f"{VARIABLE} is {wanted!r}; it can be {', '.join(CHOICES)}")
     if wanted == "numpy":
         return Choice("numpy", vectorized, None)
     if wanted == "numba":
@@ -84,7 +86,7 @@ def chosen() -> Choice:
         native = load(wanted if wanted in LEVELS else None)
     except NotUsableError as error:
         if wanted:
-            raise UnsupportedError(f"{VARIABLE} is {wanted}, but these kernels cannot be used: "
+            raise KernelChoiceError(f"{VARIABLE} is {wanted}, but these kernels cannot be used: "
                                    f"{error}") from None
         return Choice("numpy", vectorized, None, str(error))
     return Choice(native.level, Bulk(native), native)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 
 _FIRST_PART = 1024  # hashes
+_TEXT_AND_BYTES = (pa.string(), pa.binary())
 _SCALARS = (str, bytes, bytearray, memoryview, int, float, np.generic, pa.Scalar, uuid.UUID)
 
 
@@ -100,7 +101,7 @@ def stored_bytes(value: Any, column_type: ColumnType) -> bytes | None:
             if low <= value < high else None
     if type(value) is float and physical_type == "DOUBLE":
         return struct.pack("<d", value) if value < 0 or value > 0 else None  # neither zero nor NaN
-    if type(value) in (str, bytes) and arrow_type in (pa.string(), pa.binary()):
+    if type(value) in (str, bytes) and arrow_type in _TEXT_AND_BYTES:
         with suppress(UnicodeEncodeError):
             return value.encode() if isinstance(value, str) else value
     return None

@@ -20,7 +20,7 @@ from secure_bloom.storage.summary import CommitSummary, read_summary
 if TYPE_CHECKING:
     import pyarrow.fs as pa_fs
     import pyarrow.parquet.encryption as pe
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from secure_bloom.encryption import EncryptionConfiguration
     from secure_bloom.erasing.result import EraseResult
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from secure_bloom.maintain.folders import MaintainResult
     from secure_bloom.policy.policy import Policy
     from secure_bloom.sbbf.options import BloomFilters
+    from secure_bloom.spark.engine import Engine, EngineName
+    from secure_bloom.spark.frames import Load
     from secure_bloom.storage.files import FilePath
 
 __all__ = ["attach", "build_index", "enable_pushdown", "erase", "last_commit", "load", "read",
@@ -65,6 +67,7 @@ def register(spark: SparkSession) -> None:
     from secure_bloom.spark.options.kms import environment_uri
     try:
         from secure_bloom.spark import classic
+        from secure_bloom.spark.engine import registered
         from secure_bloom.spark.source import SecureParquet as Source
         from secure_bloom.spark.worker_python import fitting_python
         if str(spark.conf.get(_PUSHDOWN, "false")).lower() == "true":
@@ -77,6 +80,7 @@ def register(spark: SparkSession) -> None:
                                                "policy": spark.conf.get(SESSION_POLICY, None)})
     with fitting_python(spark):
         classic.register(spark, source)
+    registered[spark] = source
     classic.extend(spark)
 
 
@@ -84,7 +88,8 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
           keys: Keyring | FilePath | None = None, policy: Policy | FilePath | None = None,
           encryption: EncryptionConfiguration | pe.EncryptionConfiguration | None = None,
           bloom_filters: BloomFilters = None, plaintext: bool = False,
-          partition_by: str | Iterable[str] = (), **options: bool | float | str) -> None:
+          partition_by: str | Iterable[str] = (), engine: EngineName = "auto",
+          **options: bool | float | str) -> Engine:
     """Write a DataFrame to a folder of encrypted Parquet files, as one atomic commit.
 
     Columns that ``df.schema`` marks as sensitive (metadata ``secure_bloom.key``) are encrypted with
@@ -116,27 +121,39 @@ def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "ov
         Write without encryption. Refused if a column is marked, or the policy requires encryption.
     partition_by : str or iterable of str
         Top-level columns for Hive partitioning.
+    engine : {"auto", "native", "python"}
+        Who makes the files: Spark's own Parquet writer, or Python tasks. The commit is the same.
+        "auto": Spark's writer if ``native.enable`` was called and it keeps all that is asked for;
+        see ``docs/spark.md``.
     **options
         Further options of the data source; the table in docs/spark.md lists them.
+
+    Returns
+    -------
+    Engine
+        Which engine made the files (``name``, "native" or "python"), and why (``reason``).
 
     Raises
     ------
     TypeError, ValueError
         If an argument is not valid.
     UnsupportedError
-        If the encryption cannot be passed to Spark.
+        If the encryption cannot be passed to Spark, or ``engine`` is "native" and Spark's writer
+        cannot do what is asked.
     pyspark.errors.PySparkException
         For all errors of the data source, with their message; nothing was written.
+    SecureBloomError
+        The same errors, if Spark's own writer makes the files.
     """
     from secure_bloom.spark import frames
-    frames.write(df, path, mode=mode, keys=keys, policy=policy, encryption=encryption,
-                 bloom_filters=bloom_filters, plaintext=plaintext, partition_by=partition_by,
-                 options=options)
+    return frames.write(df, path, mode=mode, keys=keys, policy=policy, encryption=encryption,
+                        bloom_filters=bloom_filters, plaintext=plaintext,
+                        partition_by=partition_by, engine=engine, options=options)
 
 
 def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None = None,
          filters: Sequence[tuple[str, str, Any]] | None = None,
-         policy: Policy | FilePath | None = None,
+         policy: Policy | FilePath | None = None, engine: EngineName = "auto",
          **options: bool | float | str) -> DataFrame:
     """Read a folder of encrypted Parquet files as a DataFrame.
 
@@ -156,6 +173,10 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     policy : Policy, str or path, optional
         What must be encrypted, otherwise reading fails: a policy, or the path of its file on the
         machine of Spark's driver.
+    engine : {"auto", "native", "python"}
+        Who reads the files. "native": Spark's own Parquet reader, which neither checks that files
+        are still those that were listed, nor uses the index; it needs ``native.enable``.
+        "auto": Python tasks.
     **options
         Further options of the data source; the table in docs/spark.md lists them.
 
@@ -167,11 +188,14 @@ def read(spark: SparkSession, path: FilePath, *, keys: Keyring | FilePath | None
     ------
     TypeError, ValueError
         If an argument is not valid.
+    UnsupportedError
+        If ``engine`` is "native", and Spark's reader cannot do what is asked.
     pyspark.errors.PySparkException
         For all errors of the data source, with their message.
     """
     from secure_bloom.spark import frames
-    return _load(frames.reader(spark, keys=keys, policy=policy, options=options), path, filters)
+    load = frames.loader(spark, keys=keys, policy=policy, engine=engine, options=options)
+    return _load(load, path, filters)
 
 
 def attach(spark: SparkSession, path: FilePath, bloom_filters: BloomFilters, *,
@@ -356,17 +380,16 @@ def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, 
     TypeError, ValueError
         If a predicate is malformed, or the type of its value cannot be passed.
     """
-    return _load(spark.read.format(FORMAT).options(**options), path, filters)
+    return _load(lambda path, more: spark.read.format(FORMAT).options(**options, **more).load(path),
+                 path, filters)
 
 
-def _load(reader: DataFrameReader, path: FilePath,
-          filters: Sequence[tuple[str, str, Any]] | None) -> DataFrame:
+def _load(load: Load, path: FilePath, filters: Sequence[tuple[str, str, Any]] | None) -> DataFrame:
     if filters is None:
-        return reader.load(str(path))
+        return load(str(path), {})
     from secure_bloom.spark.options.row_filters import checked, condition, to_json
     predicates = checked(filters)
-    frame = reader.option("filters", to_json(predicates)).load(str(path))
-    return frame.where(condition(predicates))
+    return load(str(path), {"filters": to_json(predicates)}).where(condition(predicates))
 
 
 def enable_pushdown(spark: SparkSession) -> None:

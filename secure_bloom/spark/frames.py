@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyarrow.parquet.encryption import EncryptionConfiguration as ArrowEncryptionConfiguration
 
@@ -18,6 +18,8 @@ from secure_bloom.parquet.schema import is_at_or_below
 from secure_bloom.policy.policy import Policy
 from secure_bloom.policy.writing import by_column
 from secure_bloom.sbbf.options import BloomFilterOptions, BloomFilters
+from secure_bloom.spark import native_job, native_scan
+from secure_bloom.spark.engine import Engine, EngineName, check_name
 from secure_bloom.spark.options.analysed import Analysed
 from secure_bloom.spark.options.options import (
     ALGORITHM,
@@ -41,7 +43,10 @@ from secure_bloom.spark.schema.types import field_metadata, leaf_paths
 from secure_bloom.storage.files import FilePath
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+#: loads a path with further options
+Load: TypeAlias = Callable[[str, Mapping[str, str]], "DataFrame"]
 
 _MODES = {"error": "append", "append": "append", "overwrite": "overwrite"}
 
@@ -50,8 +55,9 @@ def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath 
           policy: Policy | FilePath | None,
           encryption: EncryptionConfiguration | ArrowEncryptionConfiguration | None,
           bloom_filters: BloomFilters, plaintext: bool, partition_by: str | Iterable[str],
-          options: Mapping[str, Any]) -> None:
+          engine: EngineName, options: Mapping[str, Any]) -> Engine:
     """See :func:`secure_bloom.spark.write`."""
+    check_name(engine)
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
     schema = df.schema  # as analysed: the optimizer drops some of its metadata later
@@ -61,14 +67,28 @@ def write(df: DataFrame, path: FilePath, *, mode: str, keys: Keyring | FilePath 
             ANALYSED: Analysed(field_metadata(schema), mode == "error").to_json()}
     if plaintext:
         made[PLAINTEXT] = "true"
-    df.write.format(FORMAT).options(**_with(made, options)).mode(_MODES[mode]).save(str(path))
+    given = _with(made, options)
+    chosen = native_job.write(df, str(path), given, mode == "overwrite", engine)
+    if chosen.name == "python":
+        df.write.format(FORMAT).options(**given).mode(_MODES[mode]).save(str(path))
+    return chosen.log("written", str(path))
 
 
-def reader(spark: SparkSession, *, keys: Keyring | FilePath | None,
-           policy: Policy | FilePath | None, options: Mapping[str, Any]) -> DataFrameReader:
-    """Return a reader with these options."""
-    made = {**key_options(keys), **_policy(policy)}
-    return spark.read.format(FORMAT).options(**_with(made, options))
+def loader(spark: SparkSession, *, keys: Keyring | FilePath | None,
+           policy: Policy | FilePath | None, engine: EngineName,
+           options: Mapping[str, Any]) -> Load:
+    """Return a function that loads a path, given further options."""
+    check_name(engine)
+    given = _with({**key_options(keys), **_policy(policy)}, options)
+
+    def load(path: str, more: Mapping[str, str]) -> DataFrame:
+        chosen = Engine("native" if engine == "native" else "python", "as requested"
+                        if engine != "auto" else "Spark's reader does not check what it reads")
+        chosen.log("read", path)
+        if engine == "native":
+            return native_scan.load(spark, path, given)
+        return spark.read.format(FORMAT).options(**given, **more).load(path)
+    return load
 
 
 def _with(made: dict[str, str], options: Mapping[str, Any]) -> dict[str, Any]:

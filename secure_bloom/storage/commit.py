@@ -5,8 +5,8 @@ describes how. A job commits by writing one of them, ``committed``. This is the 
 that fails before it is rolled back, a job that fails after it is finished by the next job on the
 table.
 
-- Where a rename is cheap, tasks write below ``_staging/<job>``. The commit moves the files to
-  their final paths, then writes ``committed``.
+- Where a rename is cheap, tasks write below ``_staging/<job>``, and at their end sync what they
+  wrote. The commit moves the files to their final paths, then writes ``committed``.
 - Elsewhere, for example on S3, tasks write each file directly to its final path, after they have
   written a marker ``pending`` for it.
 

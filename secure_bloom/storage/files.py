@@ -83,6 +83,7 @@ def is_path(where: object) -> TypeGuard[FilePath]:
 UPLOADS = ("s3", "gcs")
 _FAR = (*UPLOADS, "abfs", "hdfs", "py::fsspec")
 _READ_AHEAD = 64 * 1024  # enough for most footers
+_FEW_BYTES = 64 * 1024
 
 
 class Source(OpenFile):
@@ -111,14 +112,17 @@ class Source(OpenFile):
     def read_at(self, nbytes: int, offset: int) -> memoryview:
         """Read up to ``nbytes`` bytes from ``offset`` on; fewer at the end of the file.
 
-        The bytes are in Arrow's memory, which is reused; see :meth:`ModuleCipher.decrypt_buffer`.
+        Many bytes are in Arrow's memory, which is reused; see :meth:`ModuleCipher.decrypt_buffer`.
         """
         start = offset - (self.size - len(self._tail))
         if start >= 0:
             return self._tail[start:start + nbytes]
-        buffer = self.file.get_stream(offset, nbytes).read_buffer(nbytes)
+        if nbytes <= _FEW_BYTES:
+            data = memoryview(self.file.read_at(nbytes, offset))
+        else:
+            data = memoryview(self.file.get_stream(offset, nbytes).read_buffer(nbytes)).cast("B")
         self.note_read()
-        return memoryview(buffer).cast("B")
+        return data
 
     def read_tail(self, size: int) -> memoryview:
         """Read the last ``size`` bytes, or all of a shorter file."""
@@ -243,10 +247,12 @@ def _keep_for_ever(stream: object) -> None:
 
 
 def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *,
-                mode: int = 0o666) -> Output:
+                mode: int = 0o666, durable: bool = True) -> Output:
     """Open a destination; nothing is visible under its name before ``commit``.
 
     ``mode`` is that of a new local file, before the umask; a replaced file keeps its own mode.
+    Without ``durable``, a power cut may damage a local file after the commit; see
+    :func:`.sync_file`.
     """
     if not is_path(where):
         if not hasattr(where, "write"):
@@ -255,7 +261,7 @@ def open_output(where: FileTarget, filesystem: pa_fs.FileSystem | None = None, *
         return Output(where)
     filesystem, path = without_subtree(*resolve(where, filesystem))
     if filesystem.type_name == "local":
-        return _open_local(path, mode)
+        return _open_local(path, mode, durable)
     if filesystem.type_name in UPLOADS:
         return _open_upload(filesystem, path)
     return _open_on(filesystem, path)
@@ -313,11 +319,11 @@ def check_absent(filesystem: pa_fs.FileSystem, path: str) -> None:
         raise FileExistsError(f"{path} exists")
 
 
-def _open_local(path: str, mode: int) -> Output:
+def _open_local(path: str, mode: int, durable: bool) -> Output:
     if is_special(path):
         file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by the output
         return Output(file, publish=lambda _: file.close(), drop=file.close)
-    new = Replacement(path, mode)
+    new = Replacement(path, mode, durable=durable)
     return Output(new.file, finish=new.finish, publish=new.publish, drop=new.drop)
 
 

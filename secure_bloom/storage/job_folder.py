@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow.fs as pa_fs
 
 from secure_bloom.storage.files import make_folder, write_file
-from secure_bloom.storage.local_files import sync_folder
+from secure_bloom.storage.local_files import sync_file, sync_folder
 from secure_bloom.storage.visibility import (
     COMMITTED,
     GENERATION,
@@ -152,6 +152,15 @@ class JobFolder:
         # A late attempt may be writing into it: what is left is removed by a later job.
         with contextlib.suppress(OSError):
             self.filesystem.delete_dir(self.staging)
+
+    def sync_written(self, names: Iterable[str]) -> None:
+        """Make files durable that a task has written below :attr:`work`, before they are published.
+
+        They are written without syncing each: together, they share the flushes of the disk.
+        """
+        if self.filesystem.type_name == "local":
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                list(pool.map(sync_file, [f"{self.work}/{name}" for name in names]))
 
     def sync(self, folders: Iterable[str]) -> None:
         """Make changes to the entries of folders durable."""

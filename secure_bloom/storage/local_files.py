@@ -29,17 +29,19 @@ class Replacement:
     When a file is replaced, its mode is preserved and, if the process is permitted to, its owner,
     its group and its access control list. Until then, only the owner of the new file can read it.
     If the path is a symbolic link, the target of the link is replaced. ``mode`` is that of a new
-    file, before the umask.
+    file, before the umask. Without ``durable``, neither content nor name is synced to the disk.
     """
 
-    def __init__(self, path: str, mode: int):
+    def __init__(self, path: str, mode: int, *, durable: bool = True):
         self._path = path_to_replace(path)
+        self._durable = durable
         self.file = _open_temporary(self._path, 0o600 if os.path.exists(self._path) else mode)
 
     def finish(self) -> None:
         """Set the permissions and make the content durable."""
         keep_permissions(self._path, self.file.fileno())
-        os.fsync(self.file.fileno())
+        if self._durable:
+            os.fsync(self.file.fileno())
 
     def publish(self, check: Callable[[], None] | None) -> None:
         """Rename the file to its path; see :meth:`secure_bloom.storage.files.Output.commit`."""
@@ -51,7 +53,8 @@ class Replacement:
                 check()
                 os.replace(self.file.name, self._path)
         self.file.close()  # not earlier: without its lock it would be removed as a leftover
-        sync_folder(folder)
+        if self._durable:
+            sync_folder(folder)
 
     def drop(self) -> None:
         """Remove the temporary file."""
@@ -218,13 +221,18 @@ def _locked(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sync_folder(folder: str) -> None:
-    """Make a rename in a local folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_file(path: str) -> None:
+    """Make the content of a local file durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename in a local folder durable."""
+    sync_file(folder)
 
 
 # --- file permissions ----------------------------------------------------------------------------

@@ -16,7 +16,8 @@ import contextlib
 import os
 import posixpath
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -101,24 +102,13 @@ class OpenFile:
         if self.version is not None and self.is_replaced():
             raise self.changed()
 
-    @contextlib.contextmanager
-    def one_version(self) -> Iterator[None]:
+    def one_version(self) -> AbstractContextManager[None]:
         """Run a block that succeeds only if everything read in it comes from one version.
 
         Otherwise it raises ChangedMeanwhileError, which also replaces any other error raised after
         the file has changed: decoding parts of two versions fails in many ways.
         """
-        try:
-            yield
-        except ChangedMeanwhileError:
-            raise
-        except Exception as error:
-            if self.version is not None and not self.file.closed:
-                with contextlib.suppress(OSError):  # the first error is then more informative
-                    if self.is_replaced():
-                        raise self.changed() from error
-            raise
-        self.check()
+        return _OneVersion(self)
 
     def is_replaced(self) -> bool:
         """Whether another version, or no file, has this file's name now."""
@@ -136,6 +126,28 @@ class OpenFile:
         """Return the error to raise when the file was replaced or changed."""
         return ChangedMeanwhileError("the file was replaced or changed while it was being read; "
                                      "try again", file=self.name)
+
+
+class _OneVersion:
+    """See :meth:`OpenFile.one_version`. Not a generator, which takes longer to enter and leave."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: OpenFile):
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, exc_type: object, error: BaseException | None, traceback: object) -> None:
+        file = self._file
+        if error is None:
+            file.check()
+        elif isinstance(error, Exception) and not isinstance(error, ChangedMeanwhileError) \
+                and file.version is not None and not file.file.closed:
+            with contextlib.suppress(OSError):  # the first error is then more informative
+                if file.is_replaced():
+                    raise file.changed() from error
 
 
 def open_file(filesystem: pa_fs.FileSystem, path: str) -> tuple[pa.NativeFile, FileVersion]:

@@ -7,7 +7,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 import secure_bloom
-from secure_bloom.datasets import reading
+from secure_bloom.datasets import folder as reading
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.storage.visibility import data_files
 

@@ -628,3 +628,53 @@ def test_every_kind_of_store(store):
     assert store.staged() == []
     job = Job(store.filesystem, store.folder, False)
     assert len(job.visible_files()) == 3
+
+
+def test_the_files_of_a_job_are_durable_before_they_are_published(tmp_path, monkeypatch):
+    synced, fsync, publish = set(), os.fsync, Job._publish
+
+    def watched(descriptor):
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def check(job, names):
+        assert len(names) == 5
+        assert {f"{job.staging}/{name}" for name in names} <= synced
+        publish(job, names)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(Job, "_publish", check)
+    write_dataset(PEOPLE, tmp_path / "a", max_rows_per_file=20)
+    assert read(tmp_path / "a").num_rows == len(PEOPLE)
+
+
+def test_each_file_of_a_job_is_synced_once(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def watched(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    write_dataset(PEOPLE, tmp_path / "a", max_rows_per_file=20)
+    files = [name for name in synced if ".parquet" in name]  # under its name or a temporary one
+    assert len(files) == len(set(files)) == 5
+
+
+def test_a_file_that_cannot_be_made_durable_is_not_published(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def full(descriptor):
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".parquet"):
+            raise OSError(28, "no space left")
+        fsync(descriptor)
+
+    write_dataset(PEOPLE, tmp_path / "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space left"):
+            write_dataset(PEOPLE, tmp_path / "a", mode="overwrite", max_rows_per_file=20)
+        with pytest.raises(OSError, match="no space left"):  # a file without rows
+            write_dataset(PEOPLE.slice(0, 0), tmp_path / "a", mode="overwrite")
+    assert read(tmp_path / "a").equals(PEOPLE)
+    assert os.listdir(tmp_path / "a/_staging") == ["generation"]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from secure_bloom.errors import UnsupportedError
+from secure_bloom.errors import KernelChoiceError
 from secure_bloom.kernels import cpu, native, verification
 from secure_bloom.kernels.checks import filter_words
 from secure_bloom.kernels.interface import BUILT, FUNCTIONS, MANIFEST, SOURCES
@@ -66,13 +66,13 @@ def test_numpy_and_numba_can_be_chosen(choose):
 
 @pytest.mark.parametrize("value", ["fast", "BUILT", "x86-64-v9", "numpy ", "../x86-64"])
 def test_an_unknown_choice_is_an_error_that_names_the_others(choose, value):
-    with pytest.raises(UnsupportedError, match=r"SECURE_BLOOM_KERNELS.*built, numpy, numba"):
+    with pytest.raises(KernelChoiceError, match=r"SECURE_BLOOM_KERNELS.*built, numpy, numba"):
         choose(value)
 
 
 def test_a_level_that_this_cpu_does_not_have_is_an_error(choose):
     other = next(level for level in kernel_choice.LEVELS if level not in LEVELS)
-    with pytest.raises(UnsupportedError, match=f"{other}.*this CPU can execute|without them"):
+    with pytest.raises(KernelChoiceError, match=f"{other}.*this CPU can execute|without them"):
         choose(other)
 
 
@@ -134,7 +134,7 @@ def test_a_build_that_is_not_right_is_not_used(build, choose, monkeypatch, spoil
     monkeypatch.setattr(native, "load", lambda level: load(level, build))
     fallback = choose()
     assert (fallback.name == "numpy" and reason.split("|")[0] in fallback.reason) or "|" in reason
-    with pytest.raises(UnsupportedError, match=f"SECURE_BLOOM_KERNELS is built.*({reason})"):
+    with pytest.raises(KernelChoiceError, match=f"SECURE_BLOOM_KERNELS is built.*({reason})"):
         choose("built")
 
 

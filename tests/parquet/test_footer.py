@@ -168,6 +168,20 @@ def test_what_was_changed_before_is_kept():
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_filters_are_set_in_several_steps(mode):
+    """Of some columns, of all, and again of some that have one."""
+    file, keys = file_of(mode)
+    footer = open_footer(file, keys)
+    for ordinals in ((2,), (0, 1, 2, 3), (3, 0), (1,)):
+        footer.set_bloom_filters(1, {ordinal: (10 + ordinal, 20) for ordinal in ordinals})
+    footer.set_bloom_filters(1, {2: (2**40, 2**30)})
+    again = open_footer(with_footer(file, footer), keys)
+    assert [chunk.bloom_filter for chunk in again.row_groups[1]] \
+        == [(10, 20), (11, 20), (2**40, 2**30), (13, 20)]
+    assert not any(chunk.bloom_filter for number in (0, 2) for chunk in again.row_groups[number])
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("column", ["s.x", "l.list.element"])
 def test_only_the_patched_column_changes(mode, column):
     file, keys = file_of(mode, column)

@@ -14,11 +14,14 @@ from secure_bloom.parquet.thrift import (
     I32,
     I64,
     LIST,
+    MAX_REMEMBERED,
     STRUCT,
+    Recurring,
     Struct,
     decode,
     encode,
     encode_varint,
+    tree,
 )
 from tests.support import examples
 
@@ -246,3 +249,42 @@ def test_a_list_of_more_structures_than_any_file_has_is_refused():
     data = b"\x29\xfc" + encode_varint(size) + bytes(size + 1)
     with pytest.raises(FormatError, match="at most"):
         decode(data, {2: [{}]})
+
+
+# --- lists that recur ----------------------------------------------------------------------------
+
+@given(st.lists(TREES, min_size=1, max_size=4), st.data())
+@examples(200)
+def test_a_recurring_list_is_decoded_as_any_other(trees, data):
+    layout = {field_id: Recurring() for field_id in range(1, 7)}
+    for _ in range(6):
+        raw = written(data.draw(st.sampled_from(trees)))
+        struct, end = decode(raw, layout)
+        plain, plain_end = decode(raw, {})
+        assert struct.fields == plain.fields and end == plain_end
+
+
+def test_a_recurring_list_is_the_same_object_and_not_skipped_again(monkeypatch):
+    lists = [written({1: (TType.LIST, [(TType.I64, number)] * 3)}) for number in (1, 1, 2, 2)]
+    layout = {1: Recurring()}
+    skipped, skip = [], tree.skip
+    monkeypatch.setattr(tree, "skip", lambda *args: skipped.append(args) or skip(*args))
+    found = [decode(raw, layout)[0].get(1) for raw in lists]
+    assert found[0] is found[1] and found[2] is found[3] and found[1] != found[2]
+    assert len(skipped) == 2
+
+
+def test_a_list_that_only_begins_like_the_last_one():
+    layout = {1: Recurring()}
+    short, long = (written({1: (TType.LIST, [(TType.I64, 1)] * count)}) for count in (2, 3))
+    for raw in (short, long, short):
+        assert decode(raw, layout)[0].fields == decode(raw, {})[0].fields
+    for size in range(len(short)):
+        with pytest.raises(FormatError):
+            decode(short[:size], layout)
+
+
+def test_a_long_list_is_not_remembered():
+    layout = {1: Recurring()}
+    raw = written({1: (TType.LIST, [(TType.STRING, bytes(MAX_REMEMBERED))])})
+    assert decode(raw, layout)[0].get(1) is not decode(raw, layout)[0].get(1)

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 
 import secure_bloom
-from secure_bloom.arrow import predicate_rows
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.errors import PredicateError
 from secure_bloom.parquet.column_chunk import RawStatistics
@@ -66,8 +65,8 @@ def test_long_lists_select_the_rows_that_single_values_select(name, op):
 
 def test_the_members_of_a_long_list_are_not_collected_for_every_batch(monkeypatch):
     sizes = []
-    real = predicate_rows.pc.is_in
-    monkeypatch.setattr(predicate_rows.pc, "is_in",
+    real = pc.is_in
+    monkeypatch.setattr(pc, "is_in",
                         lambda values, members: sizes.append(len(members)) or real(values, members))
     row_filter = RowFilter(normalize([("a", "in", range(100_000))]), pa.schema([("a", pa.int64())]))
     for start in range(5):

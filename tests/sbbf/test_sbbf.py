@@ -1,4 +1,4 @@
-"""The split-block Bloom filter, with the numba kernels and with their plain twins."""
+"""The split-block Bloom filter, with compiled kernels and with numpy."""
 
 import contextlib
 import datetime

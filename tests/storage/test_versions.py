@@ -29,7 +29,7 @@ from secure_bloom import (
 )
 from secure_bloom.cli.shared import UNREADABLE, exit_code
 from secure_bloom.datasets import files as folder_files
-from secure_bloom.datasets import reading
+from secure_bloom.datasets import folder as reading
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
 from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
 from secure_bloom.maintain.folders import change_files

@@ -22,9 +22,11 @@ def people(spark: SparkSession, folder: Path) -> DataFrame:
                                        keyring="keyring.json", dry_run=True)
     assert_type(result.failed, dict[str, str])
     assert_type(secure_bloom.spark.last_commit("people").rows, int)
-    secure_bloom.spark.write(frame, folder, mode="overwrite", keys="keyring.json",
-                             policy=Policy(["ssn"], footer_key="footer"), compression="zstd",
-                             bloom_filters={"ssn": True}, partition_by=["age"])
+    written = secure_bloom.spark.write(frame, folder, mode="overwrite", keys="keyring.json",
+                                       policy=Policy(["ssn"], footer_key="footer"),
+                                       compression="zstd", bloom_filters={"ssn": True},
+                                       partition_by=["age"], engine="native")
+    assert_type(written.reason, str)
     assert_type(secure_bloom.spark.read(spark, folder, keys=Path("keyring.json"),
                                         filters=[("ssn", "=", "1")]), DataFrame)
     return frame

@@ -9,12 +9,15 @@ from secure_bloom.parquet.thrift.protocol import (
     LIST,
     MAX_DEPTH,
     STRUCT,
+    decode_int,
     encode_int,
     encode_varint,
     end_of_struct,
 )
 from secure_bloom.parquet.thrift.tree import (
+    MAX_REMEMBERED,
     Layout,
+    Recurring,
     Slices,
     Struct,
     decode,
@@ -25,6 +28,7 @@ from secure_bloom.parquet.thrift.tree import (
     structs,
 )
 
-__all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "STRUCT", "Layout",
-           "Slices", "Struct", "decode", "each", "encode", "encode_int", "encode_varint",
-           "end_of_struct", "kernels_for", "no_garbage_collection", "structs"]
+__all__ = ["BINARY", "BYTE", "I16", "I32", "I64", "LIST", "MAX_DEPTH", "MAX_REMEMBERED", "STRUCT",
+           "Layout", "Recurring", "Slices", "Struct", "decode", "decode_int", "each", "encode",
+           "encode_int", "encode_varint", "end_of_struct", "kernels_for",
+           "no_garbage_collection", "structs"]

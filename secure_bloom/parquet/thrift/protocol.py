@@ -146,6 +146,10 @@ def _skip_integers(data: bytes, position: int, size: int) -> int:
 
 def _skip_elements(data: bytes, position: int, size: int, types: tuple[int, ...], depth: int) \
         -> int:
+    if types == (STRUCT,) and depth <= MAX_DEPTH:
+        for _ in range(size):
+            position = skip_struct(data, position, depth + 1)
+        return position
     types = tuple(BYTE if type_ in (TRUE, FALSE) else type_ for type_ in types)
     for _ in range(size):
         for type_ in types:

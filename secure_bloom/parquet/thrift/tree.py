@@ -7,7 +7,8 @@ position; only field headers do, and those are regenerated.)
 
 A layout is a dict {field id: layout} for a structure and a list [layout] for a list of structures,
 [None] for a list whose structures are separated but not decoded. [layout, function] stores
-function(structure, start, end) for each structure.
+function(structure, start, end) for each structure. A :class:`Recurring` is for a list that is
+mostly the same in one structure after the other, and is not decoded.
 
 Memory grows with the bytes, not with the number of fields: beyond :data:`_MANY` fields of one
 structure, unknown or repeated fields are kept together as bytes.
@@ -47,6 +48,7 @@ from secure_bloom.parquet.thrift.protocol import (
 
 _RUN, _RUN_ID = 0, 1 << 64  # several fields together, with their headers
 
+MAX_REMEMBERED = 1 << 15  #: bytes of a value that is kept for the next file
 _MAX_STRUCTS = 1_000_000  # in one list, as in Arrow C++: they take far more memory than bytes
 _MANY = 100  # fields of a structure, and field ids: more than the format defines
 _LARGE = 100_000  # bytes worth loading compiled kernels
@@ -148,6 +150,28 @@ class Slices(Sequence[bytes]):
         return self.data[self.bounds[index]:self.bounds[index + 1]]
 
 
+class Recurring:
+    """The last value of a list; the next one is compared with it, which is faster than skipping it.
+
+    A value ends where its own bytes say. So data that begins with the bytes of a complete value
+    has this value there.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def take(self, data: bytes, position: int) -> bytes:
+        """Return the bytes of the list that begins at a position."""
+        last = self._last  # another thread may replace it
+        if not last or not data.startswith(last, position):
+            last = data[position:skip(data, position, LIST, 0)]
+            if len(last) <= MAX_REMEMBERED:
+                self._last = last
+        return last
+
+
 def decode(data: bytes, layout: Layout, kernels: CompiledFooters | None = None) \
         -> tuple[Struct, int]:
     """Decode one structure from the start of ``data``; also return where it ends.
@@ -157,13 +181,19 @@ def decode(data: bytes, layout: Layout, kernels: CompiledFooters | None = None) 
 
     Raises FormatError if the data is truncated or is not a valid compact-protocol structure.
     """
-    with no_garbage_collection():
-        try:
-            data = bytes(data)
-            found = kernels and _decode_by(kernels, data, layout)
-            return found or _decode_struct(data, 0, layout)
-        except IndexError:
-            raise FormatError("a Thrift structure is truncated") from None
+    data = bytes(data)
+    if len(data) >= _LARGE:
+        with no_garbage_collection():
+            return _decode(data, layout, kernels)
+    return _decode(data, layout, kernels)
+
+
+def _decode(data: bytes, layout: Layout, kernels: CompiledFooters | None) -> tuple[Struct, int]:
+    try:
+        found = kernels and _decode_by(kernels, data, layout)
+        return found or _decode_struct(data, 0, layout)
+    except IndexError:
+        raise FormatError("a Thrift structure is truncated") from None
 
 
 def _decode_by(kernels: CompiledFooters, data: bytes, layout: Layout) -> tuple[Struct, int] | None:
@@ -266,12 +296,17 @@ def _decode_struct(data: bytes, position: int, layout: Layout) -> tuple[Struct, 
             value, position = _decode_struct(data, position, wanted)
         elif type_ == LIST and isinstance(wanted, list):
             value, position = _decode_list(data, position, *wanted)
+        elif type_ == LIST and isinstance(wanted, Recurring):
+            value = wanted.take(data, position)
+            position += len(value)
         else:
             start = position
             if I16 <= type_ <= I64:  # as skip does, avoiding most calls
                 while data[position] >= 0x80:
                     position += 1
                 position += 1
+            elif type_ == BINARY and data[position] < 0x80:
+                position += 1 + data[position]  # beyond the data? then the next header is missing
             else:
                 position = skip(data, position, type_, 0)
             value = data[start:position]

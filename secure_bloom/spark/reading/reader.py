@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -17,8 +21,9 @@ from secure_bloom.spark.options.row_filters import ColumnPredicate
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reading.folder import Folder
 from secure_bloom.spark.reading.index_use import TypedPredicate, selected_by_index
-from secure_bloom.spark.reading.metrics import TaskReport, log
-from secure_bloom.spark.reading.splits import DataFile, FileRange, divide
+from secure_bloom.spark.reading.metrics import TaskReport
+from secure_bloom.spark.reading.planning import Planned, look_up, names_values
+from secure_bloom.spark.reading.splits import DataFile, FileRange, Looked, divide
 from secure_bloom.spark.schema import partitions as hive
 from secure_bloom.spark.schema.cast import cast_to_schema, dropped_field
 from secure_bloom.spark.schema.sensitivity import marked_paths, with_own_key
@@ -42,6 +47,19 @@ class ReadTask(InputPartition):
         super().__init__(None)
         self.ranges = ranges
         self.places = places
+
+
+class _Opened(NamedTuple):
+    """A range of an open file.
+
+    ``names`` maps each column of the schema to its name in the file; ``constants`` has the values
+    of partition columns; ``row_groups`` are those of the range.
+    """
+
+    file: ParquetFile
+    names: dict[str, str | None]
+    constants: dict[str, pa.Scalar]
+    row_groups: list[int]
 
 
 class SecureParquetReader(DataSourceReader):
@@ -82,20 +100,30 @@ class SecureParquetReader(DataSourceReader):
                   if (found := find_name(name, self._schema.names)) is not None}
         self._requirements.check_path_columns(places)
         matching = [file for file in listing.files if self._may_match(file, places)]
-        files = self._selected_by_index(matching, places)
+        indexed = self._selected_by_index(matching, places)
+        planned = self._looked_up(indexed, places)
         options = self._folder.options
-        tasks = divide(files, options.split_bytes, options.open_cost_bytes, options.min_partitions)
-        total, in_partitions, kept = (sum(file.size for file in some)
-                                      for some in (listing.files, matching, files))
-        log(f"{len(tasks)} tasks read {len(files)} files, {kept} bytes, of {len(listing.files)} "
-            f"files, {total} bytes; the others are skipped by partition values "
-            f"({len(listing.files) - len(matching)} files), or by the index",
-            {"tasks": len(tasks), "total_files": len(listing.files), "total_bytes": total,
-             "skipped_by_partition_files": len(listing.files) - len(matching),
-             "skipped_by_partition_bytes": total - in_partitions,
-             "skipped_by_index_files": len(matching) - len(files),
-             "skipped_by_index_bytes": in_partitions - kept})
+        tasks = divide(planned.files, options.split_bytes, options.open_cost_bytes,
+                       options.min_partitions)
+        planned.report(len(tasks), listing.files, matching, indexed)
         return [ReadTask(ranges, places) for ranges in tasks]
+
+    def _looked_up(self, files: list[DataFile], places: dict[str, int]) -> Planned:
+        """Return the files in which the driver has found that something may match."""
+        in_files = [one for one in self._predicates if one.path[0] not in places]
+        if not names_values(in_files):
+            return Planned(files)
+        return look_up(files, partial(self._look, places=places), self._folder.filesystem)
+
+    def _look(self, file: DataFile, places: dict[str, int]) -> DataFile:
+        """Return a file with the row groups that are to be read."""
+        whole = FileRange(file, 0, file.size)
+        with self._opened(whole, places) as opened:
+            after_index = whole.selected(opened.row_groups)
+            pruned = self._prune(opened, after_index)
+            size = sum(map(opened.file.footer.row_group_num_bytes, pruned.after_filters))
+            looked = Looked(*map(tuple, (after_index, *pruned)))
+            return replace(file, looked=looked, read_bytes=size)
 
     def _selected_by_index(self, files: list[DataFile],
                            places: dict[str, int]) -> list[DataFile]:
@@ -150,9 +178,24 @@ class SecureParquetReader(DataSourceReader):
 
     def _read_range(self, part: FileRange, places: dict[str, int],
                     report: TaskReport) -> Iterator[pa.RecordBatch]:
-        path = part.file.path
+        with self._opened(part, places) as opened:
+            file, names = opened.file, opened.names
+            looked = part.file.looked
+            if looked is None:
+                after_index = part.selected(opened.row_groups)
+                pruned = self._prune(opened, after_index)
+            else:
+                after_index, pruned = looked.within(opened.row_groups)
+            report.add(file.footer, opened.row_groups, after_index, *pruned)
+            columns = [name for name in names.values() if name is not None]
+            for batch in file.iter_batches(columns, pruned.after_filters, _BATCH_ROWS):
+                yield self._cast_batch(batch, names, opened.constants)
+
+    @contextmanager
+    def _opened(self, part: FileRange, places: dict[str, int]) -> Iterator[_Opened]:
+        """Open a file, and check that a range of it can be read."""
         checks = self._requirements.checks(places)
-        with self._folder.open(part.file, checks) as file, error_location(file=path):
+        with self._folder.open(part.file, checks) as file, error_location(file=part.file.path):
             constants = self._partition_values(part.file, places)
             names = self._names(file, constants)
             groups = part.row_groups(file.footer)
@@ -160,12 +203,7 @@ class SecureParquetReader(DataSourceReader):
             if groups:
                 file.check_filtered(name for column in self._compared
                                     if (name := names.get(column)) is not None)
-            selected = part.selected(groups)
-            after_statistics, after_filters = self._prune(file, names, selected)
-            report.add(file.footer, groups, selected, after_statistics, after_filters)
-            columns = [name for name in names.values() if name is not None]
-            for batch in file.iter_batches(columns, after_filters, _BATCH_ROWS):
-                yield self._cast_batch(batch, names, constants)
+            yield _Opened(file, names, constants, groups)
 
     def _names(self, file: ParquetFile, constants: dict[str, pa.Scalar]) -> dict[str, str | None]:
         """Map each column of the schema that is not in the path to its name in a file."""
@@ -205,9 +243,8 @@ class SecureParquetReader(DataSourceReader):
                     "mergeSchema to true (what is sensitive in any file) or false (what is in the "
                     "first file), or list columns in .schema(...)", column=".".join(path))
 
-    def _prune(self, file: ParquetFile, names: dict[str, str | None],
-               groups: list[int]) -> PruningResult:
-        found = []
+    def _prune(self, opened: _Opened, groups: list[int]) -> PruningResult:
+        file, names, found = opened.file, opened.names, []
         for predicate in self._predicates:
             column, *fields = predicate.path
             if column not in names:

@@ -11,6 +11,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from secure_bloom.parquet.footer import Footer
+from secure_bloom.pruning.row_groups import PruningResult
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the driver found in a file: the row groups that remain after each step."""
+
+    after_index: tuple[int, ...]
+    after_statistics: tuple[int, ...]
+    after_filters: tuple[int, ...]
+
+    def within(self, row_groups: list[int]) -> tuple[list[int], PruningResult]:
+        """Return what was found about some row groups."""
+        index, statistics, filters = (
+            [group for group in row_groups if group in remaining]
+            for remaining in (self.after_index, self.after_statistics, self.after_filters))
+        return index, PruningResult(statistics, filters)
 
 
 @dataclass(frozen=True)
@@ -18,7 +35,8 @@ class DataFile:
     """A file of a folder, as listed.
 
     ``partition`` has the file's values of the partition columns, as text. ``row_groups`` are those
-    to read at most, and ``read_bytes`` is about their size; None: all.
+    to read at most, and ``read_bytes`` is about their size; None: all. ``looked`` is what the
+    driver found in the file, if it has looked.
     """
 
     path: str
@@ -27,6 +45,7 @@ class DataFile:
     mtime_ns: int | None = None
     row_groups: tuple[int, ...] | None = None
     read_bytes: int | None = None
+    looked: Looked | None = None
 
     @property
     def num_bytes(self) -> int:

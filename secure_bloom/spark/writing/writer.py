@@ -16,6 +16,7 @@ from secure_bloom.arrow.schema import parquet_leaves
 from secure_bloom.datasets.task_files import TaskFiles, open_checked, write_empty_file
 from secure_bloom.errors import ColumnError, SecureBloomError, error_location
 from secure_bloom.index.writing import TaskSegments, WrittenIndexes
+from secure_bloom.keys import KeyEncryptionKeys
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.policy.writing import check_file_of_folder
 from secure_bloom.spark.options.analysed import parse_analysed
@@ -28,7 +29,7 @@ from secure_bloom.spark.options.options import (
     Options,
     locate,
 )
-from secure_bloom.spark.options.write import parse_write_options
+from secure_bloom.spark.options.write import WriteOptions, parse_write_options
 from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.schema.nested import without_hidden_nulls
 from secure_bloom.spark.schema.sensitivity import mark
@@ -95,7 +96,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         """Write the rows of a task to files that stay hidden until the job commits."""
         if self._indexes is None:
             return TaskCommit(self._write(iterator, self._open_file))
-        with self._indexes.task(self.job, self._reading_keys()) as task:
+        with self._indexes.task(self.job, self.reading_keys()) as task:
             staged = self._write(iterator, lambda path: task.observe(path, self._open_file(path)),
                                  task.add)
             return TaskCommit(staged, task.finish())
@@ -133,6 +134,16 @@ class SecureParquetWriter(DataSourceArrowWriter):
         """Remove the files that the tasks have written so far."""
         self.job.abort()
 
+    @property
+    def options(self) -> WriteOptions:
+        """The options of the write."""
+        return self._options
+
+    @property
+    def key_encryption_keys(self) -> KeyEncryptionKeys | None:
+        """The keys with which tasks wrap their data keys; None with single wrapping."""
+        return self._keks
+
     def _check_new(self) -> None:
         if self._is_new and self.job.visible_files():
             raise CommitError('the folder already has files; pass mode="append" or '
@@ -152,7 +163,7 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return {leaf.parts: {keys[leaf.path]} for leaf in parquet_leaves(self._row_schema)
                 if leaf.path in keys}
 
-    def _reading_keys(self) -> Any:
+    def reading_keys(self) -> Any:
         """Return the keys with which a task reads what it has written."""
         if self._options.encryption is None:
             return NO_KEYS
@@ -175,14 +186,15 @@ class SecureParquetWriter(DataSourceArrowWriter):
         return batch if batch.schema.equals(self._row_schema) else batch.cast(self._row_schema)
 
     def _open_file(self, path: str) -> ParquetWriter:
-        self._check_path(relative_path(path, self.job.work))
+        self.check_path(path)
         return self._open(path, self.job.filesystem)
 
-    def _check_path(self, name: str) -> None:
+    def check_path(self, path: str) -> None:
         """Check a file by the rules of the policy that are for some files of the folder only."""
         policy = self._options.policy
         if policy is None:
             return
+        name = relative_path(path, self.job.work)
         folder, path = (without_subtree(self.job.filesystem, where)[1]
                         for where in (self.job.folder, self.job.path(name)))
         check_file_of_folder(policy, folder, path, self._options.partition_by,
