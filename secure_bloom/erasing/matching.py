@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from secure_bloom.arrow.leaves import is_list
+from secure_bloom.arrow.leaves import is_list, leaf_arrays
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.display import listed
@@ -21,6 +21,7 @@ from secure_bloom.pruning.operands import operand
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.arrow_types import is_text_or_bytes
 from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
 
@@ -107,8 +108,11 @@ class ErasedValues:
 
     def _count(self, matching: pa.Array, found: Counter[Any]) -> None:
         """Count the values that equal these, which may be of other types."""
+        [matching] = leaf_arrays(matching)
         if pa.types.is_dictionary(matching.type):
             matching = matching.dictionary_decode()
+        if is_text_or_bytes(matching.type):
+            matching = matching.cast(pa.large_binary())  # text may not be valid UTF-8
         values = self._list.derived(_by_position, matching.type)
         for value, times in Counter(plain_values(matching)).items():
             for one in values[operand(value, matching.type).floor]:

@@ -13,8 +13,10 @@ import pytest
 from arro3.io import read_parquet
 
 from secure_bloom import EncryptionConfiguration, ParquetFile, erase, verify_file, write_table
+from secure_bloom.crypto.aad import ModuleType
 from secure_bloom.erasing import remaining
 from secure_bloom.erasing.encoding import encode_rows
+from secure_bloom.parquet import thrift
 from secure_bloom.storage.visibility import material_path
 from tests.erasing.helpers import KMS, of_chunk, of_file, read_rows, rows_of, sorting_columns
 from tests.modes import MODES, PLAINTEXT, Mode
@@ -199,6 +201,7 @@ def check(rng: random.Random, path, mode, monkeypatch) -> None:
     assert after.schema.equals(before.schema, check_metadata=True)
     compare_files(before, after, goes)
     assert verify_file(path, keys).ok
+    check_offset_indexes(after)
     check_rewritten(before, after, goes, written)
     if mode is PLAINTEXT:
         check_peer(before, path, stays)
@@ -229,6 +232,24 @@ def groups_kept(file: ParquetFile, goes: list[bool]) -> tuple[list[int], list[in
     starts = np.cumsum([0, *sizes])
     lost = [sum(goes[start:start + size]) for start, size in zip(starts, sizes, strict=False)]
     return [n for n, size in enumerate(sizes) if size > lost[n]], lost
+
+
+def check_offset_indexes(file: ParquetFile) -> None:
+    """Each page begins where the page before ends, and the last one ends with the chunk."""
+    for chunk in file.footer.column_chunks():
+        if chunk.offset_index is None:
+            continue
+        start, length = chunk.offset_index
+        data = file.read_at(length, start)
+        if chunk.cipher is not None:
+            data = chunk.cipher.decrypt(data, chunk.aad(ModuleType.OFFSET_INDEX))
+        index, _ = thrift.decode(data, {})
+        position, rows = chunk.metadata().get_int(9), -1
+        for page in thrift.each(index, 1, {}):
+            assert page.get_int(1) == position and page.get_int(3) > rows
+            position, rows = position + page.get_int(2), page.get_int(3)
+        assert position == sum(chunk.pages)
+        assert rows < file.footer.row_group_num_rows(chunk.row_group)
 
 
 def check_rewritten(before, after, goes, written) -> None:
