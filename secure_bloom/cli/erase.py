@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], file: TextIO | None,
           dry_run: bool, yes: bool, report: str | None, html: str | None,
-          hash_key: click.utils.LazyFile | None, index: IndexUse, kms: KmsClient | None,
+          hash_key: BinaryIO | None, index: IndexUse, kms: KmsClient | None,
           jobs: int | None, as_json: bool) -> None:
     """Erase all rows in which a column has one of some values, and verify that they are gone.
 
