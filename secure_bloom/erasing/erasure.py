@@ -24,6 +24,7 @@ from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.rewrite import remove_leftovers_of
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
 
 Result = TypeVar("Result")
@@ -95,6 +96,8 @@ class Erasure:
 
     def _change(self, found: Occurrences, advance: Callable[[float], None]) -> list[ErasedFile]:
         """Replace the files that have such rows; return what became of them."""
+        if self.filesystem.type_name == "local":  # what was killed may have left rows, too
+            remove_leftovers_of(self.filesystem, parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
                                      advance) for path, groups in found.files.items()]

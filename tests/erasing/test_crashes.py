@@ -112,7 +112,8 @@ def test_death_while_a_single_file_is_replaced(base, tmp_path, every):
         assert numbers_in(path) in ([*range(30, 40)], [n for n in range(30, 40) if n != 33])
         assert one(LOCAL).is_complete
         assert numbers_in(path) == [n for n in range(30, 40) if n != 33]
-        names = {entry.name for entry in folder.iterdir() if "b.parquet" in entry.name}
+        names = {entry.name for entry in folder.iterdir()
+                 if entry.name.startswith(("b.parquet", ".b.parquet"))}
         assert names <= {"b.parquet", ".b.parquet.crc"}
         shutil.rmtree(folder)
         if not is_dead:

@@ -1,6 +1,8 @@
 """Which rows have a value to erase, whatever types the value and the column have."""
 
 import datetime
+import subprocess
+import sys
 import uuid
 from decimal import Decimal
 
@@ -165,3 +167,18 @@ def test_ordinals_that_are_not_positions(tmp_path):
         erase(path, "n", 1, keys, max_share=1)
     assert (raised.value.file, raised.value.row_group) == (str(path), 1)
     assert path.read_bytes() == content
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    """One of attach, for example, has all rows."""
+    for path in (tmp_path / "a.parquet", tmp_path / "d=1" / "b.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"n": range(9)}), path)
+        code = ("import sys, os\nfrom secure_bloom.storage.local_files import _open_temporary\n"
+                "_open_temporary(sys.argv[1], 0o600)\nos._exit(9)")
+        subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert len(list(tmp_path.rglob(".*.tmp"))) == 2
+    erase(tmp_path / "a.parquet", "n", 100, max_share=1)
+    assert len(list(tmp_path.rglob(".*.tmp"))) == 1
+    erase(tmp_path, "n", 1, max_share=1)
+    assert list(tmp_path.rglob(".*.tmp")) == []
