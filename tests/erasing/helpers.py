@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from secure_bloom import EncryptionConfiguration, ParquetFile, write_table
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
-from secure_bloom.parquet.bloom_filter import PLAIN
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.thrift import Struct
 from tests.test_nested_tables import comparable
@@ -90,19 +87,6 @@ def of_chunk(file: ParquetFile, chunk, where: int) -> dict:
             "column_metadata": repr(meta.get(8))}
 
 
-def is_sealed(file: ParquetFile) -> bool:
-    """Whether no encrypted column has a plaintext filter."""
-    return not any(chunk.encryption is not None and info.kind == PLAIN
-                   for chunk in file.footer.column_chunks()
-                   for info in file.bloom_filters
-                   if (info.row_group, info.column) == (chunk.row_group, chunk.column.path))
-
-
 def sorting_columns(file: ParquetFile) -> list:
     struct = [thrift.decode(group.encode(), {})[0] for group in file.footer.row_groups]
     return [repr(one.get(4)) for one in struct]
-
-
-def schema_of(path_or_bytes, keys=None) -> pa.Schema:
-    file = ParquetFile(path_or_bytes, keys)
-    return pq.read_schema(io.BytesIO(file.footer.schema_file()))
