@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import posixpath
 import random
 import secrets
 import time
@@ -120,9 +121,7 @@ class Erasure:
 
     def _purge_indexes(self, left: list[str]) -> list[str]:
         """Bring the indexes of the table up to date; return their columns."""
-        table = table_of(self.path) if self.is_folder else None
-        if table is None:
-            return []
+        table = table_of(self.path if self.is_folder else posixpath.dirname(self.path))
         keys: Any = self.keys
         try:
             index = Index.open(table, keys, filesystem=self.filesystem)
