@@ -77,7 +77,7 @@ def settled(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("every", [7, pytest.param(2, marks=pytest.mark.sweep)])
 def test_death_at_any_step(base, tmp_path, every):
     steps, seen = 0, set()
     while True:
