@@ -2,6 +2,7 @@
 # make check: style and quick tests, to run between edits
 # make test: set everything up and run the tests required for a merge
 # make test-all: every test, including redundant combinations
+# make soak: try at random, for a long time, what must never happen
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
 #             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
 
@@ -13,7 +14,7 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep soak bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +33,9 @@ test-all: setup tools check-tools lint  ## run every test
 
 test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
 	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
+
+soak: setup  ## try at random what must never happen, for SECONDS=600
+	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600) --docs $(SOAK_ARGS)
 
 bench: setup check-tools  ## measure the speed and update docs/performance.md
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import posixpath
 from collections.abc import Mapping
 
 import pyarrow.fs as pa_fs
@@ -18,16 +17,10 @@ from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, Unsupported
 from secure_bloom.storage.files import Source, check_absent, create_file
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.versions import until_unchanged
-from secure_bloom.storage.visibility import KEY_MATERIAL
+from secure_bloom.storage.visibility import material_path
 
 FOOTER_KEY = "footerKey"
 _MAX_SIZE = 64 * 1024 * 1024  # bytes of one file; a key takes about 400 bytes
-
-
-def material_path(path: str) -> str:
-    """Return the path of the key material file of a Parquet file."""
-    folder, name = posixpath.split(path)
-    return posixpath.join(folder, f"{KEY_MATERIAL}{name}.json")
 
 
 def column_key_name(number: int) -> str:

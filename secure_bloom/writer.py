@@ -53,6 +53,7 @@ from secure_bloom.storage.files import (
 )
 from secure_bloom.storage.spill import FilterStore
 from secure_bloom.storage.summary import FilterTotals
+from secure_bloom.storage.visibility import material_path
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
@@ -460,7 +461,7 @@ class ParquetWriter(Summarized):
         is_others = isinstance(error, FileExistsError)
         with contextlib.suppress(OSError):
             if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
-                filesystem.delete_file(external.material_path(path))
+                filesystem.delete_file(material_path(path))
 
     def _abort(self) -> None:
         output = self._output

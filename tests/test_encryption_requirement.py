@@ -31,8 +31,8 @@ from secure_bloom.errors import (
     KeyUnwrapError,
 )
 from secure_bloom.keys import InMemoryKms, Keyring
-from secure_bloom.keys.external import material_path
 from secure_bloom.keys.material import KeyMaterial
+from secure_bloom.storage.visibility import material_path
 from tests.forging import (
     plaintext_file,
     stripped,

@@ -28,7 +28,7 @@ from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
 from secure_bloom.storage.rewrite import Rewrite, remove_leftovers_of
-from secure_bloom.storage.visibility import parquet_files
+from secure_bloom.storage.visibility import material_path, parquet_files
 
 _FILES_AT_ONCE = 4
 
@@ -127,7 +127,7 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
             rewrapping.try_new_key()
             if not dry_run:
                 remove_leftovers_of(filesystem, (file for path in paths for file in (
-                    path, external.material_path(path))))
+                    path, material_path(path))))
             files.run(_FILES_AT_ONCE)
             done = result()
             if not done.failed:

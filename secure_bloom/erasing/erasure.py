@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
+import posixpath
+import random
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.fs as pa_fs
 
@@ -19,14 +21,17 @@ from secure_bloom.erasing.search import Occurrences, find_occurrences
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.index.index import Index
 from secure_bloom.index.planning import IndexUse
-from secure_bloom.keys.external import material_path
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.maintain.tables import table_of_files
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.local_files import remove_checksum
+from secure_bloom.storage.rewrite import remove_leftovers_of
 from secure_bloom.storage.visibility import STAGING, parquet_files, table_of
 
+Result = TypeVar("Result")
+
 _TRIES = 5  # after other jobs have changed files meanwhile
+_MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
 
 _STATEMENTS = {
@@ -67,22 +72,21 @@ class Erasure:
 
         Parameters and errors are those of :func:`secure_bloom.erase`.
         """
-        for tries in range(1, _TRIES + 1):
+        def find_and_change() -> EraseResult:
             found = self.find(lambda done: advance(done / 4))
             _check_share(found, max_share)
             result = self._report(found, hash_key, dry_run)
-            if dry_run:
-                return result
-            try:
+            if not dry_run:
                 result.files = self._change(found, lambda done: advance(1 / 4 + done / 2))
-                break
-            except ChangedMeanwhileError:
-                if tries == _TRIES:
-                    raise
+            return result
+
+        result = _unless_changed(find_and_change)
+        if dry_run:
+            return result
         result.left += [f"{one.file} has other names (hard links), which keep the rows"
                         for one in result.files if one.has_other_names]
         result.indexes = self._purge_indexes(result.left)
-        left = self.find(lambda done: advance(3 / 4 + done / 4))
+        left = _unless_changed(lambda: self.find(lambda done: advance(3 / 4 + done / 4)))
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)
         return result
 
@@ -93,38 +97,31 @@ class Erasure:
 
     def _change(self, found: Occurrences, advance: Callable[[float], None]) -> list[ErasedFile]:
         """Replace the files that have such rows; return what became of them."""
+        if self.filesystem.type_name == "local":  # what was killed may have left rows, too
+            remove_leftovers_of(self.filesystem, parquet_files(self.filesystem, self.path))
         if not self.is_folder:
             return [rewrite_in_place(self.filesystem, path, self.erased, set(groups), self.keys,
                                      advance) for path, groups in found.files.items()]
         job = Job(self.filesystem, self.path, False)
         if not found.files and not job.exists(f"{job.table}/{STAGING}"):
             return []
-        job.start()  # also finishes what an erasure that was killed has left
+        job.start(is_of_process=True)  # also finishes what an erasure that was killed has left
         if not found.files:
             job.abort()
             return []
-        rewritten: list[Rewritten] = []
         try:
-            rewritten += self.rewrite(job, found, advance)
+            rewritten = list(self.rewrite(job, found, advance))
             _remove_checksums(self.filesystem, rewritten)
         except BaseException:
             job.abort()
-            _remove_material(job, [one.file.new_file for one in rewritten])
             raise
-        try:
-            job.commit([one.staged for one in rewritten],
-                       replaced={one.file.file: one.signature for one in rewritten})
-        except ChangedMeanwhileError:
-            _remove_material(job, [one.file.new_file for one in rewritten])
-            raise
-        _remove_material(job, [one.file.file for one in rewritten])
+        job.commit([one.staged for one in rewritten],
+                   replaced={one.file.file: one.signature for one in rewritten})
         return [one.file for one in rewritten]
 
     def _purge_indexes(self, left: list[str]) -> list[str]:
         """Bring the indexes of the table up to date; return their columns."""
-        table = table_of(self.path) if self.is_folder else None
-        if table is None:
-            return []
+        table = table_of(self.path if self.is_folder else posixpath.dirname(self.path))
         keys: Any = self.keys
         try:
             index = Index.open(table, keys, filesystem=self.filesystem)
@@ -171,6 +168,16 @@ class Erasure:
             left=[_OUT_OF_REACH])
 
 
+def _unless_changed(step: Callable[[], Result]) -> Result:
+    """Return the result of a step, which is tried again if files change or disappear meanwhile."""
+    for _ in range(_TRIES - 1):
+        try:
+            return step()
+        except (ChangedMeanwhileError, FileNotFoundError):
+            time.sleep(random.random() * _MAX_PAUSE)  # so that two do not meet again
+    return step()
+
+
 def _check_no_table(filesystem: pa_fs.FileSystem, path: str, column: str) -> None:
     table = table_of_files(filesystem, path, parquet_files(filesystem, path))
     if table is not None:
@@ -195,10 +202,3 @@ def _remove_checksums(filesystem: pa_fs.FileSystem, rewritten: list[Rewritten]) 
     if filesystem.type_name == "local":
         for one in rewritten:
             remove_checksum(one.file.file)
-
-
-def _remove_material(job: Job, paths: list[str | None]) -> None:
-    """Remove key material next to files that are gone; it would open nothing else."""
-    for path in filter(None, paths):
-        with contextlib.suppress(OSError):
-            job.delete_file(material_path(path))

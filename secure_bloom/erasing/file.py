@@ -15,14 +15,14 @@ from secure_bloom.erasing.remaining import RemainingRows
 from secure_bloom.erasing.result import ErasedFile
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import ChangedMeanwhileError, error_location
-from secure_bloom.keys.external import create_material, material_path, read_material
+from secure_bloom.keys.external import create_material, read_material
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.summary import StagedFile
-from secure_bloom.storage.visibility import relative_path, signature
+from secure_bloom.storage.visibility import material_path, relative_path, signature
 
 _BLOCK = 8 * 1024 * 1024  # bytes that are hashed at a time
 
@@ -67,7 +67,7 @@ def rewrite_for_job(job: Job, number: int, path: str, erased: ErasedValues, row_
         new = job.new_file(number, posixpath.dirname(relative_path(path, job.folder)))
         visible = job.path(relative_path(new, job.work))
         if job.exists(material_path(path)):
-            create_material(job.filesystem, visible, read_material(job.filesystem, path))
+            create_material(job.filesystem, new, read_material(job.filesystem, path))
         before = _sha256(rewrite.source)
         rewrite.write_to(new, remaining.parts())
         staged = job.staged(new, remaining.num_rows, remaining.filters)
@@ -95,8 +95,7 @@ def _opened(filesystem: pa_fs.FileSystem, path: str, keys: Keys) \
             ParquetFile(path, keys, filesystem=filesystem) as file:
         if rewrite.source.version != file.version:  # or a link has a new target
             raise ChangedMeanwhileError("the file was changed in the meantime; run it again")
-        with file.one_version():
-            yield rewrite, file
+        yield rewrite, file
 
 
 def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
@@ -104,8 +103,9 @@ def _remaining(file: ParquetFile, erased: ErasedValues, row_groups: set[int],
     """Find the rows to erase, and return the others."""
     leaf, reader = erased.leaf(file), RowReader(file)
     assert leaf is not None  # the search has found values in it
-    found = {group: erased.in_row_group(reader, group, leaf).rows
-             for group in sorted(row_groups) if group < file.num_row_groups}
+    with file.one_version():  # what the parts read later is covered by the rewrite
+        found = {group: erased.in_row_group(reader, group, leaf).rows
+                 for group in sorted(row_groups) if group < file.num_row_groups}
     done, size = 0, max(1, file.footer.start)
 
     def count_bytes(num_bytes: int) -> None:

@@ -10,19 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from secure_bloom.arrow.leaves import is_list
+from secure_bloom.arrow.leaves import is_list, leaf_arrays
 from secure_bloom.arrow.row_filter import RowFilter
+from secure_bloom.arrow.views import filtered
 from secure_bloom.display import listed
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import ColumnError
 from secure_bloom.parquet.schema import LeafColumn, named_columns
+from secure_bloom.pruning.operands import operand
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.arrow_types import is_text_or_bytes
 from secure_bloom.sbbf.probes import is_scalar
 from secure_bloom.sbbf.scalars import plain_values
-
-_VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,16 @@ class ErasedValues:
         self.values = [value for value in dict.fromkeys(plain_values(wanted)) if value is not None]
         if not self.values:
             raise ValueError("there are no values to erase")
+        if any(value != value for value in self.values):
+            raise ValueError("NaN cannot be erased: no value equals it")
         self._list = ValueList(self.values)
 
     def __repr__(self) -> str:
         return f"<ErasedValues of {self.column}: {len(self.values):,}>"
 
-    def condition(self, column: str | None = None) -> list[list[Predicate]]:
+    def condition(self) -> list[list[Predicate]]:
         """Return the condition of the rows to erase, as a filter."""
-        return [[Predicate(self.column if column is None else column, "in", self._list)]]
+        return [[Predicate(self.column, "in", self._list)]]
 
     def leaf(self, file: ParquetFile) -> LeafColumn | None:
         """Return the leaf column of a file that has the values; None if it lacks that column.
@@ -97,11 +100,30 @@ class ErasedValues:
             return rows
         if pa.types.is_struct(field.type):
             return self._in(array.flatten()[0], field.type.field(0), found)
-        batch = pa.record_batch([array], pa.schema([pa.field(_VALUE, field.type)]))
-        holds = RowFilter(self.condition(_VALUE), batch.schema).holds(batch)
+        batch = pa.record_batch([array], [self.column])
+        holds = RowFilter(self.condition(), batch.schema).holds(batch)
         if holds.true_count:
-            matching = array.filter(holds)
-            if pa.types.is_dictionary(matching.type):
-                matching = matching.dictionary_decode()
-            found.update(plain_values(matching))
+            self._count(filtered(batch, holds).column(0), found)
         return np.asarray(holds)
+
+    def _count(self, matching: pa.Array, found: Counter[Any]) -> None:
+        """Count the values that equal these, which may be of other types."""
+        [matching] = leaf_arrays(matching)
+        if pa.types.is_dictionary(matching.type):
+            matching = matching.dictionary_decode()
+        if is_text_or_bytes(matching.type):
+            matching = matching.cast(pa.large_binary())  # text may not be valid UTF-8
+        values = self._list.derived(_by_position, matching.type)
+        for value, times in Counter(plain_values(matching)).items():
+            for one in values[operand(value, matching.type).floor]:
+                found[one] += times
+
+
+def _by_position(values: ValueList, arrow_type: pa.DataType) -> dict[Any, list[Any]]:
+    """Return the values by the only value of a type that they equal."""
+    found: dict[Any, list[Any]] = {}
+    for value in values:
+        place = operand(value, arrow_type)
+        if place.is_exact:
+            found.setdefault(place.floor, []).append(value)
+    return found

@@ -119,7 +119,8 @@ class RemainingRows:
 
     def _row_group(self, group: RowGroup, number: int) -> Iterator[Part]:
         start, old = self._position, group.number
-        is_bound = number != old and any(chunk.encryption is not None for chunk in group)
+        ordinal = old if group.ordinal is None else group.ordinal
+        is_bound = number != ordinal and any(chunk.encryption is not None for chunk in group)
         rows = self._rows.remaining(old, self._erased.get(old)) \
             if is_bound or old in self._erased else None
         chunks: Sequence[NewChunk] = self._written(group, rows) if rows is not None \

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from secure_bloom.arrow.leaves import leaf_arrays
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.views import filtered
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.parquet.schema import LeafColumn
 from secure_bloom.reader import ParquetFile
 
@@ -33,10 +33,9 @@ class RowReader:
         Raises FormatError, AuthenticationError or KeyRetrievalError if they cannot be read;
         UnsupportedError if Arrow has no type for some of their values.
         """
-        for column in self._int96:
-            self._check_int96(row_group, column)
+        unit = self._int96_unit(row_group, self._int96)
         batches, start = [], 0
-        for batch in self._batches(row_group):
+        for batch in self._batches(row_group, None, unit):
             if erased is None:
                 batches.append(batch)
             else:
@@ -50,12 +49,16 @@ class RowReader:
 
     def leaf(self, row_group: int, column: LeafColumn) -> Iterator[pa.RecordBatch]:
         """Yield batches of the top-level field of a leaf column, restricted to this leaf."""
-        return self._batches(row_group, column)
+        is_int96 = column.type.physical_type == "INT96"
+        return self._batches(row_group, column,
+                             self._int96_unit(row_group, [column] if is_int96 else []))
 
-    def _batches(self, row_group: int, leaf: LeafColumn | None = None, unit: str = "ns") \
+    def _batches(self, row_group: int, leaf: LeafColumn | None, unit: str) \
             -> Iterator[pa.RecordBatch]:
         leaves = None if leaf is None else [leaf.ordinal]
-        with pyarrow_errors(self._file.name, self._file.keys):
+        where = {} if leaf is None else {"column": leaf.path}
+        with error_location(row_group=row_group, **where), \
+                pyarrow_errors(self._file.name, self._file.keys):
             if unit not in self._opened:
                 self._opened[unit] = self._file.open_in_pyarrow(
                     pre_buffer=False, coerce_int96_timestamp_unit=unit)
@@ -63,20 +66,29 @@ class RowReader:
                 yield from self._opened[unit].reader.iter_batches(
                     _BATCH_ROWS, row_groups=[row_group], column_indices=leaves)
             except pa.ArrowNotImplementedError as error:
-                raise UnsupportedError("pyarrow cannot read this type of column",
-                                       row_group=row_group) from error
+                raise UnsupportedError("pyarrow cannot read this type of column") from error
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise FormatError("pyarrow cannot read the pages", row_group=row_group) from error
+                raise FormatError("pyarrow cannot read the pages") from error
 
-    def _check_int96(self, row_group: int, column: LeafColumn) -> None:
-        """Refuse timestamps before 1677 and after 2262: in nanoseconds they wrap around."""
-        nanos, micros = (np.concatenate([
-            _integers(batch) for batch in self._batches(row_group, column, unit)])
-            for unit in ("ns", "us"))
-        if not np.array_equal(nanos // 1000, micros):
-            raise UnsupportedError("it has timestamps before 1677 or after 2262, which Arrow "
-                                   "cannot keep in nanoseconds; write the file again without "
-                                   "these rows", row_group=row_group, column=column.path)
+    def _int96_unit(self, row_group: int, columns: list[LeafColumn]) -> str:
+        """Return the unit in which Arrow can keep all timestamps of columns that store INT96.
+
+        In nanoseconds, those before 1677 and after 2262 wrap around.
+        """
+        units = ["ns", "us"]
+        for column in columns:
+            nanos, micros, millis = (np.concatenate([np.zeros(0, np.int64), *(
+                _integers(batch) for batch in self._batches(row_group, column, unit))])
+                for unit in ("ns", "us", "ms"))
+            is_exact = {"ns": np.array_equal(nanos // 1000, micros),
+                        "us": np.array_equal(nanos, micros * 1000)}  # which wraps alike
+            units = [unit for unit in units if is_exact[unit]]
+            if not units or not np.array_equal(micros // 1000, millis):
+                raise UnsupportedError(
+                    "it has timestamps that Arrow can keep neither in nanoseconds, from 1677 to "
+                    "2262, nor in microseconds; write the file again without these rows",
+                    row_group=row_group, column=column.path)
+        return units[0]
 
 
 def _integers(batch: pa.RecordBatch) -> np.ndarray:

@@ -138,7 +138,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
     segments = {info.name for info in manifest.body.segments}
     newest = posixpath.basename(folder.manifest_path(manifest.version))
     deleted = []
-    for info in folder.infos():
+    # Manifests last: they tell a later call which segments were published.
+    for info in sorted(folder.infos(), key=lambda info: info.base_name.endswith(MANIFEST)):
         name = info.base_name
         # Later manifests are kept, too: they are torn, or another process has just published them.
         is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)

@@ -62,6 +62,18 @@ class IndexFolder:
         """Return the newest manifest, opened with the key; None if there is none."""
         return self._opened(self.newest(), kms)
 
+    def published_segments(self, kms: CachedKms | None) -> set[str]:
+        """Return the names of the segments in all manifests that are still there."""
+        names: set[str] = set()
+        for version in self.versions():
+            path = self.manifest_path(version)
+            with contextlib.suppress(FileNotFoundError), \
+                    error_location(file=path, column=self.column):
+                manifest = self._opened(StoredManifest.parse(self._read_manifest(path), version),
+                                        kms)
+                names |= {info.name for info in manifest.body.segments} if manifest else set()
+        return names
+
     def newest_and_next(self, kms: CachedKms | None) -> tuple[Manifest | None, int]:
         """Return the newest manifest, and the version that follows; both from one listing.
 

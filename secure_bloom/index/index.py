@@ -258,8 +258,7 @@ class Index(Summarized):
         """
         deleted = []
         for folder in self._folders():
-            manifest = folder.open_newest(self._kms)
-            published = {info.name for info in manifest.body.segments} if manifest else set()
+            published = folder.published_segments(self._kms)
             update_indexes(self._table, [folder.column], self._kms, budget=budget)
             compaction.compact(self._table, folder, self._kms, budget)
             deleted += compaction.vacuum(folder, self._kms, published=published)

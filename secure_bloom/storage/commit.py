@@ -10,9 +10,10 @@ table.
 - Elsewhere, for example on S3, tasks write each file directly to its final path, after they have
   written a marker ``pending`` for it.
 
-    start      write started
+    start      write process, if only this one will commit the job; write started
     attempt    write pending, check started, write the file, check started
-    commit     write committing, move files, check started and given_up, write committed
+    commit     write committing, claim the files to replace, move files, check started, given_up
+               and the files to replace, write committed
     finish     delete replaced files, write the batch, _SUCCESS and generation, then end
     roll back  delete files, write generation, then end
     end        remove started; list pending; delete the files of attempts that lost, then their
@@ -28,9 +29,11 @@ These invariants hold at any moment, whichever process dies and whatever else ru
 3. So if ``committed`` is missing and ``started`` exists, checked in this order, the job has not
    committed. If both are missing, another job has ended this one: its files show how.
 4. Any job may finish a job that has committed; several may do so concurrently.
-5. Only the job itself rolls it back, unless it was silent for STALE_AFTER, and then wrote nothing
-   for GRACE after another job had written ``given_up``, both by the clock of the store, which
-   dates the markers. The job checks for ``given_up`` before it commits.
+5. Only the job itself rolls it back, unless its process is known to be dead, or it was silent for
+   STALE_AFTER, and then wrote nothing for GRACE after another job had written ``given_up``, both by
+   the clock of the store, which dates the markers. The job checks for ``given_up`` before it
+   commits.
+6. Of two jobs that replace the same file, at most one commits, unless both overwrite the folder.
 
 Other readers, such as Spark's own, see only whole files, and ``_SUCCESS`` is missing while a commit
 runs. A task may run several times, and its attempts write different files; only the attempt that
@@ -54,12 +57,16 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
 from secure_bloom.storage.batches import Batch, is_committed, note_batch
+from secure_bloom.storage.claims import claim_files, claim_folder
 from secure_bloom.storage.files import make_folder, read_file, write_file
-from secure_bloom.storage.job_folder import COMMITTING, JobFolder
+from secure_bloom.storage.job_folder import COMMITTING, PROCESS, JobFolder
+from secure_bloom.storage.local_files import remove_leftovers
+from secure_bloom.storage.processes import is_dead, this_process
 from secure_bloom.storage.summary import CommitSummary, FilterTotals, StagedFile
 from secure_bloom.storage.table_formats import find_table
 from secure_bloom.storage.visibility import (
     COMMITTED,
+    GENERATION,
     GIVEN_UP,
     PENDING,
     STAGING,
@@ -69,6 +76,7 @@ from secure_bloom.storage.visibility import (
     JobState,
     data_files,
     files_below,
+    material_path,
     new_name,
     read_jobs,
     relative_path,
@@ -123,8 +131,14 @@ class Job(JobFolder):
 
     # --- before the commit -----------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Announce the job, on the driver and before any task; finish what dead jobs left."""
+    def start(self, *, is_of_process: bool = False) -> None:
+        """Announce the job, on the driver and before any task; finish what dead jobs left.
+
+        ``is_of_process``: only this process will commit the job. If it dies, the next job takes
+        the job back at once, if it can tell.
+        """
+        if is_of_process:
+            self.write_marker(PROCESS, this_process())
         self.write_marker(STARTED)
         try:
             self.recover()
@@ -185,7 +199,7 @@ class Job(JobFolder):
 
         Raises
         ------
-        CommitError, OSError
+        CommitError, ChangedMeanwhileError, OSError
             Then nothing has changed and the files are gone, unless the error or one of its notes
             says that this is unknown.
         BaseException
@@ -199,6 +213,7 @@ class Job(JobFolder):
             self.write_marker(COMMITTING)
             self._check_alive()
             self._check_staged(files)
+            self._claim(replaced)
             record = self._record(files, batch, replaced)
             success = self._remove_success()
             self._publish(record.files)
@@ -246,6 +261,7 @@ class Job(JobFolder):
             elif state.newest is not None:
                 Job(self.filesystem, self.table, False, id)._take_back(state, now)
         self._remove_empty([info for info in entries if info.base_name not in jobs], now)
+        self._remove_temporary(jobs)
 
     # --- parts of these --------------------------------------------------------------------------
 
@@ -282,6 +298,12 @@ class Job(JobFolder):
                 raise CommitError(f"the file was complete with {file.size} bytes and is now "
                                   "missing or changed; check that tasks and driver see the same "
                                   "folder, and run the job again", file=info.path)
+
+    def _claim(self, replaced: Mapping[str, list[Any]]) -> None:
+        if self.overwrite:
+            claim_folder(self)
+        elif replaced:
+            claim_files(self, {relative_path(path, self.table) for path in replaced})
 
     def _check_replaced(self, replaced: Mapping[str, list[Any]]) -> None:
         """Check that the files to replace are still those that were read."""
@@ -324,8 +346,11 @@ class Job(JobFolder):
                 folders.add(self.path(name).rstrip("/") or "/")
         for folder in folders:
             make_folder(self.filesystem, folder)
+        staged = files_below(self.filesystem, self.staging)
         for name in names:
             self.filesystem.move(f"{self.staging}/{name}", self.path(name))
+            if (material := material_path(name)) in staged:  # after its file, which a job finds
+                self.filesystem.move(f"{self.staging}/{material}", self.path(material))
         self.sync(folders)
 
     def _write_record(self, record: CommitRecord) -> None:
@@ -376,13 +401,17 @@ class Job(JobFolder):
         if record.replaced:
             found = files_below(self.filesystem, self.folder, allow_not_found=True)
             names = {relative_path(info.path, self.table): info for info in found.values()}
-            self.delete_files(name for name, info in names.items() if record.replaces(name, info))
+            replaced = {name for name in record.replaced
+                        if name not in names or record.replaces(name, names[name])}
+            self.delete_files(replaced & names.keys())
+            self.delete_material(name for name in replaced if material_path(name) in names)
 
     def _roll_back(self, success: bytes | None = None) -> None:
         """Remove a job that has not committed. Files are deleted before the markers hiding them."""
         files = self.pending()
         if self.has(COMMITTING):
             files.update(self.own_files())
+        self.delete_material(files)
         removed = self.delete_files(files)
         path = posixpath.join(self.folder, SUCCESS)
         if success is not None and not self.exists(path):
@@ -400,6 +429,18 @@ class Job(JobFolder):
         own = jobs.get(self.id)
         return own.newest if own is not None and own.newest is not None else datetime.now(UTC)
 
+    def _is_of_dead_process(self) -> bool:
+        """Whether the process that alone could commit the job has died.
+
+        Only on local filesystems: a store may still carry out what the process asked for.
+        """
+        if self.filesystem.type_name != "local":
+            return False
+        try:
+            return is_dead(read_file(self.filesystem, f"{self.staging}/{PROCESS}"))
+        except FileNotFoundError:
+            return False
+
     def _remove_empty(self, entries: list[pa_fs.FileInfo], now: datetime) -> None:
         """Remove folders of attempts that came too late, and temporary files."""
         for info in entries:
@@ -411,11 +452,26 @@ class Job(JobFolder):
             elif info.base_name.startswith("."):
                 self.delete_file(info.path)
 
+    def _remove_temporary(self, jobs: Iterable[str]) -> None:
+        """Remove what dead processes have left of markers that no job would remove."""
+        if self.filesystem.type_name == "local":
+            staging = posixpath.join(self.table, STAGING)
+            for folder, name in ((self.folder, SUCCESS), (staging, GENERATION),
+                                 *((posixpath.join(staging, id), PROCESS) for id in jobs)):
+                with contextlib.suppress(OSError):
+                    remove_leftovers(folder, [name])
+
     def _take_back(self, state: JobState, now: datetime) -> None:
         """Roll back a dead job, in two steps, because it may be about to commit right now."""
         assert state.newest is not None  # time of its newest marker or file
         silent = now - state.newest
-        if self.has(STARTED):
+        if self._is_of_dead_process():
+            has_committed = self.has(COMMITTED)
+            if self.has(STARTED) and not has_committed:  # checked in this order
+                self._roll_back()
+            elif not has_committed:  # it has ended, or never started
+                self.end(wait=False)
+        elif self.has(STARTED):
             if not state.given_up and silent > STALE_AFTER:
                 self.write_marker(GIVEN_UP)
             elif state.given_up and silent > GRACE and not self.has(COMMITTED):

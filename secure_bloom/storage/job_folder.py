@@ -21,11 +21,14 @@ from secure_bloom.storage.visibility import (
     STARTED,
     files_below,
     job_of,
+    material_path,
     relative_path,
     table_of,
 )
 
 COMMITTING = "committing"  # files without a marker of their own may be at their final paths
+PROCESS = "process"  #: the process that alone may commit the job, see ``storage/processes.py``
+REPLACING = "replacing"  #: which files the job is about to replace, see ``storage/claims.py``
 
 _RENAMING = ("local", "hdfs", "py::fsspec+file")  # filesystems on which a rename is cheap
 _AT_ONCE = 8
@@ -70,9 +73,11 @@ class JobFolder:
         """Whether a marker exists."""
         return self.exists(f"{self.staging}/{marker}")
 
-    def write_marker(self, marker: str) -> None:
+    def write_marker(self, marker: str, content: bytes = b"") -> None:
         """Write a marker, and the folders above it."""
-        write_empty(self.filesystem, f"{self.staging}/{marker}")
+        path = f"{self.staging}/{marker}"
+        make_folder(self.filesystem, posixpath.dirname(path))
+        write_file(self.filesystem, path, content)
 
     def remove_marker(self, marker: str) -> None:
         """Remove a marker, if it exists."""
@@ -95,7 +100,8 @@ class JobFolder:
         waiting = others - removed if wait else set()
         if waiting:
             self._delete(f"{self.staging}/{marker}" for marker in
-                         (COMMITTING, *(f"{PENDING}/{name}" for name in pending - waiting)))
+                         (COMMITTING, REPLACING,
+                          *(f"{PENDING}/{name}" for name in pending - waiting)))
         else:  # in one call, which is cheap on an object store
             with contextlib.suppress(FileNotFoundError):
                 self.filesystem.delete_dir(f"{self.staging}/{PENDING}")
@@ -116,6 +122,10 @@ class JobFolder:
         names = (relative_path(info.path, self.table) for info in found.values())
         return [name for name in names
                 if job_of(name) == self.id and not name.startswith(f"{STAGING}/")]
+
+    def delete_material(self, names: Iterable[str]) -> None:
+        """Delete the key material of files, where it is stored next to them."""
+        self.delete_files(map(material_path, names))
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder exists at a path."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.storage.claims import is_being_replaced
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum, remove_leftovers
-from secure_bloom.storage.visibility import is_replaced
 
 _COPY = 8 * 1024 * 1024  # bytes at a time, where the kernel cannot copy
 
@@ -103,8 +103,8 @@ class Rewrite:
             remove_checksum(self._path)
 
     def _check_unchanged(self) -> None:
-        if self.source.is_replaced() \
-                or is_replaced(self._filesystem, self._path):  # a new file would be visible again
+        # In this order: a job that has just ended has deleted the file, which must not reappear.
+        if is_being_replaced(self._filesystem, self._path) or self.source.is_replaced():
             raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
                                         file=self._path)
 

@@ -134,6 +134,12 @@ def job_of(path: str) -> str | None:
     return match[1] if match else None
 
 
+def material_path(path: str) -> str:
+    """Return the path of the key material file of a Parquet file."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f"{KEY_MATERIAL}{name}.json")
+
+
 def table_of(folder: str) -> str:
     """Return the folder above all partition folders (``name=value``) at the end of a path."""
     folder = folder.rstrip("/")
@@ -237,14 +243,6 @@ def _visible(found: Mapping[str, pa_fs.FileInfo], jobs: Mapping[str, JobState], 
                     or any(record.replaces(path, info) for record in replacing.get(path, ())))
 
     return {path: info for path, info in sorted(found.items()) if is_visible(path, info)}
-
-
-def is_replaced(filesystem: pa_fs.FileSystem, path: str) -> bool:
-    """Whether a committed job replaces this file and has not deleted it yet."""
-    table = table_of(posixpath.dirname(path))
-    relative = relative_path(path, table)
-    return any(state.record is not None and relative in state.record.replaced
-               for state in read_jobs(filesystem, table).values())
 
 
 def signature(info: pa_fs.FileInfo) -> list[Any]:

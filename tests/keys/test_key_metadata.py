@@ -26,9 +26,9 @@ from secure_bloom import (
 from secure_bloom.cli.report import inspect_file
 from secure_bloom.errors import KeyRetrievalError, SecureBloomError
 from secure_bloom.keys import InMemoryKms, list_master_keys, rotate_master_keys
-from secure_bloom.keys.external import material_path
 from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.storage.visibility import material_path
 from tests.support import open_footer
 from tests.tiers import sweep_where
 

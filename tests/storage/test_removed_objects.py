@@ -7,11 +7,11 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import KeyNotFoundError
-from secure_bloom.keys.external import material_path, read_material
+from secure_bloom.keys.external import read_material
 from secure_bloom.spark import last_commit
 from secure_bloom.storage.batches import Batch, is_committed
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.visibility import data_files
+from secure_bloom.storage.visibility import data_files, material_path
 from tests.storage.s3 import BUCKET
 from tests.storage.stores import s3_store
 

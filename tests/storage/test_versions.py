@@ -32,11 +32,11 @@ from secure_bloom.datasets import files as folder_files
 from secure_bloom.datasets import folder as reading
 from secure_bloom.errors import AuthenticationError, ChangedMeanwhileError, FormatError
 from secure_bloom.keys import InMemoryKms, external, list_master_keys, rotate_master_keys
-from secure_bloom.keys.external import material_path
 from secure_bloom.maintain.folders import change_files
 from secure_bloom.storage import files, versions
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.visibility import material_path
 from tests.counting import CountingHandler
 from tests.storage.s3 import BUCKET, S3Server
 from tests.tiers import sweep_where

@@ -1,0 +1,184 @@
+"""Which rows have a value to erase, whatever types the value and the column have."""
+
+import datetime
+import subprocess
+import sys
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from secure_bloom import ExplicitKeys, ParquetFile, UniformKey, erase, verify_file, write_table
+from secure_bloom.errors import AuthenticationError, UnsupportedError
+from secure_bloom.parquet.footer import Footer
+
+NOON, LATER = datetime.datetime(2020, 1, 1, 12), datetime.datetime(2021, 1, 1)
+BAD = pa.Array.from_buffers(pa.string(), 3, pa.array([b"\xff\xfe", b"a", b"\xc3"]).buffers())
+UUIDS = [uuid.UUID(int=n) for n in range(3)]
+
+
+def ext(values, t):
+    return pa.ExtensionArray.from_storage(t, pa.array(values, t.storage_type))
+
+
+@pytest.mark.parametrize(("column", "value", "gone"), [
+    (pa.array([NOON, LATER, None], pa.timestamp("us")), NOON, [0]),
+    (pa.array([NOON, LATER, None], pa.timestamp("ns")), pa.scalar(LATER, pa.timestamp("ms")), [1]),
+    (pa.array([NOON, LATER, None], pa.timestamp("s")), np.datetime64("2020-01-01T12", "h"), [0]),
+    (pa.array([NOON, LATER, None], pa.timestamp("us")), datetime.date(2021, 1, 1), [1]),
+    (pa.array([NOON, LATER]).cast(pa.date32()), LATER, [1]),
+    (pa.array([NOON, LATER]).cast(pa.date32()), NOON, []),
+    (pa.array([NOON, LATER]).cast(pa.date64()), datetime.date(2020, 1, 1), [0]),
+    (pa.array([1, 2], pa.time32("ms")), datetime.time(0, 0, 0, 2000), [1]),
+    (pa.array([1, 2], pa.duration("us")), datetime.timedelta(microseconds=1), [0]),
+    (pa.array([1.5, float("nan"), -0.0, 0.0, None]), 0, [2, 3]),
+    (pa.array([1.5, float("nan"), -0.0, 0.0, None]), -0.0, [2, 3]),
+    (pa.array([1, 2, 3]), 2.0, [1]), (pa.array([1, 2, 3]), 2.5, []),
+    (pa.array([1, 2, 3]), 10**30, []), (pa.array([1, 2, 3], pa.int8()), Decimal("3.000"), [2]),
+    (pa.array([2**53, 2**53 + 1]), float(2**53), [0]),
+    (pa.array([2**64 - 1, 1], pa.uint64()), 2**64 - 1, [0]),
+    (pa.array([0.1, 0.5], pa.float32()), 0.1, []),
+    (pa.array([0.1, 0.5], pa.float32()), float(np.float32(0.1)), [0]),
+    (pa.array([np.float16(1.5), np.float16(2)]), 1.5, [0]),
+    (pa.array([Decimal("1.20"), Decimal("3")]), Decimal("1.2"), [0]),
+    (pa.array([Decimal("1.20"), Decimal("3")]), 3, [1]),
+    (pa.array([True, False, None]), False, [1]),
+    (pa.array(["a", "b"]), b"a", [0]), (pa.array([b"a", b"b"]), "b", [1]),
+    (pa.array(["a", "b", ""]), "", [2]), (pa.array(["a", "b"], pa.string_view()), "a", [0]),
+    (pa.array(["a", "b", "a"]).dictionary_encode(), "a", [0, 2]),
+    (BAD, b"\xff\xfe", [0]), (BAD, "a", [1]),
+    (ext([one.bytes for one in UUIDS], pa.uuid()), UUIDS[1], [1]),
+    (ext([one.bytes for one in UUIDS], pa.uuid()), UUIDS[2].bytes, [2]),
+    (ext(["1", "2"], pa.json_()), "2", [1]),
+    (pa.array([["a", "b"], None, [], ["a", None]]), "a", [0, 3]),
+    (pa.array([["a", "b"], ["c", "c"]], pa.list_(pa.string(), 2)), "c", [1]),
+    (pa.array([[["a"], []], [["b"], ["c", "a"]]]), "c", [1]),
+    (pa.array([{"x": 1}, None, {"x": None}]), 1, [0]),
+], ids=str)
+def test_rows_that_go(tmp_path, column, value, gone):
+    path = tmp_path / "a.parquet"
+    write_table(pa.table({"c": column, "n": range(len(column))}), path, row_group_size=2,
+                bloom_filters=["n"])
+    result = erase(path, "c", [value], max_share=1)
+    assert result.is_complete and result.rows_removed == len(gone)
+    assert result.values[0].found >= len(gone) and bool(result.values[0].found) == bool(gone)
+    assert pq.read_table(path, columns=["n"])["n"].to_pylist() \
+        == [n for n in range(len(column)) if n not in gone]
+
+
+def test_each_value_is_counted(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": [["a", "b"], ["a", "a"], ["x"], None]}), path)
+    result = erase(path, "c", ["a", "b", "none", "a"], max_share=1)
+    assert [value.found for value in result.values] == [3, 1, 0] and result.rows_removed == 2
+
+
+def test_the_bits_of_floats_stay(tmp_path):
+    bits = np.array([0x7ff8000000000001, 0x7ff8000000000002, 0xfff8000000000003, 0,
+                     0x8000000000000000, 1], np.uint64)
+    path = tmp_path / "a.parquet"
+    for use_dictionary in (True, False):
+        pq.write_table(pa.table({"f": bits.view(np.float64), "n": range(6)}), path,
+                       use_dictionary=use_dictionary)
+        erase(path, "n", 5, max_share=1)
+        assert pq.read_table(path)["f"].to_numpy().view(np.uint64).tolist() == bits[:5].tolist()
+
+
+def test_text_that_is_not_utf8_stays(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"s": BAD, "n": range(3)}), path)
+    erase(path, "n", 1, max_share=1)
+    assert pq.read_table(path)["s"].cast(pa.binary()).to_pylist() == [b"\xff\xfe", b"\xc3"]
+
+
+@pytest.mark.parametrize("index", [None, pd.Index([10, 20, 30], name="key")])
+def test_an_index_of_pandas(tmp_path, index):
+    frame = pd.DataFrame({"a": [1, 2, 3], "s": ["x", "y", "z"]}, index=index)
+    path = tmp_path / "a.parquet"
+    frame.to_parquet(path)
+    erase(path, "a", 2, max_share=1)
+    expected = frame[frame["a"] != 2]
+    found = pd.read_parquet(path)
+    assert found.equals(expected if index is not None else expected.reset_index(drop=True))
+
+
+@pytest.mark.slow
+def test_more_row_groups_than_an_ordinal_can_number(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": np.arange(33_000)}), path, row_group_size=1,
+                   write_statistics=False, use_dictionary=False)
+    erase(path, "n", [5, 32_999])
+    assert pq.read_table(path)["n"].to_pylist() == [n for n in range(32_999) if n != 5]
+
+
+def changed(path, change, keys=None) -> bytes:
+    """Return a file with a changed footer."""
+    data = path.read_bytes()
+    with ParquetFile(path, keys) as file:
+        footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
+    for chunk in footer.column_chunks():
+        change(chunk)
+    return data[:footer.start] + footer.to_bytes()
+
+
+def test_pages_in_another_file_are_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(9)}), path, row_group_size=3)
+    content = changed(path, lambda chunk: chunk.row_group == 1 and chunk.to_change().set_binary(
+        1, b"other.parquet"))
+    path.write_bytes(content)
+    with pytest.raises(UnsupportedError, match=r"another file, other\.parquet") as raised:
+        erase(path, "n", 1, max_share=1)
+    assert (raised.value.row_group, raised.value.column) == (1, "n")
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("lost", [[0, 1], [2], [0, 1, 2, 3], [5]])
+def test_lists_of_an_encrypted_file_whose_row_groups_move(tmp_path, lost):
+    path, key = tmp_path / "a.parquet", UniformKey(b"0123456789abcdef")
+    lists = [None if n % 5 == 4 else [n, None, n][:n % 4] for n in range(12)]
+    table = pa.table({"l": lists, "n": range(12)})
+    write_table(table, path, encryption=key, row_group_size=2, write_page_index=True,
+                data_page_size=1, write_batch_size=1, bloom_filters=True)
+    keys = ExplicitKeys(b"0123456789abcdef")
+    erase(path, "n", lost, keys, max_share=1)
+    assert ParquetFile(path, keys).read().equals(
+        table.filter(pa.array([n not in lost for n in range(12)])))
+    assert verify_file(path, keys).ok
+
+
+def test_ordinals_that_are_not_positions(tmp_path):
+    """Modules are bound to stored ordinals, so they cannot be copied; nor does pyarrow read them.
+    """
+    path, keys = tmp_path / "a.parquet", ExplicitKeys(b"0123456789abcdef")
+    write_table(pa.table({"n": range(9)}), path, encryption=UniformKey(b"0123456789abcdef"),
+                row_group_size=3, bloom_filters=True)
+    data = path.read_bytes()
+    with ParquetFile(path, keys) as file:
+        footer = Footer(file.stored_footer, file.magic, file.keys, start=file.footer.start)
+    footer.keep_row_groups([footer.row_groups[0], footer.row_groups[2]])
+    content = data[:footer.start] + footer.to_bytes()
+    path.write_bytes(content)
+    with pytest.raises(AuthenticationError) as raised:
+        erase(path, "n", 1, keys, max_share=1)
+    assert (raised.value.file, raised.value.row_group) == (str(path), 1)
+    assert path.read_bytes() == content
+
+
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
+    """One of attach, for example, has all rows."""
+    for path in (tmp_path / "a.parquet", tmp_path / "d=1" / "b.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"n": range(9)}), path)
+        code = ("import sys, os\nfrom secure_bloom.storage.local_files import _open_temporary\n"
+                "_open_temporary(sys.argv[1], 0o600)\nos._exit(9)")
+        subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert len(list(tmp_path.rglob(".*.tmp"))) == 2
+    erase(tmp_path / "a.parquet", "n", 100, max_share=1)
+    assert len(list(tmp_path.rglob(".*.tmp"))) == 1
+    erase(tmp_path, "n", 1, max_share=1)
+    assert list(tmp_path.rglob(".*.tmp")) == []

@@ -1,0 +1,46 @@
+"""What an index forgets at once, also after a process that died while it did so."""
+
+from secure_bloom import erase
+from secure_bloom.index import Index, build
+from tests.index.helpers import KMS, age, manifests_of, segments_of, write
+
+
+def test_segments_that_an_interrupted_purge_has_left_are_deleted(tmp_path):
+    for number in range(3):
+        write(tmp_path / f"{number}.parquet", [f"v{number}"])
+        build(tmp_path, "ssn", KMS)
+    (tmp_path / "1.parquet").unlink()
+    old = set(segments_of(tmp_path))
+    index = Index.open(tmp_path, KMS)
+    index.update()
+    index.compact()  # and then the process dies
+    assert old < set(segments_of(tmp_path))
+    Index.open(tmp_path, KMS).purge()
+    assert not old & set(segments_of(tmp_path))
+    assert Index.open(tmp_path, KMS).lookup("ssn", ["v0", "v1"]).row_groups \
+        == [{"0.parquet": [0]}, {}]
+
+
+def test_manifests_are_deleted_after_the_segments_that_they_list(tmp_path, monkeypatch):
+    """So a purge that dies in between is finished by the next one."""
+    for number in range(3):
+        write(tmp_path / f"{number}.parquet", [f"v{number}"])
+        build(tmp_path, "ssn", KMS)
+    index = Index.open(tmp_path, KMS)
+    index.compact()
+    deleted = index.vacuum(0)
+    kinds = [name.rpartition(".")[2] for name in deleted]
+    assert set(kinds) == {"seg", "manifest"} and kinds == sorted(kinds, reverse=True)
+    assert len(segments_of(tmp_path)) == len(manifests_of(tmp_path)) == 1
+
+
+def test_rows_erased_from_a_single_file_are_forgotten(tmp_path):
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", [f"v{number}", f"w{number}"])
+        build(tmp_path, "ssn", KMS)
+    age(tmp_path)
+    Index.open(tmp_path, KMS).update()
+    old = set(segments_of(tmp_path))
+    result = erase(tmp_path / "0.parquet", "ssn", "w0", KMS, max_share=1)
+    assert result.is_complete and result.indexes == ["ssn"]
+    assert not old & set(segments_of(tmp_path))

@@ -1,0 +1,64 @@
+"""What a check is, and one case of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass
+class Case:
+    """One case, which its seed determines.
+
+    Attributes
+    ----------
+    random : random.Random
+    numpy : numpy.random.Generator
+    folder : Path
+        Empty, and removed afterwards.
+    tried : int
+        How much the case has tried, in the unit of its check.
+    counts : Counter
+        What else is worth a line in the report, such as outcomes.
+    """
+
+    random: random.Random
+    numpy: np.random.Generator
+    folder: Path
+    tried: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, check: str, seed: int, folder: Path) -> Case:
+        """Return a case of a check."""
+        text = f"{check}:{seed}"
+        return cls(random.Random(text), np.random.default_rng(list(text.encode())), folder)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that must never happen, and how it is tried.
+
+    Attributes
+    ----------
+    name : str
+    promise : str
+        What must hold, in one sentence.
+    unit : str
+        What is counted.
+    target : int
+        How many of them to try before a release.
+    try_case : callable
+        Tries one case, of a second or so; raises if the promise does not hold.
+    """
+
+    name: str
+    promise: str
+    unit: str
+    target: int
+    try_case: Callable[[Case], None]

@@ -1,0 +1,163 @@
+"""A value that is there is never reported absent: any way to write, any way to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.parquet.encryption import EncryptionConfiguration
+
+import secure_bloom
+from secure_bloom.index import Index
+from tests.modes import Mode
+from tests.soak.check import Case, Check
+from tests.soak.generators import (
+    KMS_MODES,
+    column_keys,
+    plain,
+    random_options,
+    random_table,
+    value_lists,
+)
+
+_SAMPLE = 20  # values that are looked up one by one
+
+
+def _try(case: Case) -> None:
+    table = random_table(case, case.random.choice([1, 100, 5000, 50_000]))
+    mode, folder = case.random.choice(KMS_MODES), case.folder / "lake"
+    write = case.random.choice(list(_WRITERS))
+    _WRITERS[write](case, table, mode, folder)
+    table = secure_bloom.read_table(folder, mode.keys)  # of all types as the files have them
+    for name in case.random.sample(table.column_names, 2):
+        if not _can_have_filter(folder, mode, name):
+            continue
+        for ask, ways in _ASKERS.items():
+            number = ways(case, table, mode, folder, name)
+            case.tried += number
+            case.counts[f"{write}, {ask}"] += number
+
+
+def _can_have_filter(folder: Path, mode: Mode, name: str) -> bool:
+    with secure_bloom.ParquetFile(next(folder.glob("*.parquet")), mode.keys) as file:
+        return file.footer.column(name).type.can_have_filter
+
+
+# --- ways to write -------------------------------------------------------------------------------
+
+def _write(case: Case, table: pa.Table, mode: Mode, folder: Path, filters: bool = True) -> None:
+    folder.mkdir()
+    mode.write(table, folder / "a.parquet", column_keys(case, table), bloom_filters=filters,
+               row_group_size=case.random.choice([1000, 20_000]), **random_options(case))
+
+
+def _write_dataset(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    columns = {} if mode.is_uniform else {"column_keys": column_keys(case, table)}
+    secure_bloom.write_dataset(
+        table, folder, bloom_filters=True, keys=mode.keys,
+        encryption=EncryptionConfiguration("kf", **columns, **mode.options),
+        max_rows_per_file=20_000, row_group_size=case.random.choice([500, 5000]),
+        **random_options(case))
+
+
+def _attach(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    _write(case, table, mode, folder, filters=False)
+    assert not secure_bloom.attach(folder, True, mode.keys).failed
+
+
+def _erase(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    _write(case, table, mode, folder)
+    ids = case.random.sample(range(table.num_rows), min(3, table.num_rows - 1))
+    if ids:
+        assert secure_bloom.erase(folder, "id", ids, mode.keys, max_share=1).is_complete
+
+
+def _by_pyarrow(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    """Plaintext: pyarrow writes no other filters."""
+    folder.mkdir()
+    names = [name for name in table.column_names
+             if not pa.types.is_dictionary(table.schema.field(name).type)]
+    pq.write_table(table, folder / "a.parquet", row_group_size=5000,
+                   bloom_filter_options=dict.fromkeys(names, True), **random_options(case))
+
+
+_WRITERS: dict[str, Callable[[Case, pa.Table, Mode, Path], None]] = {
+    "write_table": _write, "write_dataset": _write_dataset, "attach": _attach, "erase": _erase,
+    "pyarrow": _by_pyarrow}
+
+
+# --- ways to ask ---------------------------------------------------------------------------------
+
+def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    """Every value of every row group, against its filter."""
+    number = 0
+    for path in folder.glob("*.parquet"):
+        with secure_bloom.ParquetFile(path, mode.keys) as file:
+            for group in range(file.num_row_groups):
+                values = value_lists(file.open_in_pyarrow().read_row_group(group, [name])[name])
+                if values:
+                    assert file.might_contain(name, pa.array(values, _plain(table, name)))[group] \
+                        .all(), f"{name} of row group {group}"
+                number += len(values)
+    return number
+
+
+def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    values = _sample(case, table, name)
+    for value in values:
+        rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "==", value)])
+        assert rows.num_rows == _count(table, name, value), f"{name}: one of the values"
+    return len(values)
+
+
+def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    values = _sample(case, table, name)
+    if values:
+        found = secure_bloom.find(folder, name, pa.array(values, _plain(table, name)), mode.keys)
+        assert found.num_rows == sum(_count(table, name, value) for value in values), name
+    return len(values)
+
+
+def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    values = _sample(case, table, name)
+    if not values:
+        return 0
+    is_encrypted = any(chunk.encryption for path in folder.glob("*.parquet")
+                       for chunk in secure_bloom.ParquetFile(path, mode.keys).footer.column_chunks()
+                       if chunk.column.path == name)
+    secure_bloom.index.build(folder, name, mode.keys,
+                             encryption="column" if is_encrypted else None)
+    found = Index.open(folder, mode.keys).lookup(name, pa.array(values, _plain(table, name)))
+    for value, groups in zip(values, found.row_groups, strict=True):
+        for path in folder.glob("*.parquet"):
+            if path.name in found.uncovered:
+                continue
+            with secure_bloom.ParquetFile(path, mode.keys) as file:
+                for group in file.prune([(name, "==", value)]):
+                    column = file.open_in_pyarrow().read_row_group(group, [name])[name]
+                    assert not _count(pa.table({name: column}), name, value) \
+                        or group in groups.get(path.name, []), f"{name}: one of the values"
+    return len(values)
+
+
+def _sample(case: Case, table: pa.Table, name: str) -> list:
+    values = value_lists(table[name])
+    return case.random.sample(values, min(_SAMPLE // 4, len(values)))
+
+
+def _count(table: pa.Table, name: str, value: object) -> int:
+    column = plain(table[name])
+    return pc.sum(pc.equal(column, pa.scalar(value, column.type))).as_py() or 0
+
+
+def _plain(table: pa.Table, name: str) -> pa.DataType:
+    return plain(table[name]).type
+
+
+_ASKERS = {"filters": _filters, "read_table": _read, "find": _find, "index": _index}
+
+CHECK = Check("false_negatives", "a value that is there is never reported absent",
+              "values", 10**9, _try)

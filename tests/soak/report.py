@@ -1,0 +1,32 @@
+"""``docs/reliability.md``: what was tried, and how often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.soak.checks import CHECKS
+from tests.soak.runner import Tried
+
+PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+BEGIN, END = "<!-- tried -->", "<!-- end of tried -->"
+
+
+def write_page(tried: dict[str, Tried], about: dict[str, Any]) -> None:
+    """Replace the table of the page."""
+    text = PAGE.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{table(tried, about)}\n{END}{after}")
+
+
+def table(tried: dict[str, Tried], about: dict[str, Any]) -> str:
+    """Return what was tried as Markdown."""
+    lines = ["| check | promise | tried | goal | failures | details |", "|---|---|---|---|---|---|"]
+    for name, check in CHECKS.items():
+        one = tried[name]
+        details = ", ".join(f"{what}: {number:,}" for what, number in sorted(one.counts.items()))
+        lines.append(f"| `{name}` | {check.promise} | {one.tried:,} {check.unit} | "
+                     f"{check.target:,} | {len(one.failures)} | {details} |")
+    seconds = sum(one.seconds for one in tried.values())
+    versions = ", ".join(f"{name} {version}" for name, version in about.items())
+    return "\n".join([*lines, "", f"In {seconds:,.0f} seconds of processes; {versions}."])

@@ -1,0 +1,302 @@
+"""Jobs that replace single files: claims, key material, and processes that die."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from secure_bloom.errors import ChangedMeanwhileError, FormatError
+from secure_bloom.storage import processes
+from secure_bloom.storage.claims import is_being_replaced
+from secure_bloom.storage.commit import Job
+from secure_bloom.storage.files import write_file
+from secure_bloom.storage.job_folder import COMMITTING, PROCESS, REPLACING
+from secure_bloom.storage.processes import is_dead, this_process
+from secure_bloom.storage.rewrite import Rewrite
+from secure_bloom.storage.visibility import (
+    COMMITTED,
+    STARTED,
+    data_files,
+    material_path,
+    signature,
+)
+
+
+def replacing(store, *paths):
+    """Return a job, and what its commit replaces."""
+    found = store.filesystem.get_file_info(list(paths))
+    return store.job(), {info.path: signature(info) for info in found}
+
+
+def files_of(store):
+    return data_files(store.filesystem, store.folder)
+
+
+def test_files_are_replaced(store):
+    store.write(1, 2)
+    first = files_of(store)[0]
+    job, replaced = replacing(store, first)
+    job.commit([store.stage(job, 7)], replaced=replaced)
+    assert len(store.values()) == 2 and 7 in store.values() and first not in files_of(store)
+    assert store.staged() == []
+
+
+def test_a_file_that_was_replaced_meanwhile_is_not_replaced_again(store):
+    store.write(1)
+    one, replaced = replacing(store, *files_of(store))
+    other, _ = replacing(store)
+    files = [store.stage(other, 3)]
+    one.commit([store.stage(one, 2)], replaced=replaced)
+    with pytest.raises(ChangedMeanwhileError):
+        other.commit(files, replaced=replaced)
+    assert store.values() == [2] and store.staged() == []
+
+
+def acting_before(job, marker, act):
+    """Call ``act`` before a job checks whether it is alive for the last time."""
+    checks = []
+    original = job._check_alive
+
+    def check():
+        checks.append(1)
+        if len(checks) == 2:
+            act()
+        original()
+
+    job._check_alive = check
+
+
+def test_of_two_jobs_that_replace_a_file_at_the_same_time_one_gives_up(store):
+    store.write(1)
+    one, replaced = replacing(store, *files_of(store))
+    other, _ = replacing(store)
+    one_files, other_files = [store.stage(one, 2)], [store.stage(other, 3)]
+    failed = []
+
+    def commit_other():
+        with pytest.raises(ChangedMeanwhileError) as raised:
+            other.commit(other_files, replaced=replaced)
+        failed.append(raised.value.file)
+
+    acting_before(one, COMMITTED, commit_other)
+    one.commit(one_files, replaced=replaced)
+    assert failed == [store.folder]
+    assert store.values() == [2] and store.staged() == []
+
+
+@pytest.mark.parametrize("first", ["overwrite", "replace"])
+def test_an_overwrite_and_a_replacement_exclude_each_other(store, first):
+    store.write(1, 5)
+    job, replaced = replacing(store, files_of(store)[0])
+    overwriting = store.job(overwrite=True)
+    one, other = (overwriting, job) if first == "overwrite" else (job, overwriting)
+    files = {id(job): [store.stage(job, 2)], id(overwriting): [store.stage(overwriting, 9)]}
+    options = {id(job): {"replaced": replaced}, id(overwriting): {}}
+
+    def commit_other():
+        with pytest.raises(ChangedMeanwhileError):
+            other.commit(files[id(other)], **options[id(other)])
+
+    acting_before(one, COMMITTED, commit_other)
+    left = set(store.values()) - {store._value(next(iter(replaced)))}
+    one.commit(files[id(one)], **options[id(one)])
+    assert store.values() == ([9] if first == "overwrite" else sorted({2, *left}))
+    assert store.staged() == []
+
+
+def test_overwrites_do_not_exclude_each_other(store):
+    store.write(1)
+    one, other = store.job(overwrite=True), store.job(overwrite=True)
+    files, others = [store.stage(one, 2)], [store.stage(other, 3)]
+    acting_before(one, COMMITTED, lambda: other.commit(others))
+    one.commit(files)
+    assert store.values() == [2, 3] and store.staged() == []
+
+
+def test_a_claim_of_another_part_of_the_table_is_not_in_the_way(store):
+    store.write(1, directory="d=1")
+    store.write(2, directory="d=2")
+    [path] = [path for path in files_of(store) if "/d=1/" in path]
+    job, replaced = replacing(store, path)
+    part = store.below("d=2").job(overwrite=True)
+    part_files = [part.new_file(0)]
+    write_file(store.filesystem, part_files[0], b"8")
+    acting_before(job, COMMITTED, lambda: part.commit([part.staged(part_files[0], 1)]))
+    job.commit([store.stage(job, 7)], replaced=replaced)
+    assert store.values() == [7, 8]
+
+
+def test_a_file_that_a_job_replaces_is_not_rewritten_in_place(store):
+    """Its new version would have another time, and be visible beside the file that replaces it."""
+    path = f"{store.folder}/foreign.parquet"
+    store.write(1)
+    write_file(store.filesystem, path, b"2")
+    job, replaced = replacing(store, path)
+    refused = []
+
+    def rewrite():
+        with Rewrite(store.filesystem, path) as rewriting, \
+                pytest.raises(ChangedMeanwhileError) as raised:
+            rewriting.replace_by([b"22"])
+        refused.append(raised.value.file)
+
+    acting_before(job, COMMITTED, rewrite)
+    job.commit([store.stage(job, 3)], replaced=replaced)
+    assert len(refused) == 1 and store.values() == [1, 3]
+
+
+def test_a_claim_of_a_job_that_has_ended_is_not_in_the_way(store):
+    store.write(1)
+    [path] = files_of(store)
+    write_file(store.filesystem, f"{store.folder}/x", b"")
+    job = store.job()
+    job.write_marker(REPLACING, b'{"files": [], "folder": ""}')
+    assert is_being_replaced(store.filesystem, path)
+    job.remove_marker(STARTED)
+    assert not is_being_replaced(store.filesystem, path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"files": 1, "folder": ""}', b"{}"])
+def test_a_claim_that_cannot_be_understood(store, content):
+    job = store.job()
+    job.write_marker(REPLACING, content)
+    with pytest.raises(FormatError, match="not a valid claim"):
+        is_being_replaced(store.filesystem, f"{store.folder}/x")
+
+
+# --- key material --------------------------------------------------------------------------------
+
+def stage_with_material(store, job, value):
+    path = job.new_file(0)
+    write_file(store.filesystem, path, b"%d" % value)
+    write_file(store.filesystem, material_path(path), b"material")
+    return job.staged(path, 1)
+
+
+def materials(store):
+    return {name for name in store.names() if "KEY_MATERIAL" in name}
+
+
+def test_key_material_is_published_and_deleted_with_its_file(store):
+    job = store.job()
+    job.commit([stage_with_material(store, job, 1)])
+    [old] = files_of(store)
+    assert materials(store) == {material_path(old.removeprefix(f"{store.folder}/"))}
+    job, replaced = replacing(store, old)
+    job.commit([stage_with_material(store, job, 2)], replaced=replaced)
+    [new] = files_of(store)
+    assert materials(store) == {material_path(new.removeprefix(f"{store.folder}/"))}
+    assert store.values() == [2] and store.staged() == []
+
+
+def test_key_material_of_a_job_that_is_rolled_back_is_deleted(store):
+    store.write(1)
+    job = store.job()
+    stage_with_material(store, job, 2)
+    job.abort()
+    assert materials(store) == set() and store.values() == [1] and store.staged() == []
+    job, _ = replacing(store)
+    files = [stage_with_material(store, job, 2)]
+    with pytest.raises(ChangedMeanwhileError):
+        job.commit(files, replaced={f"{store.folder}/gone": [1, 2]})
+    assert materials(store) == set() and store.values() == [1] and store.staged() == []
+
+
+def test_key_material_of_files_that_are_half_published_is_deleted(local):
+    for at in range(1, 4):
+        job = local.job()
+        files = [stage_with_material(local, job, 1), stage_with_material(local, job, 2)]
+        moves = []
+
+        class Failing(type(local.filesystem)):
+            def move(self, source, target, moves=moves, at=at):
+                moves.append(source)
+                if len(moves) > at:
+                    raise OSError("the disk is full")
+                super().move(source, target)
+
+        job.filesystem = Failing()
+        with pytest.raises(OSError, match="full"):
+            job.commit(files)
+        assert local.names() == ["_staging/generation"]
+
+
+# --- processes that die --------------------------------------------------------------------------
+
+@pytest.fixture
+def dead():
+    """What identifies a process that has ended."""
+    code = ("from secure_bloom.storage.processes import this_process\n"
+            "print(this_process().decode())")
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+
+
+def test_processes_are_known(dead, monkeypatch):
+    assert is_dead(dead) and not is_dead(this_process())
+    assert is_dead(this_process().replace(b'"began": "', b'"began": "9'))  # a later one of its id
+    for strange in (b"", b"{}", b"[]", b"null", dead.replace(b'"boot": "', b'"boot": "x')):
+        assert not is_dead(strange)
+    monkeypatch.setattr(processes, "_BOOT", "/does/not/exist")
+    assert this_process() == b"" and not is_dead(dead)
+
+
+def dead_job(local, dead):
+    job = Job(local.filesystem, local.folder, False)
+    job.write_marker(PROCESS, dead)
+    job.write_marker(STARTED)
+    return job
+
+
+def test_a_job_of_a_dead_process_is_taken_back_at_once(local, dead):
+    local.write(1)
+    job = dead_job(local, dead)
+    local.stage(job, 2)
+    local.job().abort()
+    assert local.staged() == [] and local.values() == [1]
+
+
+def test_a_job_of_a_live_process_is_left_alone(local):
+    local.write(1)
+    job = Job(local.filesystem, local.folder, False)
+    job.start(is_of_process=True)
+    files = [local.stage(job, 2)]
+    local.job().abort()
+    job.commit(files)
+    assert local.staged() == [] and local.values() == [1, 2]
+
+
+def test_a_committed_job_of_a_dead_process_is_finished(local, dead, monkeypatch):
+    local.write(1)
+    job = dead_job(local, dead)
+    monkeypatch.setattr(job, "_complete", lambda record: None)
+    found = local.filesystem.get_file_info(files_of(local))
+    job.commit([local.stage(job, 2)], replaced={one.path: signature(one) for one in found})
+    local.job().abort()
+    assert local.staged() == [] and local.values() == local.all_values() == [2]
+
+
+def test_a_job_of_a_dead_process_that_had_ended_keeps_its_files(local, dead, monkeypatch):
+    """It died when it removed its markers: the commit record is gone already."""
+    job = dead_job(local, dead)
+    monkeypatch.setattr(job, "delete_staging", lambda: None)
+    job.commit([local.stage(job, 2)])
+    assert job.has(COMMITTING) and job.has(PROCESS)
+    assert not job.has(STARTED) and not job.has(COMMITTED)
+    local.job().abort()
+    assert local.staged() == [] and local.values() == [2]
+
+
+def test_what_dead_processes_left_of_markers_is_removed(local, dead):
+    local.write(1)
+    job = dead_job(local, dead)
+    for path in (f"{local.folder}/_SUCCESS", f"{local.folder}/_staging/generation",
+                 f"{job.staging}/{PROCESS}"):
+        code = ("import sys, os\nfrom secure_bloom.storage.local_files import _open_temporary\n"
+                "_open_temporary(sys.argv[1], 0o600)\nos._exit(9)")
+        subprocess.run([sys.executable, "-c", code, path], check=False)
+    temporary = [name for name in local.names() if name.endswith(".tmp")]
+    assert len(temporary) == 3
+    local.job().abort()
+    assert [name for name in local.names() if name.endswith(".tmp")] == []
+    assert os.listdir(f"{local.folder}/_staging") == ["generation"]
