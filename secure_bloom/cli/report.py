@@ -332,7 +332,7 @@ def render_erasure(result: EraseResult) -> str:
                      "meanwhile: run it again")
     if result.indexes:
         lines.append(f"indexes brought up to date: {names(result.indexes)}")
-    return "\n".join([*lines, *(f"out of reach: {one}" for one in result.left)])
+    return "\n".join([*lines, *(f"out of reach: {one}" for one in result.out_of_reach)])
 
 
 def render_audit(result: AuditResult) -> str:

@@ -19,6 +19,7 @@ from secure_bloom.erasing.matching import ErasedValues
 from secure_bloom.erasing.result import Absence, ErasedFile, ErasedValue, EraseResult
 from secure_bloom.erasing.search import Occurrences, find_occurrences
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError, UnsupportedError
+from secure_bloom.index.folder import indexed_columns
 from secure_bloom.index.index import Index
 from secure_bloom.index.planning import IndexUse
 from secure_bloom.keys.retrieval import Keys
@@ -83,9 +84,9 @@ class Erasure:
         result = _unless_changed(find_and_change)
         if dry_run:
             return result
-        result.left += [f"{one.file} has other names (hard links), which keep the rows"
-                        for one in result.files if one.has_other_names]
-        result.indexes = self._purge_indexes(result.left)
+        result.out_of_reach += [f"{one.file} has other names (hard links), which keep the rows"
+                                for one in result.files if one.has_other_names]
+        result.indexes = self._purge_indexes(result.out_of_reach)
         left = _unless_changed(lambda: self.find(lambda done: advance(3 / 4 + done / 4)))
         result.absence = Absence(left.found_rows, left.report.files, left.report.row_groups)
         return result
@@ -119,19 +120,19 @@ class Erasure:
                    replaced={one.file.file: one.signature for one in rewritten})
         return [one.file for one in rewritten]
 
-    def _purge_indexes(self, left: list[str]) -> list[str]:
+    def _purge_indexes(self, out_of_reach: list[str]) -> list[str]:
         """Bring the indexes of the table up to date; return their columns."""
         table = table_of(self.path if self.is_folder else posixpath.dirname(self.path))
+        if not indexed_columns(self.filesystem, table):
+            return []
         keys: Any = self.keys
         try:
             index = Index.open(table, keys, filesystem=self.filesystem)
             index.purge()
-        except FileNotFoundError:  # the table has none
-            return []
         except (SecureBloomError, OSError, TypeError) as error:  # explicit keys open no index
-            left.append(f"the indexes of {table}, which could not be brought up to date, have "
-                        f"fingerprints of these values ({error}): run secure-bloom index update, "
-                        "compact and vacuum")
+            out_of_reach.append(
+                f"the indexes of {table}, which could not be brought up to date, have fingerprints "
+                f"of these values ({error}): run secure-bloom index update, compact and vacuum")
             return []
         return index.columns
 
@@ -165,7 +166,7 @@ class Erasure:
              for file, groups in found.files.items()],
             [ErasedValue(_hash(key, value), found.counts[value])
              for value in self.erased.values],
-            left=[_OUT_OF_REACH])
+            out_of_reach=[_OUT_OF_REACH])
 
 
 def _unless_changed(step: Callable[[], Result]) -> Result:

@@ -27,7 +27,7 @@ def render_page(result: EraseResult) -> str:
                                            "SHA-256 before", "SHA-256 after"], files),
         _table("Values", ["keyed hash (HMAC-SHA-256)", "found"], values),
         _list("Indexes that were brought up to date", result.indexes),
-        _list("What is out of reach", result.left)])
+        _list("What is out of reach", result.out_of_reach)])
 
 
 def _verdict(result: EraseResult) -> str:

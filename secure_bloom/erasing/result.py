@@ -86,8 +86,8 @@ class EraseResult(Summarized):
         None in a dry run.
     indexes : list of str
         The columns of indexes that were brought up to date.
-    left : list of str
-        What may still have the values, and is out of reach.
+    out_of_reach : list of str
+        What may still have the values.
     """
 
     path: str
@@ -99,7 +99,7 @@ class EraseResult(Summarized):
     values: list[ErasedValue] = field(default_factory=list)
     absence: Absence | None = None
     indexes: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    out_of_reach: list[str] = field(default_factory=list)
 
     @property
     def rows_removed(self) -> int:
