@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import BinaryIO
 
@@ -22,6 +23,9 @@ _MAX_SLICE_BITS = 12
 
 class PairStore:
     """Collects pairs. Several threads may add to it.
+
+    An error while pairs are added, such as a full disk, may lose pairs of every file so far. So
+    nothing can be read after it: an index without them would rule out files that hold a value.
 
     Parameters
     ----------
@@ -37,6 +41,7 @@ class PairStore:
         self._num_new = self._num_sorted = self._num_spilled = 0
         self._runs: list[_Run] = []
         self._spill: BinaryIO | None = None
+        self._lost: BaseException | None = None
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -45,17 +50,18 @@ class PairStore:
 
     def add(self, pairs: np.ndarray) -> None:
         """Add pairs, in any order."""
-        with self._lock:
-            self._new.append(pairs)
-            self._num_new += pairs.size
-            if self._num_new < min(CACHED_PAIRS, self._limit):
-                return
-            new = self._taken()
-        self._sort(new)
+        with self._noting_loss():
+            with self._lock:
+                self._new.append(pairs)
+                self._num_new += pairs.size
+                if self._num_new < min(CACHED_PAIRS, self._limit):
+                    return
+                new = self._taken()
+            self._sort(new)
 
     def add_sorted(self, pairs: np.ndarray) -> None:
         """Add pairs that are in order."""
-        with self._lock:
+        with self._noting_loss(), self._lock:
             self._keep([pairs])
 
     @property
@@ -65,11 +71,12 @@ class PairStore:
 
     def spill(self) -> None:
         """Spill what is in memory."""
-        with self._lock:
+        with self._noting_loss(), self._lock:
             self._spill_run()
 
     def parts(self) -> Iterator[np.ndarray]:
-        """Yield all pairs, in several arrays, each in order."""
+        """Yield all pairs, in several arrays, each in order. Raises OSError if some were lost."""
+        self._check_complete()
         if self._new:
             self._sort(self._taken())
         yield from self._sorted
@@ -79,8 +86,9 @@ class PairStore:
     def finish(self) -> int:
         """Return the number of pairs at most, each counted once if none were spilled.
 
-        Then :meth:`slices` can be called, and nothing added.
+        Then :meth:`slices` can be called, and nothing added. Raises OSError if some were lost.
         """
+        self._check_complete()
         self._sorted = [self._run()]
         self._num_sorted = self._sorted[0].size
         return len(self)
@@ -101,6 +109,19 @@ class PairStore:
         self._new, self._sorted, self._runs = [], [], []
         if self._spill is not None:
             self._spill.close()
+
+    @contextmanager
+    def _noting_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._lost = error
+            raise
+
+    def _check_complete(self) -> None:
+        if self._lost is not None:
+            raise OSError(f"values could not be collected for the index: {self._lost}") \
+                from self._lost
 
     def _taken(self) -> list[np.ndarray]:
         new, self._new, self._num_new = self._new, [], 0

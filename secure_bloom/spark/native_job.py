@@ -9,7 +9,7 @@ whichever engine writes.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from secure_bloom.errors import SecureBloomError, error_location
@@ -43,6 +43,7 @@ from secure_bloom.spark.options.options import MAX_BYTES as FILTER_BYTES
 from secure_bloom.spark.options.write import WriteOptions, parse_write_options
 from secure_bloom.spark.schema.types import field_metadata, stored_schema
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit
+from secure_bloom.storage.hive_partitioning import NULL, NULL_IS_RESERVED
 from secure_bloom.storage.local_files import sync_file
 from secure_bloom.storage.summary import FilterTotals, StagedFile
 from secure_bloom.storage.versions import without_subtree
@@ -163,7 +164,7 @@ def _run(df: DataFrame, writer: SecureParquetWriter) -> None:
     sealed = native.write_options(encryption=asked.encryption, bloom_filters=asked.bloom_filters,
                                   keys=writer.key_encryption_keys)
     compression = str(asked.writer["compression"])
-    native_writer = df.write.options(**sealed).option(
+    native_writer = _without_null_names(df, asked.partition_by).write.options(**sealed).option(
         "compression", _COMPRESSIONS.get(compression, compression))
     if asked.max_rows_per_file is not None:
         native_writer = native_writer.option("maxRecordsPerFile", asked.max_rows_per_file)
@@ -171,6 +172,18 @@ def _run(df: DataFrame, writer: SecureParquetWriter) -> None:
         native_writer = native_writer.partitionBy(*asked.partition_by)
     folder = without_subtree(writer.job.filesystem, _folder(writer))[1]
     native_writer.parquet(f"file://{folder}")
+
+
+def _without_null_names(df: DataFrame, partition_by: Iterable[str]) -> DataFrame:
+    """Make the job fail, as Python tasks do, where Spark would write a value that reads as null."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+    for name in partition_by:
+        if isinstance(df.schema[name].dataType, StringType):
+            column = F.col("`" + name.replace("`", "``") + "`")
+            df = df.withColumn(name, F.when(column == NULL, F.raise_error(
+                f"column {name}: {NULL_IS_RESERVED}")).otherwise(column))
+    return df
 
 
 def _folder(writer: SecureParquetWriter) -> str:

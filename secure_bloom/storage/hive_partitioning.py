@@ -13,6 +13,7 @@ from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.storage.visibility import relative_path
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL_IS_RESERVED = f"the string {NULL} means null in a folder name; change the value"
 
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\[\\\\\\]^{]")
 
@@ -113,7 +114,7 @@ def _texts(values: pa.Array) -> list[str | None]:
     if pa.types.is_decimal(type_):
         return [None if value is None else f"{value:f}" for value in found]
     if NULL in found:
-        raise UnsupportedError(f"the string {NULL} means null in a folder name; change the value")
+        raise UnsupportedError(NULL_IS_RESERVED)
     return [None if value is None else str(value) for value in found]
 
 

@@ -1,5 +1,6 @@
 """Segments hold every value that was added, whatever the budget; merged ones answer as built."""
 
+import errno
 import itertools
 import os
 import tempfile
@@ -10,21 +11,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.index import pair_store, segment, segment_writer
+from secure_bloom.index import Index, build, pair_store, segment, segment_writer
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
 from secure_bloom.index.merging import merge
 from secure_bloom.index.pair_store import PairStore, slice_bits_for
 from secure_bloom.index.sealing import IndexKey
+from secure_bloom.index.update import update_indexes
+from secure_bloom.keys.cache import CachedKms
 from tests.index.helpers import (
     INT64,
+    KMS,
     LOCAL,
+    age,
     build_segment,
     entry,
     expected,
     find,
     open_segment,
     random_groups,
+    write,
 )
 from tests.support import examples
 
@@ -221,3 +227,58 @@ def test_a_store_returns_each_pair_once_in_order(seed, budget, slice_bits):
     assert all((part >> np.uint64(64 - slice_bits) == number).all()
                for number, part in enumerate(slices) if slice_bits)
     store.close()
+
+
+class FullDisk:
+    """A temporary file for which there is room once."""
+
+    def __init__(self, room=0):
+        self._file, self._room = os.fdopen(os.memfd_create("spill"), "w+b", 0), room
+
+    def write(self, data):
+        if self._room == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._room -= 1
+        return self._file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("add", ["add", "add_sorted"])
+@pytest.mark.parametrize("room", [0, 1])
+def test_after_a_full_disk_nothing_is_read_from_a_store(monkeypatch, add, room):
+    monkeypatch.setattr(pair_store.tempfile, "TemporaryFile", lambda **_: FullDisk(room))
+    store = PairStore(24)  # spills what is added
+    parts = [np.arange(10, dtype=np.uint64)] * (room + 1)
+    with pytest.raises(OSError, match="No space left"):
+        for part in parts:
+            getattr(store, add)(part)
+    with pytest.raises(OSError, match="No space left"):
+        list(store.parts())
+    with pytest.raises(OSError, match="No space left"):
+        store.finish()
+
+
+def test_an_update_with_a_full_disk_for_temporary_files_covers_no_file(tmp_path, monkeypatch):
+    """The pairs of every file may be lost, not only those of the file that was read then."""
+    def write_files(numbers):
+        for number in numbers:
+            write(tmp_path / "t" / f"{number}.parquet", range(1000 * number, 1000 * number + 1000))
+        age(tmp_path / "t")
+
+    write_files([0])
+    index = build(tmp_path / "t", "ssn", KMS) and Index.open(tmp_path / "t", KMS)
+    write_files(range(1, 8))
+    spilled, original = itertools.count(), PairStore._spill_run
+
+    def spill_run(store):
+        if next(spilled) == 1:
+            monkeypatch.setattr(store, "_spill", FullDisk())
+        original(store)
+
+    monkeypatch.setattr(PairStore, "_spill_run", spill_run)
+    with pytest.raises(OSError, match="No space left"):
+        update_indexes(index._table, ["ssn"], CachedKms(KMS), budget=24 * 1500)
+    covered = Index.open(tmp_path / "t", KMS).column("ssn").coverage(index._table.listing())
+    assert not covered.places

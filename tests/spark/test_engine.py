@@ -85,6 +85,19 @@ def test_a_job_of_sparks_writer_that_fails_changes_nothing(session, tmp_path, ke
         write(frame, folder, keyring, engine="native")
 
 
+@pytest.mark.parametrize("engine", ["native", "python"])
+def test_a_value_that_would_be_read_as_null_fails_the_job(session, tmp_path, keyring, engine):
+    frame, folder = people(session, 10).withColumnRenamed("city", "a`b"), tmp_path / "t"
+    write(frame, folder, keyring, engine=engine, partition_by="a`b")
+    back = secure_bloom.spark.read(session, folder, keys=keyring)
+    assert {row["id"]: row.asDict() for row in back.collect()} \
+        == {row["id"]: row.asDict() for row in frame.collect()}
+    failing = frame.withColumn("a`b", F.when(F.col("id") == 9, "__HIVE_DEFAULT_PARTITION__"))
+    with pytest.raises(Exception, match="__HIVE_DEFAULT_PARTITION__ means null in a folder name"):
+        write(failing, folder, keyring, engine=engine, partition_by="a`b", mode="overwrite")
+    assert secure_bloom.spark.read(session, folder, keys=keyring).count() == 10
+
+
 def test_files_that_spark_did_not_encrypt_are_never_published(session, tmp_path, keyring,
                                                               monkeypatch):
     monkeypatch.setattr(native_job.native, "write_options",
