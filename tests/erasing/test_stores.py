@@ -120,7 +120,7 @@ def test_material_goes_with_its_file(s3, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("every", [31, pytest.param(3, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_fault_at_any_operation(store, monkeypatch, every, after):
     """The erasure has happened or not, and happens when it is run again."""
