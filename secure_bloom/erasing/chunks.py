@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Protocol, TypeAlias
 
 from secure_bloom.crypto.aad import ModuleType
-from secure_bloom.errors import FormatError, UnsupportedError, error_location
+from secure_bloom.errors import FormatError, error_location
 from secure_bloom.maintain.build import build_filter
 from secure_bloom.maintain.change import stored_filter
-from secure_bloom.parquet.bloom_filter import PLAIN, encode_filter, read_header
+from secure_bloom.parquet.bloom_filter import encode_filter, read_header
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.pages import encrypted_pages, moved_index, placed_index, plain_pages
 from secure_bloom.parquet.placing import move_pages, replace_pages
@@ -152,14 +152,6 @@ class WrittenChunk:
         return cipher.encrypt(data, self.chunk.aad(module_type))
 
 
-def check_filter(chunk: ColumnChunk, file: ParquetFile) -> None:
-    """Raise UnsupportedError if the chunk is encrypted, but its filter is not."""
-    stored = stored_filter(file, chunk)
-    if chunk.encryption is not None and stored is not None and stored.kind == PLAIN:
-        raise UnsupportedError("the column is encrypted but its filter is not: anyone can test "
-                               "which values it contains. Repair it with seal first", **chunk.place)
-
-
 def _filter_range(chunk: ColumnChunk, file: ParquetFile) -> tuple[int, int] | None:
     """Return offset and length of a chunk's filter; None if it has none that can be recognized."""
     where, stored = chunk.bloom_filter, stored_filter(file, chunk)
@@ -177,5 +169,3 @@ def _kept(chunk: ColumnChunk, where: tuple[int, int] | None, file: ParquetFile) 
     if start < 0 or not 0 <= length <= file.footer.start - start:
         raise FormatError("a part of the column lies outside the file", **chunk.place)
     return Kept(start, start + length)
-
-

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from secure_bloom.display import shown
-from secure_bloom.erasing.chunks import CopiedChunk, NewChunk, Part, WrittenChunk, check_filter
+from secure_bloom.erasing.chunks import CopiedChunk, NewChunk, Part, WrittenChunk
 from secure_bloom.erasing.encoding import encode_rows
 from secure_bloom.erasing.rows import RowReader
 from secure_bloom.errors import UnsupportedError
+from secure_bloom.maintain.change import leaks
 from secure_bloom.parquet.bloom_filter import Disjoint
 from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import MAGIC, Footer
@@ -76,7 +77,10 @@ class RemainingRows:
         for chunk in self._footer.column_chunks():
             _ = chunk.cipher
             disjoint.add(chunk, max(0, (chunk.pages or (0, 0))[1]))
-            check_filter(chunk, self._file)
+            if leaks(self._file, chunk):
+                raise UnsupportedError("the column is encrypted but its filter is not: anyone can "
+                                       "test which values it contains. Repair it with seal first",
+                                       **chunk.place)
             if (other := chunk.file_path) is not None:
                 raise UnsupportedError(f"its pages are in another file, {shown(other)}",
                                        **chunk.place)
