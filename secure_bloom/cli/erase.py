@@ -12,6 +12,7 @@ from secure_bloom.cli.shared import (
     BAD,
     echo,
     given_values,
+    index_option,
     jobs_option,
     json_option,
     kms_options,
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 @click.option("--hash-key", type=click.File("rb"), metavar="FILE",
               help="File with the key of the hashes that stand for values in reports. Default: a "
                    "random key.")
-@click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
-              help="Use the index of a folder if possible (the default), never, or fail if it "
-                   "cannot be used.")
+@index_option
 @kms_options
 @jobs_option
 @json_option
@@ -65,12 +64,14 @@ def erase(ctx: click.Context, path: str, column: str, given: tuple[str, ...], fi
     authenticate: then nothing was erased.
     """
     from secure_bloom.erasing.erase import erase
+    from secure_bloom.erasing.erasure import MAX_SHARE
     from secure_bloom.erasing.search import parse_texts
     values = parse_texts(path, column, given_values(given, file), kms)
     key = None if hash_key is None else hash_key.read()
     with progress(f"erasing from {Path(path).name}") as advance:
-        result = erase(path, column, values, kms, dry_run=dry_run, max_share=1 if yes else 0.01,
-                       hash_key=key, index=index, files_at_once=jobs, advance=advance)
+        result = erase(path, column, values, kms, dry_run=dry_run,
+                       max_share=1 if yes else MAX_SHARE, hash_key=key, index=index,
+                       files_at_once=jobs, advance=advance)
     if report:
         write_report(report, json.dumps(result.to_dict(), indent=2))
     if html:

@@ -16,6 +16,7 @@ from secure_bloom.cli.shared import (
     echo,
     exit_code,
     given_values,
+    index_option,
     json_option,
     kms_options,
     names,
@@ -50,9 +51,7 @@ _FORMATS = ("table", "csv", "json", "parquet")
 @click.option("--count", "only_count", is_flag=True, help="Show only the number of rows.")
 @click.option("--all-files", is_flag=True, help="Search the folder of a Delta Lake, Iceberg or "
               "Hudi table as plain files, which may hold deleted rows.")
-@click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
-              help="Use the index of a folder if possible (the default), never, or fail if it "
-                   "cannot be used.")
+@index_option
 @kms_options
 @reading_options
 @json_option

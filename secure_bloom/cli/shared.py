@@ -171,6 +171,13 @@ def _required(text: str) -> RequireEncryption:
         raise click.BadParameter(str(error), param_hint="--require-encryption") from None
 
 
+def index_option(command: Command) -> Command:
+    """Add ``--index``."""
+    return click.option("--index", type=click.Choice(["auto", "off", "require"]), default="auto",
+                        help="Use the index of a folder if possible (the default), never, or fail "
+                             "if it cannot be used.")(command)
+
+
 def json_option(command: Command) -> Command:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True,
