@@ -1,28 +1,20 @@
 """The examples of docs/policy.md run as they stand there, in their order."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from secure_bloom.policy import Policy, toml
+from tests.doc_examples import run_examples
 
 TEXT = (Path(__file__).parents[1] / "docs" / "policy.md").read_text()
 
 
 @pytest.mark.slow
 def test_examples(tmp_path):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    outputs = []
-    for language, code in re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL):
-        command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240,
-                              env={**os.environ, "PATH": path})
-        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
+    finished = run_examples(TEXT, tmp_path)
+    outputs = [done.stdout for done in finished]
     shown = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
     assert shown == outputs[1:3]
     assert "name True crm" in outputs[3] and "note False None" in outputs[3]
