@@ -182,3 +182,17 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     assert len(list(tmp_path.rglob(".*.tmp"))) == 1
     erase(tmp_path, "n", 1, max_share=1)
     assert list(tmp_path.rglob(".*.tmp")) == []
+
+
+@pytest.mark.parametrize("algorithm", ["AES_GCM_V1", "AES_GCM_CTR_V1"])
+def test_each_page_is_encrypted_for_its_own_place(tmp_path, algorithm):
+    path, keys = tmp_path / "a.parquet", ExplicitKeys(b"0123456789012345")
+    texts = [f"{number:01000}" for number in range(8000)]  # more than a page holds
+    write_table(pa.table({"text": texts}), path, row_group_size=4000, use_dictionary=False,
+                write_page_index=True, bloom_filters=["text"],
+                encryption=UniformKey(b"0123456789012345", algorithm=algorithm))
+    assert erase(path, "text", [texts[5], texts[4001]], keys).is_complete
+    with ParquetFile(path, keys) as file:
+        assert all(chunk.num_pages > 1 for chunk in file.footer.column_chunks())
+        assert file.read()["text"].to_pylist() \
+            == [text for number, text in enumerate(texts) if number not in (5, 4001)]
