@@ -13,9 +13,11 @@ import pyspark
 import pytest
 
 import secure_bloom
+from secure_bloom import write_table
 from secure_bloom.spark import worker_python
 from secure_bloom.spark.worker_python import fitting_python
 from tests.spark.helpers import QUICK_JVM
+from tests.support import run_python
 
 PROGRAM = """
 import sys
@@ -96,6 +98,22 @@ def test_workers_import_the_pyspark_that_is_installed(spark):
     assert installed == pyspark.__file__
     home = os.path.dirname(pyspark.__file__)
     assert path == ([entry for entry in others if not entry.startswith(home)] or [""])
+
+
+@pytest.mark.parametrize("used, unused", [
+    ("source.schema()", "secure_bloom.spark.reading.reader secure_bloom.spark.writing.writer"),
+    ("source.reader(source.schema())", "secure_bloom.spark.writing.writer"),
+    ("source.writer(StructType().add('id', 'long'), False)", "secure_bloom.spark.reading.reader")])
+def test_a_process_of_sparks_imports_what_it_needs_only(tmp_path, used, unused):
+    write_table(pa.table({"id": [1]}), tmp_path / "t.parquet")
+    printed = run_python(f"""
+import sys
+from pyspark.sql.types import StructType
+from secure_bloom.spark.source import SecureParquet
+source = SecureParquet({{"path": {str(tmp_path)!r}, "plaintext": "true"}})
+{used}
+print([name for name in {unused.split()} if name in sys.modules])""")
+    assert printed == "[]\n"
 
 
 @pytest.mark.parametrize("before, after", [
