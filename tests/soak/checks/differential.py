@@ -27,7 +27,7 @@ from tests.soak.check import Case, Check
 from tests.soak.generators import column_keys, random_options
 
 _FILES = 10  # a case
-_HEADERS = 50
+_HEADERS = 10
 _JAVA_CODECS = "UNCOMPRESSED", "SNAPPY", "ZSTD", "GZIP"
 
 # One a process; they end when its pipes do.
