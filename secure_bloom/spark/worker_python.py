@@ -122,14 +122,14 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
     """Return the Python to use: the configured one or, if it is not suitable, this one."""
     if python in _fitting:
         return _fitting[python]
-    fault = _fault(python)
-    if fault is None:
+    why = fault(python)
+    if why is None:
         _fitting[python] = python
-    elif not is_fixed and sys.executable and _fault(sys.executable) is None:
-        _log.info("%s %s; secure_parquet uses %s instead", python, fault, sys.executable)
+    elif not is_fixed and sys.executable and fault(sys.executable) is None:
+        _log.info("%s %s; secure_parquet uses %s instead", python, why, sys.executable)
         _fitting[python] = sys.executable
     else:
-        warnings.warn(f"the Python of Spark's workers, {python}, {fault}: install secure_bloom "
+        warnings.warn(f"the Python of Spark's workers, {python}, {why}: install secure_bloom "
                       f"{secure_bloom.__version__} there, or set PYSPARK_PYTHON to a Python "
                       f"{_version(sys.version_info)} that has it, before the session is created",
                       stacklevel=5)
@@ -137,7 +137,7 @@ def _choose(python: str, *, is_fixed: bool = False) -> str:
     return _fitting[python]
 
 
-def _fault(python: str) -> str | None:
+def fault(python: str) -> str | None:
     """Return why a Python cannot be used, as the end of a sentence; None if it can."""
     try:
         result = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True,

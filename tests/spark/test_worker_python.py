@@ -140,7 +140,7 @@ def test_with_another_pyspark_than_the_installed_one_workers_run_as_spark_says(t
 
 def test_a_python_that_fits_is_used_and_looked_at_once(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(worker_python, "_fault", lambda python: calls.append(python))
+    monkeypatch.setattr(worker_python, "fault", lambda python: calls.append(python))
     for _ in range(3):
         assert used(session("/some/python")) == "/some/python"
     assert calls == ["/some/python"]
@@ -150,7 +150,7 @@ def test_one_that_does_not_fit_is_looked_at_once(tmp_path, bare, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spark = session(bare)
     assert used(spark) == sys.executable and spark.sparkContext.pythonExec == bare
-    monkeypatch.setattr(worker_python, "_fault", None)  # not called again
+    monkeypatch.setattr(worker_python, "fault", None)  # not called again
     assert used(session(bare)) == sys.executable
 
 
@@ -170,7 +170,7 @@ def test_the_python_itself_is_asked(tmp_path, bare, monkeypatch):
 
 
 def test_a_warning_of_one_line_says_what_to_do_where_no_python_fits(bare, monkeypatch):
-    monkeypatch.setattr(worker_python, "_fault", lambda python: "does not have secure_bloom")
+    monkeypatch.setattr(worker_python, "fault", lambda python: "does not have secure_bloom")
     with pytest.warns(UserWarning, match="install secure_bloom .* there, or set PYSPARK_PYTHON "
                                          "to a Python .* before the session") as caught:
         assert used(session(bare)) == bare
@@ -179,7 +179,7 @@ def test_a_warning_of_one_line_says_what_to_do_where_no_python_fits(bare, monkey
 
 
 def test_on_a_cluster_nothing_is_looked_at(monkeypatch):
-    monkeypatch.setattr(worker_python, "_fault", None)
+    monkeypatch.setattr(worker_python, "fault", None)
     for master in ("yarn", "spark://host:7077", "k8s://host", "local-cluster[1,1,1024]"):
         assert used(session("/some/python", master)) == "/some/python"
     monkeypatch.delenv("SPARK_LOCAL_REMOTE", raising=False)
