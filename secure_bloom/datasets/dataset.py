@@ -12,11 +12,11 @@ import pyarrow.fs as pa_fs
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
 from secure_bloom.datasets.dataset_file import DatasetFile
 from secure_bloom.datasets.fragment import Fragment
+from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
 from secure_bloom.datasets.scanner import Columns, Scanner, View
-from secure_bloom.datasets.selection import index_use
 from secure_bloom.datasets.sources import DatasetSource, find_files
 from secure_bloom.display import count, shown
 from secure_bloom.encryption_requirement import (

@@ -16,11 +16,11 @@ from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import index_use
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, listed
 from secure_bloom.encryption_requirement import (
