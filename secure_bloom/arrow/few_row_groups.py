@@ -49,7 +49,7 @@ class FilePart:
         try:
             return pq.ParquetFile(self.file, decryption_properties=self.decryption_properties,
                                   pre_buffer=True)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # of names that are not UTF-8
             raise FormatError("pyarrow cannot read the footer") from error
 
     def each_row_group(self) -> Iterator[FilePart]:
