@@ -39,6 +39,11 @@ assert not len(secure_bloom.read_table("file.parquet", "keyring.json",
 import secure_bloom
 assert len(secure_bloom.read_table("file.parquet", "keyring.json",
                                    filters=[("ssn", "=", "SSN")]))
+""",
+    "read_table of a folder of 10 files, for a value that is there": """
+import secure_bloom
+assert len(secure_bloom.read_table("folder", "keyring.json",
+                                   filters=[("ssn", "=", "SSN")]))
 """}
 TIMED = """
 import time
@@ -48,7 +53,7 @@ imported = time.perf_counter()
 {work}
 print(imported - start, time.perf_counter() - imported)
 """
-TARGETS = (50, 60)  # ms, of the first works
+TARGETS = (50, 60, 60, 60)  # ms, of the first works
 
 WRITES = """
 import time
@@ -74,6 +79,10 @@ def run(plan: Plan) -> Section:
     rows = people(10_000)
     write_table(rows, plan.folder / "file.parquet", bloom_filters={"ssn": True},
                 encryption=encryption(), kms=ring)
+    (plan.folder / "folder").mkdir()
+    for number in range(10):
+        write_table(rows.slice(number * 1000, 1000), plan.folder / "folder" / f"{number}.parquet",
+                    bloom_filters={"ssn": True}, encryption=encryption(), kms=ring)
     lookups, lookup_times = _lookups(plan, rows["ssn"][5000].as_py())
     writes, write_times = _writes(plan)
     return Section(f"{lookups}\n\n{writes}", {"lookups": lookup_times, "writes": write_times})

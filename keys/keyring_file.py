@@ -20,7 +20,6 @@ import glob
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -159,6 +158,7 @@ def replace(path: Path, content: Content) -> None:
     stem = temporary_stem(path.name)
     for leftover in path.parent.glob(f".{glob.escape(stem)}.*{_TEMPORARY}"):
         leftover.unlink(missing_ok=True)  # left by a killed process, since we hold the lock
+    import tempfile  # not to read a keyring
     descriptor, temporary = tempfile.mkstemp(  # mode 0600
         prefix=f".{stem}.", suffix=_TEMPORARY, dir=path.parent)
     try:

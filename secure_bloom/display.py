@@ -6,7 +6,6 @@ Column names come from files, so they may be very long, or contain terminal esca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 MAX_NAME = 100  #: maximum number of characters of a displayed name
 _MAX_LINE = 116
@@ -108,4 +107,5 @@ def _line(tag: str, cells: Sequence[object]) -> str:
 
 
 def _cell(value: object, limit: int = MAX_NAME) -> str:
+    from html import escape  # which a lookup does not need
     return escape(shown("" if value is None else str(value), limit))

@@ -24,6 +24,7 @@ from secure_bloom.arrow.decryption import (
     is_read_alike,
     with_key_material,
 )
+from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.masking import OnMissingKey, with_masked
 from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
@@ -378,10 +379,9 @@ class ParquetFile(Summarized):
         """
         row_filter, masked = self._to_read(columns, filters)
         with self._source.one_version(), self._page_errors(columns, row_filter, masked):
-            fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
-            table = to_table([fragment] if fragment else [], self.schema, columns, row_filter,
-                             masked)
-            if fragment:
+            parts = self._parts_for(row_filter.alternatives if row_filter else None)
+            table = to_table(parts, self.schema, columns, row_filter, masked)
+            if parts:
                 self._source.note_read()
             return table
 
@@ -393,8 +393,8 @@ class ParquetFile(Summarized):
         """
         row_filter, masked = self._to_read(columns, filters)
         with self._source.one_version(), self._page_errors(columns, row_filter, masked):
-            fragment = self.fragment_for(row_filter.alternatives if row_filter else None)
-            for part in fragment.split_by_row_group() if fragment else ():
+            parts = self._parts_for(row_filter.alternatives if row_filter else None)
+            for part in (one for some in parts for one in some.each_row_group()):
                 table = to_table([part], self.schema, columns, row_filter, masked)
                 self._source.note_read()
                 self._source.check()
@@ -452,11 +452,17 @@ class ParquetFile(Summarized):
         The fragment reads through this object, and therefore only until :meth:`close`; its reads
         are checked by :meth:`one_version`.
         """
+        parts = self._parts_for(alternatives)
+        return new_fragment(parts[0]) if parts else None
+
+    def _parts_for(self, alternatives: list[list[predicates.Predicate]] | None) -> list[FilePart]:
+        """Return the row groups where a normalized filter may hold; one part or none."""
         row_groups = self.row_groups_for(alternatives)
         if row_groups == [] and alternatives is not None:
-            return None
+            return []
         access = self.arrow_access(row_groups)
-        return new_fragment(access.file(self._source), access.properties, row_groups)
+        return [FilePart(access.file(self._source), access.properties, self.num_row_groups,
+                         row_groups)]
 
     def row_groups_for(self, alternatives: list[list[predicates.Predicate]] | None,
                        partition_values: Mapping[str, pa.Scalar] | None = None,

@@ -36,7 +36,7 @@ from secure_bloom.keys import InMemoryKms
 from secure_bloom.parquet import thrift
 from secure_bloom.parquet.footer import Footer
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
-from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms, run_python
+from tests.support import FOOTER_KEY, MASTER_KEYS, MODES, encryptions, footer_parts, kms
 
 COUNT = 120
 TABLE = pa.table({
@@ -653,20 +653,6 @@ def test_each_alternative_is_ruled_out_by_statistics_or_by_filters():
     filters = [[("ssn", "==", "37x")], [("id", "==", 55)]]
     assert file.prune(filters) == [0, 5]
     assert file.prune([[("ssn", "==", "nox"), ("id", "==", 3)], [("id", "==", 55)]]) == [5]
-
-
-@pytest.mark.parametrize(("value", "is_there"), [(7, True), (-7, False)])
-def test_a_lookup_that_finds_no_rows_imports_only_what_it_needs(tmp_path, value, is_there):
-    path = str(tmp_path / "a.parquet")
-    write_table(pa.table({"a": range(10)}), path, bloom_filters={"a": True})
-    loaded = set(run_python(
-        "import sys, secure_bloom\n"
-        f"rows = secure_bloom.read_table({path!r}, filters=[('a', '=', {value})])\n"
-        f"assert rows.num_rows == {int(is_there)} and rows.schema.names == ['a']\n"
-        "print(*sys.modules)").split())
-    assert not {"numba", "thrift", "importlib.metadata", "secure_bloom.datasets.scan"} & loaded
-    if not is_there:
-        assert not {"pandas", "pyarrow.compute", "pyarrow.dataset"} & loaded
 
 
 @pytest.mark.parametrize("columns", [None, ["b"], ["c", "a"], ["a", "a"], []])

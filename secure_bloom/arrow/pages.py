@@ -1,21 +1,23 @@
 """Reading with pyarrow: pages and their rows, and pyarrow's errors.
 
-``pyarrow.dataset`` is imported only where rows are read: it imports pandas if installed, which
-takes longer than a lookup in a filter.
+``pyarrow.dataset`` is imported only where the rows of many row groups are read: it imports pandas
+if that is installed, which takes longer than a lookup.
 """
 
 from __future__ import annotations
 
 import atexit
+import operator
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet.encryption as pe
 
+from secure_bloom.arrow.few_row_groups import Each, FilePart, batches_of_few
 from secure_bloom.arrow.masking import with_masked
 from secure_bloom.arrow.views import filtered
 from secure_bloom.errors import (
@@ -35,26 +37,33 @@ if TYPE_CHECKING:
     from secure_bloom.arrow.row_filter import RowFilter
 
 
-def new_fragment(file: pa.NativeFile, decryption_properties: pe.FileDecryptionProperties | None,
-                 row_groups: list[int] | None, partition: pc.Expression | None = None) \
-        -> ds.ParquetFileFragment:
-    """Create a pyarrow dataset fragment of some or all (None) row groups of an open file.
+def new_fragment(part: FilePart) -> ds.ParquetFileFragment:
+    """Create a pyarrow dataset fragment of some or all row groups of an open file.
 
     Not of a path, which pyarrow would open again: by then it may refer to another version.
     """
     import pyarrow.dataset as ds
-    if decryption_properties is not None:
+    if part.decryption_properties is not None:
         _let_arrow_finish_at_exit()
-    options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties)
+    options = ds.ParquetFragmentScanOptions(decryption_properties=part.decryption_properties)
     format_ = ds.ParquetFileFormat(default_fragment_scan_options=options)
-    fragment = format_.make_fragment(file, partition_expression=partition)
-    if row_groups is None:
+    fragment = format_.make_fragment(part.file, partition_expression=_partition(part))
+    if part.row_groups is None:
         return fragment
     try:
         # Not passed to make_fragment, which would mix up their order.
-        return fragment.subset(row_group_ids=row_groups)
+        return fragment.subset(row_group_ids=part.row_groups)
     except pa.ArrowInvalid as error:
         raise FormatError("pyarrow cannot read the footer") from error
+
+
+def _partition(part: FilePart) -> pc.Expression | None:
+    """Return what holds for all rows, as an expression; None if nothing is known."""
+    import pyarrow.compute as pc
+    known = [pc.field(name) == value for name, value in part.constants.items()]
+    if part.partition is not None:
+        known.append(part.partition)
+    return reduce(operator.and_, known) if known else None
 
 
 @cache
@@ -68,15 +77,21 @@ def _let_arrow_finish_at_exit() -> None:
     atexit.register(time.sleep, 0.02)
 
 
-def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: list[str] | None,
-             row_filter: RowFilter | None, masked: Collection[str] = ()) -> pa.Table:
-    """Read the rows of fragments for which a filter on this schema holds.
+def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | None,
+             row_filter: RowFilter | None, masked: Collection[str] = (), each: Each = map) \
+        -> pa.Table:
+    """Read the rows of files for which a filter on this schema holds.
 
-    The ``masked`` columns are not read, but null; the filter does not use them.
+    The ``masked`` columns are not read, but null; the filter does not use them. ``each`` is
+    ``map``, or the method of a thread pool.
     """
-    if not fragments and (known := _projected(schema, columns)) is not None:
-        return with_masked(pa.Table.from_batches([], _without(known, masked)), known, masked)
+    known = projected_schema(schema, columns)
+    if known is not None and (row_filter is not None or not parts):
+        read = _without(known, masked)
+        rows = pa.Table.from_batches(_rows(parts, schema, read.names, row_filter, each), read)
+        return with_masked(rows, known, masked) if masked else rows
     import pyarrow.dataset as ds
+    fragments = list(each(new_fragment, parts))
     format_ = fragments[0].format if fragments else ds.ParquetFileFormat()
     dataset = ds.FileSystemDataset(fragments, schema, format_)
     try:
@@ -88,7 +103,7 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
                                "other columns") from error
     if masked:
         wanted = scanner.projected_schema
-        rows = to_table(fragments, schema, [name for name in wanted.names if name not in masked],
+        rows = to_table(parts, schema, [name for name in wanted.names if name not in masked],
                         row_filter)
         return with_masked(rows, wanted, masked)
     if row_filter is None:
@@ -96,13 +111,11 @@ def to_table(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns
             return scanner.to_table()
     if isinstance(columns, dict):
         raise TypeError("columns must be a list of names if filters are given")
-    result = scanner.projected_schema
-    columns = schema.names if columns is None else columns
-    scanner = dataset.scanner([*columns, *row_filter.columns])
-    return pa.Table.from_batches(_filtered(scanner, len(columns), row_filter), result)
+    return pa.Table.from_batches(_rows(parts, schema, columns or [], row_filter, each),
+                                 scanner.projected_schema)
 
 
-def _projected(schema: pa.Schema, columns: object) -> pa.Schema | None:
+def projected_schema(schema: pa.Schema, columns: object) -> pa.Schema | None:
     """Return the schema of some or all (None) columns; None if only pyarrow's scanner knows it."""
     names = schema.names if columns is None else columns
     if not isinstance(names, list) or not all(
@@ -117,16 +130,43 @@ def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
         if names else schema
 
 
-def _filtered(scanner: ds.Scanner, count: int, row_filter: RowFilter) -> Iterator[pa.RecordBatch]:
-    """Yield the rows for which a filter holds, with the first ``count`` columns."""
-    batches = scanner.to_batches()
+def _rows(parts: Sequence[FilePart], schema: pa.Schema, columns: Sequence[str],
+          row_filter: RowFilter | None, each: Each) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of the rows for which a filter holds."""
+    compared = [] if row_filter is None else row_filter.columns
+    for batch in read_batches(parts, schema, [*columns, *compared], each=each):
+        if row_filter is None:
+            yield batch
+        else:
+            rows = row_filter.holds(batch.select(range(len(columns), batch.num_columns)))
+            yield filtered(batch.select(range(len(columns))), rows)
+
+
+def read_batches(parts: Sequence[FilePart], schema: pa.Schema, columns: Any,
+                 options: Mapping[str, Any] = MappingProxyType({}), each: Each = map) \
+        -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files as one table with a schema.
+
+    ``columns`` and ``options`` are those of :meth:`pyarrow.dataset.Dataset.scanner`; ``each`` is
+    ``map``, or the method of a thread pool.
+    """
+    if not parts:
+        return
+    if any(part.decryption_properties is not None for part in parts):
+        _let_arrow_finish_at_exit()
+    known = None if options else projected_schema(schema, columns)
+    batches = None if known is None else batches_of_few(parts, known, each)
+    if batches is None:
+        import pyarrow.dataset as ds
+        fragments = list(each(new_fragment, parts))
+        dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
+        batches = dataset.scanner(columns, **options).to_batches()
     while True:
         with _page_errors():
             batch = next(batches, None)
         if batch is None:
             return
-        rows = row_filter.holds(batch.select(range(count, batch.num_columns)))
-        yield filtered(batch.select(range(count)), rows)
+        yield batch
 
 
 @contextmanager

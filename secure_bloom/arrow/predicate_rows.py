@@ -1,12 +1,9 @@
-"""Rows for which predicates hold, as :mod:`secure_bloom.pruning.predicates` defines operators.
-
-``pyarrow.compute`` is imported only where rows are compared: most lookups find that there are none.
-"""
+"""Rows for which predicates hold, as :mod:`secure_bloom.pruning.predicates` defines operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +18,8 @@ from secure_bloom.pruning.operands import (
 )
 from secure_bloom.pruning.predicates import Predicate, find_field
 from secure_bloom.pruning.value_list import as_value_list
+from secure_bloom.sbbf import light_arrow
+from secure_bloom.sbbf.light_arrow import call
 
 
 class PredicateRows:
@@ -40,10 +39,9 @@ class PredicateRows:
 
     def holds(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one of them; never null."""
-        import pyarrow.compute as pc
-        return reduce(pc.or_, (
-            reduce(pc.and_, (test.holds(_child(batch.column(parts[0]), parts[1:]))
-                             for parts, test in alternative))
+        return reduce(partial(call, "or"), (
+            reduce(partial(call, "and"), (test.holds(_child(batch.column(parts[0]), parts[1:]))
+                                          for parts, test in alternative))
             for alternative in self._alternatives))
 
 
@@ -58,7 +56,7 @@ def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
                if p.column not in columns}
     if not missing:
         return dict(partition_values)
-    return dict.fromkeys(missing, pa.scalar(None)) | dict(partition_values)
+    return dict.fromkeys(missing, pa.nulls(1)[0]) | dict(partition_values)
 
 
 def remaining(alternatives: list[list[Predicate]],
@@ -69,7 +67,7 @@ def remaining(alternatives: list[list[Predicate]],
     """
     def holds(predicate: Predicate) -> bool:
         constant = constants[predicate.column]
-        return _Test(predicate, constant.type).holds(pa.array([constant]))[0].as_py()
+        return _Test(predicate, constant.type).holds(pa.repeat(constant, 1))[0].as_py()
 
     return [[p for p in alternative if p.column not in constants] for alternative in alternatives
             if all(holds(p) for p in alternative if p.column in constants)]
@@ -77,6 +75,8 @@ def remaining(alternatives: list[list[Predicate]],
 
 def _child(array: pa.Array, parts: tuple[str, ...]) -> pa.Array:
     """Return a field of structs, null where its struct is null."""
+    if not parts:
+        return array
     import pyarrow.compute as pc
     for name in parts:
         array = _storage(array)
@@ -97,13 +97,13 @@ class _Test:
 
     def holds(self, array: pa.Array) -> pa.BooleanArray:
         array = _storage(array)
+        of_null = light_arrow.scalar(self._holds_for_null, pa.bool_())
         if pa.types.is_dictionary(array.type):
-            return self.holds(array.dictionary).take(array.indices).fill_null(self._holds_for_null)
+            of_values = call("take", self.holds(array.dictionary), array.indices)
+            return call("coalesce", of_values, of_null)
         if pa.types.is_null(array.type):
             return _constant(array, self._holds_for_null)
-        import pyarrow.compute as pc
-        return pc.if_else(array.is_valid(), self._of_others(comparable(array)),
-                          self._holds_for_null)
+        return call("if_else", call("is_valid", array), self._of_others(comparable(array)), of_null)
 
 
 # Takes comparable values. Its results for null are not used.
@@ -141,11 +141,10 @@ def _compare(values: pa.Array, op: str, place: Operand) -> pa.Array:
         return _Members({floor} if is_exact else ()).are_in(values)
     if floor is None:
         return _constant(values, False)
-    import pyarrow.compute as pc
     if floor != floor:
-        return pc.invert(pc.is_nan(values)) if op == "<" else _constant(values, True)
+        return _inverted(call("is_nan", values)) if op == "<" else _constant(values, True)
     literal = literals([floor], values.type)[0]
-    return pc.less(values, literal) if op == "<" and is_exact else pc.less_equal(values, literal)
+    return call("less" if op == "<" and is_exact else "less_equal", values, literal)
 
 
 class _Members:
@@ -159,33 +158,34 @@ class _Members:
 
     def are_in(self, values: pa.Array) -> pa.Array:
         """Return for each value whether it is one of them; they all have one type."""
-        import pyarrow.compute as pc
-        if pa.types.is_floating(values.type):
-            values = pc.add(values, 0.0)  # -0.0 becomes 0.0, here and in the list
         if self._literals is None:
-            self._literals = literals(self._numbers, values.type)
-            if pa.types.is_floating(values.type):
-                self._literals = pc.add(self._literals, 0.0)
+            self._literals = _without_negative_zero(literals(self._numbers, values.type))
+        values = _without_negative_zero(values)
         found = self._found(values, self._literals)
-        return pc.or_(found, pc.is_nan(values)) if self._has_nan else found
+        return call("or", found, call("is_nan", values)) if self._has_nan else found
 
     def _found(self, values: pa.Array, members: pa.Array) -> pa.Array:
-        import pyarrow.compute as pc
         if len(members) <= len(values):
-            return pc.is_in(values, members)
+            return light_arrow.is_in(values, members)
         if self._set is None:  # is_in would build such a set in each call
             self._set = frozenset(members.to_pylist())
-        return pa.array([value in self._set for value in values.to_pylist()], pa.bool_())
+        return light_arrow.array([value in self._set for value in values.to_pylist()], pa.bool_())
 
 
 def _members_of(values: list[Any], arrow_type: pa.DataType) -> _Members:
     return _Members(as_value_list(values).derived(positions_of, arrow_type))
 
 
+def _without_negative_zero(values: pa.Array) -> pa.Array:
+    """Return 0.0 in place of -0.0, and other values as they are."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return call("add", values, light_arrow.scalar(0.0, values.type))
+
+
 def _inverted(array: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-    return pc.invert(array)
+    return call("invert", array)
 
 
 def _constant(array: pa.Array, value: bool) -> pa.BooleanArray:
-    return pa.repeat(pa.scalar(value), len(array))
+    return light_arrow.repeated(value, pa.bool_(), len(array))

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from secure_bloom.arrow.leaves import with_leaf_types
+from secure_bloom.sbbf.light_arrow import filter_rows
 
 
 def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
@@ -16,7 +17,7 @@ def filtered(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
     plain = pa.schema([field.with_type(without_views(field.type)) for field in schema])
     try:
         if plain.equals(schema):
-            return batch.filter(rows)
+            return filter_rows(batch, rows)
         return batch.cast(plain).filter(rows).cast(schema)
     except pa.ArrowNotImplementedError:
         # Views in list views cannot be cast either. Slices keep the memory of all rows.

@@ -10,32 +10,26 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
+from secure_bloom.datasets.dataset_file import DatasetFile
 from secure_bloom.datasets.fragment import Fragment
-from secure_bloom.datasets.masking import nullable_schema
+from secure_bloom.datasets.index_use import index_use
+from secure_bloom.datasets.opening import open_files
 from secure_bloom.datasets.refused_files import RefusedFiles
 from secure_bloom.datasets.report import ScanReport
-from secure_bloom.datasets.scan import inspected
 from secure_bloom.datasets.scanner import Columns, Scanner, View
-from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import index_use
-from secure_bloom.datasets.sources import DatasetSource, Files, find_files
+from secure_bloom.datasets.sources import DatasetSource, find_files
 from secure_bloom.display import count, shown
 from secure_bloom.encryption_requirement import (
-    FolderChecks,
     RequireEncryption,
-    Requirement,
     encryption_requirement,
 )
-from secure_bloom.errors import ColumnError, error_location
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
 
 if TYPE_CHECKING:
-    from secure_bloom.datasets.selection import Selection
-    from secure_bloom.index.planning import Indexes, IndexUse
+    from secure_bloom.index.planning import IndexUse
 
 
 def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | None = None,
@@ -101,33 +95,9 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     found = find_files(source, filesystem, all_files=all_files, keys=keys,
                        index=index_use(index, on_missing_key))
     indexes = None if found.listed is None else found.listed.indexes
-    return open_files(found, keys, requirement, schema=schema, with_source=with_source,
-                      on_missing_key=on_missing_key, indexes=indexes)
-
-
-def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
-               schema: pa.Schema | None = None, with_source: bool = False,
-               on_missing_key: OnMissingKey = "error", indexes: Indexes | None = None,
-               selection: Selection | None = None) -> Dataset:
-    """Open the files that were found as a data set.
-
-    Scans use ``indexes``. If there is only one scan, ``selection`` may be what it is to read.
-    """
-    checks = FolderChecks(requirement, found.partition_schema.names)
-    access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key, indexes,
-                            selection)
-    with error_location(file=found.name):
-        known = found.known if requirement is None else None
-        files = list(inspected(found, access, known, lambda path, inspect: inspect()))
-        checks.finish()
-    if schema is None:
-        schema = common_schema(found.paths, [file.schema for file in files],
-                               found.partition_schema)
-    if is_masking(on_missing_key):
-        schema = nullable_schema(schema, files)
-    if with_source:
-        schema = _with_source(schema)
-    return Dataset(found.name, files, View(access, schema))
+    files, view = open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                             on_missing_key=on_missing_key, indexes=indexes)
+    return Dataset(found.name, files, view)
 
 
 class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -283,11 +253,3 @@ def _streamed(dataset: ds.Dataset, *compared: str | list[str]) -> ds.Dataset:
     for names in compared:
         dataset._check_compared([names] if isinstance(names, str) else list(names))
     return ds.InMemoryDataset(dataset.scanner().to_reader())
-
-
-def _with_source(schema: pa.Schema) -> pa.Schema:
-    for name in SOURCE_SCHEMA.names:
-        if name in schema.names:
-            raise ColumnError("the files have a column of this name, so with_source cannot add it",
-                              column=name)
-    return pa.schema([*SOURCE_SCHEMA, *schema], schema.metadata)

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.arrow.pages import new_fragment
 from secure_bloom.datasets.cache import ByteCache
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf import light_arrow
 from secure_bloom.sbbf.filter import SplitBlockBloomFilter
 from secure_bloom.storage.files import Source, UnopenedSource
 from secure_bloom.storage.versions import FileVersion, current_version, until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
     from secure_bloom.datasets.selection import Selection
     from secure_bloom.index.file_table import Stamp
@@ -82,7 +82,8 @@ class DatasetFile:
         self.access, self.path = access, path
         self.partition, self.partition_values = partition, partition_values
         if access.with_source:
-            self.partition_values = {**partition_values, FILE: pa.scalar(path)}
+            self.partition_values = {**partition_values,
+                                     FILE: light_arrow.scalar(path, pa.string())}
         self.row_groups: list[int] | None = None
         self._version: FileVersion | None = None
         self._schema: pa.Schema | None = None
@@ -208,25 +209,24 @@ class OpenedFile:
             return self.file.num_rows
         return sum(map(self.file.footer.row_group_num_rows, self.row_groups))
 
-    def fragments(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
-        """Return the row groups to read, as pyarrow reads them while the file is open."""
-        return [self._fragment(shared, self.dataset_file.partition, self.row_groups)]
+    def parts(self, shared: SharedDecryption) -> list[FilePart]:
+        """Return the row groups to read, as pyarrow reads them while the file is open.
 
-    def fragments_with_source(self, shared: SharedDecryption) -> list[ds.ParquetFileFragment]:
-        """Return each row group to read, as pyarrow reads it with the columns of the source."""
-        import pyarrow.compute as pc
-        from_path = self.dataset_file.partition
-        of_file = pc.field(FILE) == self.dataset_file.path
-        of_file = of_file if from_path is None else from_path & of_file
+        With the columns of the source, if the data set has them: then each row group is one part.
+        """
+        file = self.dataset_file
+        if not file.access.with_source:
+            return [self._part(shared, self.row_groups, {})]
         groups = range(self.file.num_row_groups) if self.row_groups is None else self.row_groups
-        return [self._fragment(
-            shared, of_file & (pc.field(ROW_GROUP) == pa.scalar(group, pa.int32())), [group])
-            for group in groups]
+        return [self._part(shared, [group], {
+            FILE: file.partition_values[FILE],
+            ROW_GROUP: light_arrow.scalar(group, pa.int32())}) for group in groups]
 
-    def _fragment(self, shared: SharedDecryption, partition: pc.Expression | None,
-                  row_groups: list[int] | None) -> ds.ParquetFileFragment:
+    def _part(self, shared: SharedDecryption, row_groups: list[int] | None,
+              constants: dict[str, pa.Scalar]) -> FilePart:
         access = self.file.arrow_access(row_groups, shared)
-        return new_fragment(access.file(self.source), access.properties, row_groups, partition)
+        return FilePart(access.file(self.source), access.properties, self.file.num_row_groups,
+                        row_groups, self.dataset_file.partition, constants)
 
     def is_as_listed(self, stamp: Stamp) -> bool:
         """Whether a listing with this stamp refers to the open version."""

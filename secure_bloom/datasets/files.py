@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.arrow.few_row_groups import Each, FilePart
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
+from secure_bloom.arrow.pages import pyarrow_errors, to_table
 from secure_bloom.datasets.partitions import values_of
 from secure_bloom.encryption_requirement import FolderChecks
 from secure_bloom.errors import ChangedMeanwhileError, FileError, KeyRetrievalError
@@ -28,7 +29,6 @@ from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
     from secure_bloom.arrow.row_filter import RowFilter
 
@@ -101,7 +101,7 @@ class FolderFile:
         masked = query.masked(file) if row_groups != [] else frozenset()
         # All of this is of one version; if an inspection fails, everything keeps the previous one.
         self.row_groups, self._access, self.schema = row_groups, access, file.schema
-        self.masked = masked
+        self.masked, self._num_row_groups = masked, file.num_row_groups
         self._version = self._source.version
 
     def _partition_values(self) -> dict[str, pa.Scalar]:
@@ -130,14 +130,14 @@ class FolderFile:
                                       "folder was being read; try again", file=self.path)
         return self._source
 
-    def fragment(self) -> ds.ParquetFileFragment | None:
+    def part(self) -> FilePart | None:
         """Return the row groups to read; None if there are none. The file must be open."""
         if self.row_groups == []:
             return None
         access, source = self._access, self._source
         assert access is not None and source is not None
-        return new_fragment(access.file(source), access.properties, self.row_groups,
-                            self._partition)
+        return FilePart(access.file(source), access.properties, self._num_row_groups,
+                        self.row_groups, self._partition)
 
     def close(self) -> None:
         """Close the file until it is opened again."""
@@ -147,7 +147,7 @@ class FolderFile:
 
 
 def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
-              each: Callable[..., Any] = map) -> pa.Table:
+              each: Each = map) -> pa.Table:
     """Read the rows of some files, which are all open at the same time, and close the files.
 
     ``schema`` is that of the table; ``each`` is ``map``, or the method of a thread pool. Raises
@@ -158,31 +158,30 @@ def read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
 
 
 def _read_rows(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
-               each: Callable[..., Any]) -> pa.Table:
+               each: Each) -> pa.Table:
     with ExitStack() as stack:
         for file in files:
             stack.callback(file.close)
         sources = list(each(FolderFile.open, files))
         for source in sources:
             stack.enter_context(source.one_version())
-        fragments = list(each(FolderFile.fragment, files))
-        table = _scanned(query, files, fragments, schema)
+        table = _scanned(query, files, schema, each)
         list(each(_check, sources))  # several at a time, since each takes a request
     return table
 
 
-def _scanned(query: FolderQuery, files: list[FolderFile], fragments: list[Any],
-             schema: pa.Schema) -> pa.Table:
+def _scanned(query: FolderQuery, files: list[FolderFile], schema: pa.Schema,
+             each: Each) -> pa.Table:
     row_filter = query.row_filter(schema)
 
-    def rows(some: Iterable[tuple[FolderFile, Any]]) -> pa.Table:
+    def rows(some: Iterable[tuple[FolderFile, FilePart | None]]) -> pa.Table:
         together = groupby((one for one in some if one[1] is not None),
                            key=lambda one: one[0].masked)
-        tables = [to_table([fragment for _, fragment in group], schema, query.columns, row_filter,
-                           masked) for masked, group in together]
+        tables = [to_table([part for _, part in group if part is not None], schema, query.columns,
+                           row_filter, masked, each) for masked, group in together]
         return pa.concat_tables(tables or [to_table([], schema, query.columns, row_filter)])
 
-    pairs = list(zip(files, fragments, strict=True))
+    pairs = [(file, file.part()) for file in files]
     try:
         with pyarrow_errors(query.folder, query.keys):
             return rows(pairs)

@@ -9,7 +9,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow import masking
@@ -34,6 +33,8 @@ from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import Check, data_files, relative_path
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
     from secure_bloom.index.planning import FolderIndexes, IndexUse
 
 _ALL_FILES = "set all_files=True"
@@ -60,7 +61,8 @@ def _read_indexed(indexes: FolderIndexes, keys: Keys, columns: list[str] | None,
                   filters: Filters, requirement: Requirement | None,
                   all_files: bool) -> pa.Table:
     from secure_bloom.arrow.row_filter import RowFilter
-    from secure_bloom.datasets.dataset import open_files  # which imports pyarrow.dataset
+    from secure_bloom.datasets.opening import open_files  # which only indexes need
+    from secure_bloom.datasets.scanner import Scanner
     found, schema, selection = find_indexed(indexes, all_files=all_files), None, None
     schemas = None if requirement is not None or found.known is None \
         else found.known.schemas(found.paths)
@@ -70,8 +72,9 @@ def _read_indexed(indexes: FolderIndexes, keys: Keys, columns: list[str] | None,
             schema = common_schema(found.paths, schemas, found.partition_schema)
         condition = RowFilter(predicates.condition_of(filters), schema)
         found, selection = select_files(found, schemas, condition)
-    return open_files(found, keys, requirement, schema=schema, indexes=found.listed,
-                      selection=selection).to_table(columns, filters)
+    files, view = open_files(found, keys, requirement, schema=schema, indexes=found.listed,
+                             selection=selection)
+    return Scanner(view, files, columns, filters, {}).to_table()
 
 
 def _read_folder(filesystem: pa_fs.FileSystem, folder: str, keys: Keys,

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, warn
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
 from secure_bloom.datasets.schemas import common_schema
-from secure_bloom.datasets.selection import index_use
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
 from secure_bloom.display import count, listed
 from secure_bloom.encryption_requirement import (
@@ -38,8 +39,6 @@ from secure_bloom.storage.many_files import NO_FAULT_OF_A_FILE, Advance
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from secure_bloom.index.planning import IndexUse, KnownFiles
 
 _AHEAD = 64  # files that are inspected before they are searched
@@ -337,25 +336,25 @@ class MatchingRows:
 
     def _of_file(self, scan: Scan, opened: OpenedFile, done: float) -> Iterator[pa.RecordBatch]:
         path = opened.dataset_file.path
-        fragments = self._search.attempt(path, lambda: opened.fragments_with_source(self._shared))
-        if isinstance(fragments, FailedFile):
-            self._search.fail(fragments)
+        parts = self._search.attempt(path, lambda: opened.parts(self._shared))
+        if isinstance(parts, FailedFile):
+            self._search.fail(parts)
             return
-        for number, fragment in enumerate(fragments, 1):
-            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, fragment))
+        for number, part in enumerate(parts, 1):
+            found = self._search.attempt(path, partial(self._of_row_group, scan, opened, part))
             if isinstance(found, FailedFile):
                 self._search.fail(found)
                 return
             yield from found
-            self._search.tell(done + number / len(fragments) / 2)
+            self._search.tell(done + number / len(parts) / 2)
 
     def _of_row_group(self, scan: Scan, opened: OpenedFile,
-                      fragment: ds.ParquetFileFragment) -> list[pa.RecordBatch]:
+                      part: FilePart) -> list[pa.RecordBatch]:
         [row_filter] = self._filters
         found = []
         with opened.source.one_version(), \
                 pyarrow_errors(opened.dataset_file.path, self._search.access.keys):
-            for batch in scan.rows_of([fragment], opened.masked, None, {}):
+            for batch in scan.rows_of([part], opened.masked, None, {}):
                 rows = filtered(batch, row_filter.holds(batch))
                 if rows.num_rows:
                     found.append(rows.select(self.schema.names))

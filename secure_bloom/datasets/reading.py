@@ -9,7 +9,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow import masking
 from secure_bloom.arrow.masking import OnMissingKey
-from secure_bloom.datasets.selection import index_use
+from secure_bloom.datasets.index_use import index_use
 from secure_bloom.encryption_requirement import RequireEncryption, encryption_requirement
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.decryption import SharedDecryption
+from secure_bloom.arrow.few_row_groups import Each, FilePart
 from secure_bloom.arrow.masking import marked, with_masked
-from secure_bloom.arrow.pages import pyarrow_errors
+from secure_bloom.arrow.pages import pyarrow_errors, read_batches
 from secure_bloom.arrow.predicate_rows import constants_in, remaining
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
@@ -32,12 +33,12 @@ from secure_bloom.datasets.selection import Selection, select
 from secure_bloom.errors import FileError, FormatError, KeyRetrievalError, UnsupportedError
 from secure_bloom.pruning.expressions import Alternatives, RowGroupFilter
 from secure_bloom.pruning.predicates import Predicate
+from secure_bloom.sbbf import light_arrow
 from secure_bloom.storage.local_threads import LocalThreads
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
     from secure_bloom.datasets.sources import Files
     from secure_bloom.index.planning import KnownFile, KnownFiles
@@ -190,12 +191,10 @@ class Scan:
               options: dict[str, Any], new_reader: NewReader[Rows]) -> Iterator[Rows]:
         def rows_together(some: list[OpenedFile]) -> Iterator[pa.RecordBatch]:
             for masked, group in groupby(some, key=lambda opened: opened.masked):
-                found = each(lambda opened: fragments_of(opened, shared), group)
-                fragments = [fragment for of_file in found for fragment in of_file]
-                yield from self.rows_of(fragments, masked, columns, options)
+                found = each(lambda opened: opened.parts(shared), group)
+                parts = [part for of_file in found for part in of_file]
+                yield from self.rows_of(parts, masked, columns, options, each)
 
-        fragments_of = OpenedFile.fragments_with_source if self._access.with_source \
-            else OpenedFile.fragments
         with ExitStack() as stack:
             for opened in files:
                 stack.callback(opened.close)
@@ -223,12 +222,12 @@ class Scan:
                 raise
             list(each(OpenedFile.check, files))
 
-    def rows_of(self, fragments: list[ds.ParquetFileFragment], masked: frozenset[str],
-                columns: Any, options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of fragments, in which some columns are masked."""
+    def rows_of(self, parts: list[FilePart], masked: frozenset[str], columns: Any,
+                options: dict[str, Any], each: Each = map) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files, in which some columns are masked."""
         names = self._schema.names if columns is None else columns
         to_read = [name for name in names if name not in masked] if masked else columns
-        for batch in _scanned(fragments, self._schema, to_read, options):
+        for batch in read_batches(parts, self._schema, to_read, options, each):
             if masked:
                 batch = with_masked(batch, map(self._schema.field, names), masked)
             yield marked(batch, self._masking.num_files)
@@ -279,7 +278,7 @@ def _check(opened: OpenedFile, row_filter: RowGroupFilter, outcomes: dict[int, i
         outcomes.update(dict.fromkeys(groups, PARTITIONS))
         if opened.dataset_file.access.with_source:
             groups = [group for group in groups
-                      if remaining(left, {ROW_GROUP: pa.scalar(group, pa.int32())})]
+                      if remaining(left, {ROW_GROUP: light_arrow.scalar(group, pa.int32())})]
             left = [[p for p in alternative if p.column != ROW_GROUP] for alternative in left]
     if left == [] or not groups:
         return
@@ -302,28 +301,11 @@ def _constants(opened: OpenedFile, condition: list[list[Predicate]]) -> dict[str
     return found
 
 
-def _scanned(fragments: list[ds.ParquetFileFragment], schema: pa.Schema, columns: Any,
-             options: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    import pyarrow.dataset as ds
-    if not fragments:
-        return
-    dataset = ds.FileSystemDataset(fragments, schema, fragments[0].format)
-    batches = dataset.scanner(columns, **options).to_batches()
-    while True:
-        try:
-            batch = next(batches, None)
-        except pa.ArrowInvalid as error:
-            raise FormatError("pyarrow cannot read the pages") from error
-        if batch is None:
-            return
-        yield batch
-
-
 def _check_pages(opened: OpenedFile, shared: SharedDecryption, columns: Any) -> None:
     """Raise FormatError if pyarrow cannot read the pages of a file with its own types, either."""
     names = [name for name in opened.file.schema.names if name not in opened.masked
              and (name in columns if isinstance(columns, list) else True)]
-    deque(_scanned(opened.fragments(shared), opened.file.schema, names, {}), maxlen=0)
+    deque(read_batches(opened.parts(shared), opened.file.schema, names), maxlen=0)
 
 
 def _from_row(files: list[OpenedFile], row: int) -> Iterator[OpenedFile]:

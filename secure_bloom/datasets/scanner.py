@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.arrow import masking
+from secure_bloom.arrow.pages import projected_schema
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
 from secure_bloom.datasets.dataset_file import DatasetFile, FileAccess, OpenedFile
@@ -242,5 +243,8 @@ def _projected(schema: pa.Schema, columns: Columns) -> pa.Schema:
             if name not in schema.names:
                 raise ColumnError("there is no such column; existing columns: "
                                   f"{listed(schema.names)}", column=name)
+    known = projected_schema(schema, columns)
+    if known is not None:
+        return known
     import pyarrow.dataset as ds
     return ds.InMemoryDataset(schema.empty_table()).scanner(columns).projected_schema

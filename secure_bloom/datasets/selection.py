@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from secure_bloom.arrow.masking import OnMissingKey
 from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile
 from secure_bloom.pruning.expressions import RowGroupFilter
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from secure_bloom.datasets.sources import Files
     from secure_bloom.index.planning import (
         Indexes,
-        IndexUse,
         KnownFile,
         ListedIndexes,
     )
@@ -50,24 +48,6 @@ class Selection:
             return None  # in the last case it was replaced after the data set was opened
         # The columns of files that are skipped are not needed.
         return Selected(known, groups, self._listed.covering(file.path) if groups else ())
-
-
-def index_use(index: IndexUse, on_missing_key: OnMissingKey) -> IndexUse:
-    """Return how to use indexes if columns may be masked: which are, only their files tell.
-
-    Raises
-    ------
-    ValueError
-        If ``index`` has another value, or is "require" although it cannot be used.
-    """
-    if index not in ("auto", "off", "require"):
-        raise ValueError(f'index must be "auto", "off" or "require", not {index!r}')
-    if on_missing_key == "error":
-        return index
-    if index == "require":
-        raise ValueError('index must not be "require" together with on_missing_key="null", for '
-                         'which every file is opened')
-    return "off"
 
 
 def select(files: Sequence[DatasetFile], indexes: Indexes | None,

@@ -25,6 +25,7 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError
 from secure_bloom.index.geometry import MAX_ROW_GROUPS
 from secure_bloom.reader import ParquetFile
+from secure_bloom.sbbf.light_arrow import to_numpy
 from secure_bloom.storage.versions import FileVersion
 
 DIGEST_SIZE = 16
@@ -90,7 +91,7 @@ class FileTable:
 
     def __init__(self, table: pa.Table):
         self._table = table
-        counts = table["row_groups"].to_numpy()
+        counts = to_numpy(table["row_groups"])
         #: first row group of each file, and the end of the last one
         self.first_group = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -117,7 +118,7 @@ class FileTable:
                               "secure_bloom may have written it")
         counts = table["row_groups"]
         if table.num_rows == 0 or any(column.null_count for column in table.columns) \
-                or min(counts.to_numpy()) < 0 or sum(counts.to_numpy().tolist()) > MAX_ROW_GROUPS:
+                or min(to_numpy(counts)) < 0 or sum(to_numpy(counts).tolist()) > MAX_ROW_GROUPS:
             raise FormatError("the file table of a segment is invalid")
         return cls(table)
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from secure_bloom.errors import PredicateError
+from secure_bloom.sbbf import light_arrow
 from secure_bloom.sbbf.arrow_types import UNIT_NANOS, is_text_or_bytes, plain_type
 
 _DAY = 86_400 * 10**9
@@ -235,6 +236,8 @@ def _range_of(t: pa.DataType) -> tuple[int, int]:
 def comparable(array: pa.Array) -> pa.Array:
     """Convert values of a plain type to a form that Arrow compares in :class:`Operand` order."""
     t = array.type
+    if pa.types.is_float64(t):
+        return array
     if pa.types.is_floating(t):
         return array.cast(pa.float64())
     if pa.types.is_temporal(t):
@@ -242,7 +245,9 @@ def comparable(array: pa.Array) -> pa.Array:
     if pa.types.is_decimal(t) and t.bit_width < 128:
         return array.cast(pa.decimal128(t.precision, t.scale))
     if pa.types.is_string(t):
-        return array.cast(pa.binary())
+        return array.view(pa.binary())
+    if pa.types.is_large_string(t):
+        return array.view(pa.large_binary())
     if not pa.types.is_binary(t) and _kind_of(t) == "bytes":
         return array.cast(pa.large_binary())
     return array
@@ -253,4 +258,4 @@ def literals(floors: list[Any], t: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(t):
         floors = [Decimal((int(floor < 0), tuple(map(int, str(abs(floor)))), -t.scale))
                   for floor in floors]
-    return pa.array(floors, t)
+    return light_arrow.array(floors, t)

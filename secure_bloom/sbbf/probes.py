@@ -204,10 +204,13 @@ class ValueHashes(NamedTuple):
 
 def value_hashes(values: object, column_type: ColumnType) -> ValueHashes:
     """Hash values of any form as a column of this type stores them."""
-    stored = stored_bytes(values, column_type) if type(values) in _DEFAULTS else None
-    if stored is not None:
-        return ValueHashes(np.array([xxh64_intdigest(stored)], np.uint64), np.zeros(1, np.int64),
-                           np.empty(0, np.int64))
+    few = values if isinstance(values, list) and len(values) <= _FEW else [values]
+    stored = [stored_bytes(value, column_type) if type(value) in _DEFAULTS else None
+              for value in few]
+    if None not in stored:
+        return ValueHashes(np.array([xxh64_intdigest(one) for one in stored if one is not None],
+                                    np.uint64),
+                           np.arange(len(stored)), np.empty(0, np.int64))
     parts, start = [], 0
     for array in as_arrays(values):
         hashes, numbers, unknown = _Hashed(array, column_type).by_value()
@@ -290,6 +293,7 @@ def _infer(values: list[Any] | np.ndarray) -> pa.Array | None:
 
 
 _SIMPLE = frozenset((type(None), bool, int, float, str, bytes))
+_FEW = 16  # values, for which arrays would take longer
 _UNKNOWN = object()  # a value without an Arrow counterpart
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.storage.claims import is_being_replaced
 from secure_bloom.storage.files import Output, Source, open_output
 from secure_bloom.storage.local_files import remove_checksum, remove_leftovers
 
@@ -104,6 +103,7 @@ class Rewrite:
 
     def _check_unchanged(self) -> None:
         # In this order: a job that has just ended has deleted the file, which must not reappear.
+        from secure_bloom.storage.claims import is_being_replaced  # not to read key material
         if is_being_replaced(self._filesystem, self._path) or self.source.is_replaced():
             raise ChangedMeanwhileError("the file was changed in the meantime; it is left as it is",
                                         file=self._path)

@@ -134,7 +134,7 @@ def test_each_reason_is_told_from_the_others(people):
 
 def test_explaining_reads_no_pages(people, monkeypatch):
     dataset, _ = people
-    monkeypatch.setattr(scan, "_scanned", None)
+    monkeypatch.setattr(scan, "read_batches", None)
     assert dataset.explain([("n", "==", 3)]).row_groups.read == 1
 
 
@@ -392,7 +392,7 @@ def test_the_first_rows_are_of_one_version_of_a_file(tmp_path, monkeypatch, filt
     new_bytes = path.read_bytes()
     pq.write_table(old, path, row_group_size=10_000, use_dictionary=False)
     dataset = secure_bloom.dataset(tmp_path)
-    original, calls = scan._scanned, []
+    original, calls = scan.read_batches, []
 
     def overwriting(*arguments):
         calls.append(arguments)
@@ -401,7 +401,7 @@ def test_the_first_rows_are_of_one_version_of_a_file(tmp_path, monkeypatch, filt
                 path.write_bytes(new_bytes)
             yield batch
 
-    monkeypatch.setattr(scan, "_scanned", overwriting)
+    monkeypatch.setattr(scan, "read_batches", overwriting)
     assert dataset.head(99_999, filter=filters)["version"].unique().to_pylist() == [2]
     assert len(calls) == 2
 

@@ -27,6 +27,8 @@ from secure_bloom import (
     reader,
     verify_file,
 )
+from secure_bloom.arrow import pages
+from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.cli.shared import UNREADABLE, exit_code
 from secure_bloom.datasets import files as folder_files
 from secure_bloom.datasets import folder as reading
@@ -122,8 +124,9 @@ class Steps:
     """Does something at the n-th of all steps of a read: before or after each access."""
 
     _PLACES = ((files, "open_file"), (Source, "read_at"), (Source, "read_tail"),
-               (reader, "new_fragment"), (reader, "to_table"), (folder_files, "new_fragment"),
+               (reader, "new_fragment"), (reader, "to_table"), (pages, "new_fragment"),
                (folder_files, "to_table"), (pq.ParquetFile, "read"),
+               (FilePart, "has"), (FilePart, "batches"),
                (ParquetFile, "open_in_pyarrow"))
 
     def __init__(self, monkeypatch):

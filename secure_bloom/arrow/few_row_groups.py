@@ -1,0 +1,99 @@
+"""Rows of a few row groups, read with ``pyarrow.parquet``.
+
+``pyarrow.dataset`` reads many row groups faster, but its import takes longer than most lookups: it
+imports pandas if that is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from secure_bloom.errors import FormatError
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+#: ``map``, or the method of a thread pool
+Each: TypeAlias = Callable[..., Iterable[Any]]
+
+_FEW = 4
+_BATCH_ROWS = 131_072  # as in pyarrow.dataset
+
+
+class FilePart:
+    """Some or all (None) of the row groups of an open file, as pyarrow is to read them.
+
+    ``partition`` is an expression that holds for all rows. ``constants`` are columns that are not
+    in the file, and have one value in all rows.
+    """
+
+    def __init__(self, file: pa.NativeFile,
+                 decryption_properties: pe.FileDecryptionProperties | None, num_row_groups: int,
+                 row_groups: list[int] | None, partition: pc.Expression | None = None,
+                 constants: Mapping[str, pa.Scalar] = MappingProxyType({})):
+        self.file, self.decryption_properties = file, decryption_properties
+        self.row_groups, self.partition, self.constants = row_groups, partition, constants
+        self.numbers: Sequence[int] = range(num_row_groups) if row_groups is None else row_groups
+
+    @cached_property
+    def opened(self) -> pq.ParquetFile:
+        """The file in pyarrow."""
+        try:
+            return pq.ParquetFile(self.file, decryption_properties=self.decryption_properties,
+                                  pre_buffer=True)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:  # of names that are not UTF-8
+            raise FormatError("pyarrow cannot read the footer") from error
+
+    def each_row_group(self) -> Iterator[FilePart]:
+        """Yield the row groups one by one; pyarrow opens the file only once."""
+        _ = self.opened
+        for number in self.numbers:
+            part = copy(self)
+            part.row_groups = part.numbers = [number]
+            yield part
+
+    def has(self, schema: pa.Schema) -> bool:
+        """Whether pyarrow reads columns with the types in a schema, by their names alone."""
+        own = self.opened.schema_arrow
+        return not any("." in name for name in own.names) and all(
+            field.name in self.constants or (
+                len(own.get_all_field_indices(field.name)) == 1
+                and own.field(field.name).type.equals(field.type, check_metadata=True))
+            for field in schema)
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with the columns of a schema."""
+        names = [name for name in dict.fromkeys(schema.names) if name not in self.constants]
+        # One by one: pyarrow cannot read nested dictionaries of several row groups at a time.
+        for batch in (batch for number in self.numbers
+                      for batch in self.opened.iter_batches(_BATCH_ROWS, [number], names)):
+            yield pa.RecordBatch.from_arrays([
+                pa.repeat(self.constants[name], batch.num_rows) if name in self.constants
+                else batch.column(name) for name in schema.names], schema=schema)
+
+
+def batches_of_few(parts: Sequence[FilePart], schema: pa.Schema, each: Each = map) \
+        -> Iterator[pa.RecordBatch] | None:
+    """Return the rows of a few row groups, with the columns of a schema.
+
+    None if there are too many row groups, or columns that a file does not have in exactly this
+    form; ``pyarrow.dataset`` reads those. ``each`` is ``map``, or the method of a thread pool.
+    """
+    if not len(schema) or not _are_few(parts):
+        return None
+    if not all(each(lambda part: part.has(schema), parts)):
+        return None
+    return (batch for part in parts for batch in part.batches(schema))
+
+
+def _are_few(parts: Sequence[FilePart]) -> bool:
+    return all(part.partition is None for part in parts) \
+        and sum(len(part.numbers) for part in parts) <= _FEW
