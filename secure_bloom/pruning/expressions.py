@@ -210,8 +210,9 @@ class _Reading:
     def _is_in(self, field: Field, options: dict[str, pa.Scalar]) -> Alternatives:
         items, on_null = options["value_set"].values, options["null_matching_behavior"].as_py()
         t = self._type_of(field)
-        if t is None or on_null not in _NULL_BEHAVIORS:
-            return None
+        if t is None or on_null not in _NULL_BEHAVIORS or (
+                _kind(items.type) is None and items.type not in (pa.null(), t)):
+            return None  # such as UUIDs: a number that cannot be one becomes null, and matches null
         alternatives = []
         if items.null_count < len(items):
             if _kind(items.type) is None or _rounds_set(items.type, plain_type(t)):

@@ -420,3 +420,13 @@ def test_hostile_expressions_raise_nothing():
             patch.setattr(expression_tree, "_metadata", lambda schema, words=words: words)
             alternatives_of(C == 5, schema)
             columns_of(C == 5)
+
+
+def test_a_null_among_values_of_another_kind_may_match_all_rows():
+    # Arrow turns numbers that cannot be a UUID into null, which is in this list.
+    table = pa.table({"row": [0, 1], "a": [5, None]})
+    condition = pc.is_in(field("a"), value_set=pa.array([None], pa.uuid()), skip_nulls=False)
+    assert selected(table, condition) == [0, 1]
+    assert alternatives_of(condition, table.schema) is None
+    condition = pc.is_in(field("a"), value_set=pa.array([None], pa.int64()), skip_nulls=False)
+    assert alternatives_of(condition, table.schema) == [[Predicate("a", "is null", None)]]
