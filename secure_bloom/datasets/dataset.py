@@ -10,7 +10,12 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess
+from secure_bloom.datasets.dataset_file import (
+    SOURCE_SCHEMA,
+    DatasetFile,
+    FileAccess,
+    OutdatedError,
+)
 from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.masking import nullable_schema
 from secure_bloom.datasets.refused_files import RefusedFiles
@@ -32,6 +37,7 @@ from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
+from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     from secure_bloom.datasets.selection import Selection
@@ -98,11 +104,15 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     """
     keys = keys_for_files(keys, masks=is_masking(on_missing_key))
     requirement = encryption_requirement(require_encryption)
-    found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                       index=index_use(index, on_missing_key))
-    indexes = None if found.listed is None else found.listed.indexes
-    return open_files(found, keys, requirement, schema=schema, with_source=with_source,
-                      on_missing_key=on_missing_key, indexes=indexes)
+
+    def opened() -> Dataset:
+        found = find_files(source, filesystem, all_files=all_files, keys=keys,
+                           index=index_use(index, on_missing_key))
+        indexes = None if found.listed is None else found.listed.indexes
+        return open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                          on_missing_key=on_missing_key, indexes=indexes)
+
+    return until_unchanged(opened, OutdatedError)  # files may be removed meanwhile
 
 
 def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,

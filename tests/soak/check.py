@@ -21,6 +21,8 @@ class Case:
     numpy : numpy.random.Generator
     folder : Path
         Empty, and removed afterwards.
+    seconds : float
+        How long to try what has no end of its own.
     tried : int
         How much the case has tried, in the unit of its check.
     counts : Counter
@@ -30,14 +32,16 @@ class Case:
     random: random.Random
     numpy: np.random.Generator
     folder: Path
+    seconds: float
     tried: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, check: str, seed: int, folder: Path) -> Case:
+    def of(cls, check: str, seed: int, folder: Path, seconds: float) -> Case:
         """Return a case of a check."""
         text = f"{check}:{seed}"
-        return cls(random.Random(text), np.random.default_rng(list(text.encode())), folder)
+        return cls(random.Random(text), np.random.default_rng(list(text.encode())), folder,
+                   seconds)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def test_some_cases_of_each_check(name):
 
 
 def test_a_case_is_determined_by_its_seed(tmp_path):
-    draws = [Case.of("a", seed, tmp_path).random.random() for seed in (1, 1, 2)]
+    draws = [Case.of("a", seed, tmp_path, 1.0).random.random() for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 
 
@@ -56,7 +56,7 @@ def test_runs_add_up(tmp_path):
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_process_that_dies_or_hangs_is_a_failure(how, monkeypatch):
     monkeypatch.setattr(runner, "_HANGS", 0.5)
-    worker = runner._Worker()
+    worker = runner._Worker(0.0)
     try:
         worker.name = "swaps"
         worker._seed.value, worker._begun.value = 17, time.monotonic()
