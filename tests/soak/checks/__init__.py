@@ -9,6 +9,7 @@ from tests.soak.checks import (
     false_positives,
     hostile_bytes,
     long_life,
+    storage_faults,
     swaps,
     tampering,
 )
@@ -16,4 +17,4 @@ from tests.soak.checks import (
 CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
-    concurrency.CHECK)}
+    concurrency.CHECK, storage_faults.CHECK)}

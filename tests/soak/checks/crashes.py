@@ -21,6 +21,7 @@ from secure_bloom import EncryptionConfiguration, ParquetFile
 from secure_bloom.errors import AuthenticationError, KeyNotFoundError
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.keys import InMemoryKms, Keyring, rotate_master_keys
 from secure_bloom.storage.visibility import data_files
 from tests.index.helpers import age
@@ -32,7 +33,7 @@ from tests.soak.disk import record, restore
 KEYS = InMemoryKms(MASTER_KEYS)
 ENCRYPTION = EncryptionConfiguration("kf", {"kc1": ["ssn"]})
 EXTERNAL = EncryptionConfiguration("kf", {"kc1": ["ssn"]}, internal_key_material=False)
-_LOCAL = pa_fs.LocalFileSystem()
+LOCAL = pa_fs.LocalFileSystem()
 _ROWS = 10
 _DEATHS, _POWER_CUTS = 5, 20  # of each case
 
@@ -42,60 +43,72 @@ class Operation:
     """Something that changes a folder.
 
     ``make`` makes the folder, ``run`` changes it, ``look`` returns what a user sees; it raises if
-    something is damaged. ``again`` tells whether it may be run again after it has happened.
+    something is damaged. ``again`` tells whether it may be run again after it has happened,
+    ``on_stores`` whether it is tried on object stores, too.
     """
 
     make: Callable[[Path], None]
     run: Callable[[Path, pa_fs.FileSystem], Any]
-    look: Callable[[Path], dict[str, object]]
+    look: Callable[[Path, pa_fs.FileSystem], dict[str, object]]
     again: bool = True
+    on_stores: bool = False
 
 
 def _try(case: Case) -> None:
-    name = case.random.choice(list(_OPERATIONS))
-    operation = _OPERATIONS[name]
+    name = case.random.choice(list(OPERATIONS))
+    operation = OPERATIONS[name]
     base = case.folder / "base"
-    operation.make(base)
-    new = case.folder / "new"
-    shutil.copytree(base, new)
-    operation.run(new, _LOCAL)
-    outcome = _Outcome(operation, operation.look(base), operation.look(new))
-    assert outcome.old != outcome.new
+    outcome = Outcome.of(operation, base, case.folder / "new")
     case.random.choice([_die, _cut_power])(case, name, base, outcome)
 
 
 @dataclass
-class _Outcome:
+class Outcome:
+    """What a user sees before and after an operation."""
+
     operation: Operation
     old: dict[str, object]
     new: dict[str, object]
 
-    def check(self, folder: Path, *, is_over: bool) -> str:
-        """Check a folder after a death, run the operation again; return what had happened."""
-        found = self.operation.look(folder)
+    @classmethod
+    def of(cls, operation: Operation, base: Path, new: Path) -> Outcome:
+        """Make the folder ``base``; run the operation in a copy of it."""
+        operation.make(base)
+        shutil.copytree(base, new)
+        operation.run(new, LOCAL)
+        outcome = cls(operation, operation.look(base, LOCAL), operation.look(new, LOCAL))
+        assert outcome.old != outcome.new
+        return outcome
+
+    def check(self, folder: Path, filesystem: pa_fs.FileSystem, *, is_over: bool) -> str:
+        """Check a folder after a fault, run the operation again; return what had happened."""
+        look = self.operation.look
+        found = look(folder, filesystem)
         assert found.keys() == self.old.keys(), sorted(found)
         for name, seen in found.items():
             assert seen == self.new[name] or (seen == self.old[name] and not is_over), \
                 f"{name}: {seen}"
         if found != self.new or self.operation.again:
-            self.operation.run(folder, _LOCAL)
-            again = self.operation.look(folder)
+            self.operation.run(folder, filesystem)
+            again = look(folder, filesystem)
             assert again == self.new, f"run again: {again}"
         return "done" if found == self.new else "not done" if found == self.old else "in part"
 
 
-def _die(case: Case, name: str, base: Path, outcome: _Outcome) -> None:
+def _die(case: Case, name: str, base: Path, outcome: Outcome) -> None:
     """Kill a fork of this process before or after a random operation on files."""
     for number in range(_DEATHS):
         folder = case.folder / str(number)
         shutil.copytree(base, folder)
         step = int(10 ** case.random.uniform(0, 2.6))
         died = dies(lambda fs, folder=folder: outcome.operation.run(folder, fs), step)
-        case.counts[f"{name}: killed, {outcome.check(folder, is_over=not died)}"] += died
-        case.tried += died
+        seen = outcome.check(folder, LOCAL, is_over=not died)
+        if died:
+            case.tried += 1
+            case.counts[f"{name}: killed, {seen}"] += 1
 
 
-def _cut_power(case: Case, name: str, base: Path, outcome: _Outcome) -> None:
+def _cut_power(case: Case, name: str, base: Path, outcome: Outcome) -> None:
     """Restore what the disk may have after a part of the operation."""
     folder = case.folder / "recorded"
     shutil.copytree(base, folder)
@@ -105,7 +118,7 @@ def _cut_power(case: Case, name: str, base: Path, outcome: _Outcome) -> None:
         folder = case.folder / f"cut {number}"
         restore(base, events[:at], folder, case.random)
         try:
-            seen = outcome.check(folder, is_over=at == len(events))
+            seen = outcome.check(folder, LOCAL, is_over=at == len(events))
         except BaseException as error:
             error.add_note(f"{name}: power cut {number}, after {at} of {len(events)} operations")
             raise
@@ -139,8 +152,14 @@ def _with_material_beside(folder: Path) -> None:
                                  keys=KEYS, bloom_filters=["ssn"])
 
 
-def _rows(folder: Path) -> dict[str, object]:
-    return {"rows": sorted(secure_bloom.read_table(folder, KEYS)["id"].to_pylist())}
+def _rows(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
+    rows = secure_bloom.read_table(str(folder), KEYS, filesystem=filesystem)
+    return {"rows": sorted(rows["id"].to_pylist())}
+
+
+def _check(result: Any) -> None:
+    if result.failed:
+        raise OSError(str(result.failed))
 
 
 def _erase(folder: Path, filesystem: pa_fs.FileSystem) -> None:
@@ -150,21 +169,20 @@ def _erase(folder: Path, filesystem: pa_fs.FileSystem) -> None:
 
 
 def _attach(folder: Path, filesystem: pa_fs.FileSystem) -> None:
-    result = secure_bloom.attach(str(folder), ["id"], KEYS, filesystem=filesystem,
-                                 files_at_once=1)
-    assert not result.failed
+    _check(secure_bloom.attach(str(folder), ["id"], KEYS, filesystem=filesystem,
+                               files_at_once=1))
 
 
-def _filters(folder: Path) -> dict[str, object]:
+def _filters(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
     """Return of each file its rows, and which columns have a filter."""
     found: dict[str, object] = {}
-    for path in sorted(folder.glob("*.parquet")):
-        with ParquetFile(path, KEYS) as file:
+    for path in _paths(folder, filesystem):
+        with ParquetFile(path, KEYS, filesystem=filesystem) as file:
             try:
                 filters = sorted({one.column for one in file.bloom_filters})
             except AuthenticationError:
                 filters = ["a plaintext filter of an encrypted column"]
-            found[path.name] = file.read()["ssn"].to_pylist(), filters
+            found[Path(path).name] = file.read()["ssn"].to_pylist(), filters
     return found
 
 
@@ -177,24 +195,26 @@ def _leaking(folder: Path) -> None:
 
 
 def _seal(folder: Path, filesystem: pa_fs.FileSystem) -> None:
-    result = secure_bloom.seal(str(folder), KEYS, filesystem=filesystem, files_at_once=1)
-    assert not result.failed
+    _check(secure_bloom.seal(str(folder), KEYS, filesystem=filesystem, files_at_once=1))
 
 
 def _rotate(folder: Path, filesystem: pa_fs.FileSystem) -> None:
-    result = rotate_master_keys(str(folder), KEYS, old="kc1", new="kc2", filesystem=filesystem)
-    assert not result.failed
+    _check(rotate_master_keys(str(folder), KEYS, old="kc1", new="kc2", filesystem=filesystem))
 
 
-def _opens(folder: Path) -> dict[str, object]:
+def _opens(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
     """Return of each file its rows, and which keys open it."""
-    return {path.name: [_numbers(path, keys) for keys in _keys()]
-            for path in sorted(folder.glob("*.parquet"))}
+    return {Path(path).name: [_numbers(path, keys, filesystem) for keys in _keys()]
+            for path in _paths(folder, filesystem)}
 
 
-def _numbers(path: Path, keys: InMemoryKms) -> list[str] | None:
+def _paths(folder: Path, filesystem: pa_fs.FileSystem) -> list[str]:
+    return data_files(filesystem, str(folder))
+
+
+def _numbers(path: str, keys: InMemoryKms, filesystem: pa_fs.FileSystem) -> list[str] | None:
     try:
-        with ParquetFile(path, keys) as file:
+        with ParquetFile(path, keys, filesystem=filesystem) as file:
             return file.read()["ssn"].to_pylist()
     except KeyNotFoundError:
         return None
@@ -216,40 +236,41 @@ def _half_indexed(folder: Path) -> None:
 
 def _update(folder: Path, filesystem: pa_fs.FileSystem) -> None:
     index = Index.open(str(folder), KEYS, filesystem=filesystem)
-    assert not index.update().failed
+    _check(index.update())
     index.compact()
     index.vacuum(0)
 
 
 def _build(folder: Path, filesystem: pa_fs.FileSystem) -> None:
-    assert not secure_bloom.index.build(str(folder), "ssn", KEYS, filesystem=filesystem).failed
+    _check(secure_bloom.index.build(str(folder), "ssn", KEYS, filesystem=filesystem))
 
 
-def _covered(folder: Path) -> dict[str, object]:
+def _covered(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
     """Return how many files the index covers; look all values up."""
     values = [f"s{number}" for number in range(3 * _ROWS)]
-    if not any((folder / "_index").rglob("*.manifest")):
+    if IndexFolder(filesystem, str(folder), "ssn").newest() is None:
         return {"covered": 0}
-    found = Index.open(folder, KEYS).lookup("ssn", values)
-    paths = [Path(path).name for path in data_files(_LOCAL, str(folder))]
-    for number, groups in enumerate(found.row_groups):
-        with_value = {path for path in paths if f"s{number}" in _numbers(folder / path, KEYS)}
-        assert with_value <= {*groups, *found.uncovered}, f"s{number}"
-    return {"covered": len(paths) - len(found.uncovered)}
+    found = Index.open(str(folder), KEYS, filesystem=filesystem).lookup("ssn", values)
+    stored = {Path(path).name: _numbers(path, KEYS, filesystem) or []
+              for path in _paths(folder, filesystem)}
+    for value, groups in zip(values, found.row_groups, strict=True):
+        with_value = {name for name, rows in stored.items() if value in rows}
+        assert with_value <= {*groups, *found.uncovered}, value
+    return {"covered": len(stored) - len(found.uncovered)}
 
 
 def _indexed(folder: Path) -> None:
     _lake(folder)
-    _build(folder, _LOCAL)
+    _build(folder, LOCAL)
 
 
 def _rotate_index(folder: Path, filesystem: pa_fs.FileSystem) -> None:
-    assert not Index.open(str(folder), KEYS, filesystem=filesystem) \
-        .rotate(old="kc1", new="kc2").failed
+    index = Index.open(str(folder), KEYS, filesystem=filesystem)
+    _check(index.rotate(old="kc1", new="kc2"))
 
 
-def _opens_index(folder: Path) -> dict[str, object]:
-    return {"keys": [_has_index(folder, keys) for keys in _keys()]} | _covered(folder)
+def _opens_index(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
+    return {"keys": [_has_index(folder, keys) for keys in _keys()]} | _covered(folder, filesystem)
 
 
 def _has_index(folder: Path, keys: InMemoryKms) -> bool:
@@ -270,7 +291,7 @@ def _change_keyring(folder: Path, filesystem: pa_fs.FileSystem) -> None:
     Keyring(folder / "keys.json").rename("a", "c")
 
 
-def _names(folder: Path) -> dict[str, object]:
+def _names(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
     path = folder / "keys.json"
     path.chmod(0o600)  # modes are not restored
     ring = Keyring(path)
@@ -278,28 +299,27 @@ def _names(folder: Path) -> dict[str, object]:
                      for name in ring.names()]}
 
 
-_OPERATIONS: dict[str, Operation] = {
-    "append": Operation(_lake, lambda folder, fs: _append(folder, 3, fs), _rows, again=False),
+def _rows_and_index(folder: Path, filesystem: pa_fs.FileSystem) -> dict[str, object]:
+    _covered(folder, filesystem)  # may cover any number of files, but must miss no value
+    return _rows(folder, filesystem)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "append": Operation(_lake, lambda folder, fs: _append(folder, 3, fs), _rows, again=False,
+                        on_stores=True),
     "overwrite": Operation(_lake, lambda folder, fs: _append(folder, 4, fs, mode="overwrite"),
-                           _rows),
-    "erase": Operation(_lake, _erase, _rows),
-    "erase, with an index": Operation(_indexed, _erase,
-                                      lambda folder: _rows(folder) | _nothing_wrong(folder)),
-    "attach": Operation(_lake, _attach, _filters),
-    "seal": Operation(_leaking, _seal, _filters),
-    "rotate": Operation(_lake, _rotate, _opens),
+                           _rows, on_stores=True),
+    "erase": Operation(_lake, _erase, _rows, on_stores=True),
+    "erase, with an index": Operation(_indexed, _erase, _rows_and_index),
+    "attach": Operation(_lake, _attach, _filters, on_stores=True),
+    "seal": Operation(_leaking, _seal, _filters, on_stores=True),
+    "rotate": Operation(_lake, _rotate, _opens, on_stores=True),
     "rotate, external": Operation(_with_material_beside, _rotate, _opens),
     "index, build": Operation(_lake, _build, _covered),
     "index, update": Operation(_half_indexed, _update, _covered),
     "index, rotate": Operation(_indexed, _rotate_index, _opens_index),
     "keyring": Operation(_keyring, _change_keyring, _names, again=False),
 }
-
-
-def _nothing_wrong(folder: Path) -> dict[str, object]:
-    _covered(folder)
-    return {}
-
 
 CHECK = Check("crashes", "an operation that dies, or loses power, has happened or not, and can be "
               "run again", "deaths and power cuts", 2000, _try)
