@@ -9,6 +9,8 @@ from tests.soak.checks import (
     false_positives,
     hostile_bytes,
     long_life,
+    nonces,
+    secrets,
     storage_faults,
     swaps,
     tampering,
@@ -17,4 +19,5 @@ from tests.soak.checks import (
 CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
-    concurrency.CHECK, storage_faults.CHECK)}
+    concurrency.CHECK, storage_faults.CHECK, nonces.CHECK,
+    secrets.CHECK)}
