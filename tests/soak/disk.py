@@ -229,6 +229,7 @@ def _folders(event: Event) -> set[str]:
 
 
 def _store(names: _Names, folder: Path, choose: random.Random) -> None:
+    folder.mkdir()
     for path, file in sorted(names.files.items()):
         where = folder / path
         if file is None:

@@ -8,11 +8,13 @@ import pytest
 
 from tests.soak import runner
 from tests.soak.check import Case, Check
-from tests.soak.checks import CHECKS
+from tests.soak.checks import CHECKS, nonces, secrets
 from tests.soak.report import PAGE, table
 from tests.soak.runner import Tried, load, run, save, try_seed
 
-_SEEDS = {"false_positives": 20, "tampering": 5, "swaps": 5, "hostile_bytes": 5}
+_SEEDS = {"false_positives": 20, "tampering": 5, "swaps": 5, "hostile_bytes": 5, "crashes": 4,
+          "storage_faults": 3, "concurrency": 1}
+_ON_A_STORE = 5  # a seed of storage_faults with which it uses S3
 
 
 @pytest.mark.slow
@@ -22,6 +24,33 @@ def test_some_cases_of_each_check(name):
         done = try_seed(name, seed)
         print(f"python -m tests.soak --repeat {name}:{seed}")
         assert not done.failures, done.failures[0]["error"]
+
+
+@pytest.mark.soak
+def test_faults_of_an_object_store():
+    done = try_seed("storage_faults", _ON_A_STORE)
+    assert not done.failures, done.failures[0]["error"]
+    assert any(what.startswith("S3") for what in done.counts)
+
+
+def test_the_search_for_secrets_finds_them(tmp_path):
+    key, value = b"0123456789abcdef", "ssn-0123"
+    for content in (key, key.hex().encode(), f"at {value}".encode()):
+        assert secrets._holds(content, {key}, [value])
+    assert not secrets._holds(b"nothing", {key}, [value])
+    with open(tmp_path / "open", "wb+") as file:
+        file.write(value.encode())
+        file.flush()
+        os.unlink(file.name)
+        assert secrets._in_memory_files(set(), [value], tmp_path / "notes") \
+            == [f"{file.name} (deleted)"]
+
+
+def test_nonces_that_were_used_twice_are_noticed():
+    found = [os.urandom(12) for _ in range(5)]
+    nonces._check_distinct(found)
+    with pytest.raises(AssertionError, match="twice"):
+        nonces._check_distinct([*found, found[2]])
 
 
 def test_a_case_is_determined_by_its_seed(tmp_path):
