@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--repeat", metavar="CHECK:SEED", help="try one case again")
     parser.add_argument("--docs", action="store_true", help="write docs/reliability.md")
     arguments = parser.parse_args()
-    names = arguments.checks or list(CHECKS)
+    names = arguments.checks or [name for name, check in CHECKS.items() if not check.is_extra]
     if unknown := set(names) - set(CHECKS):
         parser.error(f"no such check: {', '.join(sorted(unknown))}")
     if arguments.repeat:

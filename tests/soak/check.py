@@ -59,6 +59,8 @@ class Check:
         How many of them to try before a release.
     try_case : callable
         Tries one case, of a second or so; raises if the promise does not hold.
+    is_extra : bool
+        Whether it is tried only if it is named, because a case takes long.
     """
 
     name: str
@@ -66,3 +68,4 @@ class Check:
     unit: str
     target: int
     try_case: Callable[[Case], None]
+    is_extra: bool = False

@@ -11,6 +11,7 @@ from tests.soak.checks import (
     long_life,
     nonces,
     secrets,
+    spark_secrets,
     storage_faults,
     swaps,
     tampering,
@@ -20,4 +21,4 @@ CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
     concurrency.CHECK, storage_faults.CHECK, nonces.CHECK,
-    secrets.CHECK)}
+    secrets.CHECK, spark_secrets.CHECK)}
