@@ -4,6 +4,7 @@ from tests.soak.check import Check
 from tests.soak.checks import (
     concurrency,
     crashes,
+    differential,
     erasing,
     false_negatives,
     false_positives,
@@ -20,5 +21,5 @@ from tests.soak.checks import (
 CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
-    concurrency.CHECK, storage_faults.CHECK, nonces.CHECK,
-    secrets.CHECK, spark_secrets.CHECK)}
+    differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
+    spark_secrets.CHECK)}
