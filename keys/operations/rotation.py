@@ -24,6 +24,7 @@ from secure_bloom.keys.kms import KeyWrapper
 from secure_bloom.keys.material import KeyMaterial, key_reference
 from secure_bloom.keys.operations.rewrapping import Rewrapping, Stop
 from secure_bloom.keys.retrieval import KmsKeys
+from secure_bloom.parquet.column_chunk import ColumnChunk
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
 from secure_bloom.storage.files import FilePath, resolve
 from secure_bloom.storage.many_files import Advance, ManyFiles, result_on_error
@@ -75,7 +76,8 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
     tries the old one. So obstacles are detected before anything changes.
 
     Can be repeated after a crash: files that are done are not changed again. Each file changes
-    atomically, and only after the new master key has unwrapped what it wrapped. Files that a
+    atomically, and only after each key has opened its column or footer, and the new master key has
+    unwrapped what it wrapped. Files that a
     running job writes in the meantime are not seen: rotate again when the job is done.
 
     Parameters
@@ -186,10 +188,10 @@ class _Rotation:
             metadata = {chunk.key_metadata for chunk in footer.column_chunks()}
             if all(key_reference(one) is not None
                    for one in {footer.footer_key_metadata, *metadata} if one is not None):
-                return self._rotate_external(path)
+                return self._rotate_external(path, footer)
             return self._rotate_internal(rewrite, footer)
 
-    def _rotate_external(self, path: str) -> bool:
+    def _rotate_external(self, path: str, footer: Footer) -> bool:
         file = external.MaterialFile(self._filesystem, path)
         with file:
             materials = file.read()
@@ -198,25 +200,39 @@ class _Rotation:
             changed = {name: material.serialize(external=True).decode()
                        for name, material in rotated.items() if material is not None}
             if changed and not self._rewrapping.dry_run:
+                for chunk in footer.column_chunks():
+                    if chunk.key_metadata and key_reference(chunk.key_metadata) in changed:
+                        _check_key(chunk)
                 file.replace({**materials, **changed})
             return bool(changed)
 
     def _rotate_internal(self, rewrite: Rewrite, footer: Footer) -> bool:
         rotated: dict[bytes, bytes] = {}
 
-        def change(key_metadata: bytes | None, set_key_metadata: Callable[[bytes], None]) -> None:
+        def change(key_metadata: bytes | None, set_key_metadata: Callable[[bytes], None],
+                   chunk: ColumnChunk | None = None) -> None:
             if key_metadata is None or key_reference(key_metadata) is not None:
                 return
             if key_metadata not in rotated:
                 material = self._rewrapping.rewrapped(KeyMaterial.parse(key_metadata))
+                if chunk is not None and material is not None and not self._rewrapping.dry_run:
+                    _check_key(chunk)
                 rotated[key_metadata] = key_metadata if material is None else material.serialize()
             set_key_metadata(rotated[key_metadata])
 
         _ = footer.crypto.footer_cipher  # while the footer still names its old key
         change(footer.footer_key_metadata, footer.set_footer_key_metadata)
         for chunk in footer.column_chunks():
-            change(chunk.key_metadata, chunk.set_key_metadata)
+            change(chunk.key_metadata, chunk.set_key_metadata, chunk)
         has_changed = any(before != after for before, after in rotated.items())
         if has_changed and not self._rewrapping.dry_run:
             rewrite.replace_tail(footer.start, [footer.to_bytes()])
         return has_changed
+
+
+def _check_key(chunk: ColumnChunk) -> None:
+    """Check that a key opens its column.
+
+    A KMS might have unwrapped a wrong key. Rewrapped, it would replace the right one for ever.
+    """
+    chunk.metadata()

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from secure_bloom.arrow.masking import OnMissingKey, is_masking
-from secure_bloom.datasets.dataset_file import DatasetFile
+from secure_bloom.datasets.dataset_file import DatasetFile, OutdatedError
 from secure_bloom.datasets.fragment import Fragment
 from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.opening import open_files
@@ -27,6 +27,7 @@ from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
 from secure_bloom.pruning.predicates import Filters
+from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
     from secure_bloom.index.planning import IndexUse
@@ -92,12 +93,16 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
     """
     keys = keys_for_files(keys, masks=is_masking(on_missing_key))
     requirement = encryption_requirement(require_encryption)
-    found = find_files(source, filesystem, all_files=all_files, keys=keys,
-                       index=index_use(index, on_missing_key))
-    indexes = None if found.listed is None else found.listed.indexes
-    files, view = open_files(found, keys, requirement, schema=schema, with_source=with_source,
-                             on_missing_key=on_missing_key, indexes=indexes)
-    return Dataset(found.name, files, view)
+
+    def opened() -> Dataset:
+        found = find_files(source, filesystem, all_files=all_files, keys=keys,
+                           index=index_use(index, on_missing_key))
+        indexes = None if found.listed is None else found.listed.indexes
+        files, view = open_files(found, keys, requirement, schema=schema, with_source=with_source,
+                                 on_missing_key=on_missing_key, indexes=indexes)
+        return Dataset(found.name, files, view)
+
+    return until_unchanged(opened, OutdatedError)  # files may be removed meanwhile
 
 
 class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types

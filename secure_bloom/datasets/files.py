@@ -54,6 +54,9 @@ class FolderQuery(NamedTuple):
     checks: FolderChecks
     on_missing_key: OnMissingKey = "error"
 
+    def __repr__(self) -> str:
+        return f"<FolderQuery of {self.folder}>"  # never the values of the condition
+
     def row_filter(self, schema: pa.Schema) -> RowFilter | None:
         """Return the filter for rows of the table; None if all are read."""
         from secure_bloom.arrow.row_filter import RowFilter

@@ -15,7 +15,13 @@ from secure_bloom.arrow.masking import OnMissingKey, is_masking, masked_schema, 
 from secure_bloom.arrow.pages import pyarrow_errors
 from secure_bloom.arrow.row_filter import RowFilter
 from secure_bloom.arrow.views import filtered
-from secure_bloom.datasets.dataset_file import SOURCE_SCHEMA, DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.dataset_file import (
+    SOURCE_SCHEMA,
+    DatasetFile,
+    FileAccess,
+    OpenedFile,
+    OutdatedError,
+)
 from secure_bloom.datasets.index_use import index_use
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
@@ -28,7 +34,13 @@ from secure_bloom.encryption_requirement import (
     RequireEncryption,
     encryption_requirement,
 )
-from secure_bloom.errors import ColumnError, SecureBloomError, UnsupportedError, error_location
+from secure_bloom.errors import (
+    ChangedMeanwhileError,
+    ColumnError,
+    SecureBloomError,
+    UnsupportedError,
+    error_location,
+)
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.predicates import Predicate
@@ -133,7 +145,9 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
-    return found() if on_error is not None else until_unchanged(found)
+    if on_error is not None:
+        return found()
+    return until_unchanged(found, ChangedMeanwhileError, OutdatedError)
 
 
 class Search:

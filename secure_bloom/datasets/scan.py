@@ -18,7 +18,13 @@ from secure_bloom.arrow.few_row_groups import Each, FilePart
 from secure_bloom.arrow.masking import marked, with_masked
 from secure_bloom.arrow.pages import pyarrow_errors, read_batches
 from secure_bloom.arrow.predicate_rows import constants_in, remaining
-from secure_bloom.datasets.dataset_file import ROW_GROUP, DatasetFile, FileAccess, OpenedFile
+from secure_bloom.datasets.dataset_file import (
+    ROW_GROUP,
+    DatasetFile,
+    FileAccess,
+    OpenedFile,
+    OutdatedError,
+)
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns
 from secure_bloom.datasets.partitions import values_of
 from secure_bloom.datasets.report import (
@@ -238,13 +244,24 @@ def inspected(found: Files, access: FileAccess, known: KnownFiles | None,
     """Yield the files of a data set, in order, after their footers were read.
 
     Those of ``known`` files are not read. ``attempt(path, inspect)`` returns the result of a
-    function, or what stands for its error.
+    function, or what stands for its error. Raises OutdatedError if a file was removed after its
+    folder was listed.
     """
     def inspect(place: tuple[str, pc.Expression | None]) -> Outcome:
         path, partition = place
         constants = values_of(partition, found.partition_schema)
         of_file = None if known is None else known.get(path)
-        return attempt(path, lambda: DatasetFile(access, path, partition, constants, of_file))
+
+        def open_file() -> DatasetFile:
+            try:
+                return DatasetFile(access, path, partition, constants, of_file)
+            except FileNotFoundError as error:
+                if path in found.named:
+                    raise
+                raise OutdatedError("the file was removed while its folder was being read; try "
+                                    "again", file=path) from error
+
+        return attempt(path, open_file)
 
     places = zip(found.paths, found.partitions, strict=True)
     if known is not None and known.schemas(found.paths) is not None:

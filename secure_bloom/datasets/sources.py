@@ -47,7 +47,8 @@ class Files(NamedTuple):
     """The files of a data set, in one filesystem.
 
     ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
-    as one expression for each file. ``listed`` are the indexes of their table.
+    as one expression for each file. ``listed`` are the indexes of their table. ``named`` are paths
+    that the caller named; the others were found in folders.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Files(NamedTuple):
     partition_schema: pa.Schema
     partitions: Sequence[pc.Expression | None]
     listed: ListedIndexes | None = None
+    named: frozenset[str] = frozenset()
 
     @property
     def known(self) -> KnownFiles | None:
@@ -101,7 +103,8 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
     if any(not other.equals(found) for other, _ in locations):
         raise UnsupportedError("all files must be in the same filesystem")
     paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
-    return _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index)
+    files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index)
+    return files._replace(named=frozenset(path for _, path in locations))
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
@@ -115,10 +118,9 @@ def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: b
         if indexes is not None:
             return find_indexed(indexes, all_files=all_files)
         return _with_partitions(path, filesystem, _in_folder(filesystem, path, all_files), path)
-    if kind != pa_fs.FileType.NotFound:
-        return Files(path, filesystem, [path], pa.schema([]), [None])
-    if not _MAGIC.search(path):
-        return Files(path, filesystem, [path], pa.schema([]), [None])  # an error when it is opened
+    if kind != pa_fs.FileType.NotFound or not _MAGIC.search(path):
+        # A missing file is an error when it is opened.
+        return Files(path, filesystem, [path], pa.schema([]), [None], named=frozenset([path]))
     return _of_files(path, filesystem, _expanded(filesystem, path, all_files), keys, index)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class ErasedRows:
     """The rows of a row group to erase."""
 
     rows: pa.BooleanArray
-    found: Counter[Any]
+    found: Counter[Any] = field(repr=False)
 
 
 class ErasedValues:

@@ -52,7 +52,7 @@ class Occurrences:
     num_rows: int
     rows_of: dict[str, int] = field(default_factory=dict)
     files: dict[str, dict[int, int]] = field(default_factory=dict)
-    counts: Counter[Any] = field(default_factory=Counter)
+    counts: Counter[Any] = field(default_factory=Counter, repr=False)
 
     def merged(self, other: Occurrences) -> Occurrences:
         """Return both together, of different files."""

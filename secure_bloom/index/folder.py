@@ -54,8 +54,10 @@ class IndexFolder:
         for _ in range(_TRIES):
             versions = self.versions()
             found, is_gone = self._newest_of(versions)
-            if found is not None or not is_gone:
-                break  # else a later version was published, and this one deleted
+            # A later version may have been published, and these deleted. A listing at that moment
+            # may miss both.
+            if found is not None or not (is_gone or self.versions() != versions):
+                break
         return found
 
     def open_newest(self, kms: CachedKms | None) -> Manifest | None:

@@ -37,7 +37,7 @@ class Field:
 class Literal:
     """A value with its type."""
 
-    value: pa.Scalar
+    value: pa.Scalar = field(repr=False)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Call:
 
     name: str
     args: list[Node] = field(default_factory=list)
-    options: dict[str, pa.Scalar] = field(default_factory=dict)
+    options: dict[str, pa.Scalar] = field(default_factory=dict, repr=False)  # such as values
 
 
 Node: TypeAlias = Field | Literal | Call

@@ -41,6 +41,9 @@ class Operand(NamedTuple):
     floor: int | float | bytes | bool | None
     is_exact: bool
 
+    def __repr__(self) -> str:
+        return f"<Operand is_exact={self.is_exact}>"  # never the value
+
 
 def operand(value: Any, arrow_type: pa.DataType) -> Operand:
     """Return the position of a value in the order of a type.

@@ -73,6 +73,9 @@ class Predicate(NamedTuple):
     op: str
     value: Any
 
+    def __repr__(self) -> str:
+        return f"<Predicate {self.column} {self.op} ?>"  # tools that report errors show it
+
     @property
     def candidates(self) -> list[Any] | None:
         """Return values of which one must be present for the predicate to hold; None if unknown."""

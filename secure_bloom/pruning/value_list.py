@@ -33,6 +33,9 @@ class ValueList(list[Any]):
         """Whether the values are better looked up together."""
         return len(self) > _FEW
 
+    def __repr__(self) -> str:
+        return f"<ValueList of {len(self):,}>"  # never the values
+
     def __reduce__(self) -> tuple[type[ValueList], tuple[list[Any]]]:
         return ValueList, (list(self),)
 

@@ -105,6 +105,8 @@ class JobFolder:
         else:  # in one call, which is cheap on an object store
             with contextlib.suppress(FileNotFoundError):
                 self.filesystem.delete_dir(f"{self.staging}/{PENDING}")
+        # Not even a power cut may leave STARTED without COMMITTED: the job would be rolled back.
+        self._sync_if_present([self.staging])
         self.remove_marker(COMMITTED)  # last: without it a published file still pending is hidden
         if not waiting:
             self.delete_staging()
@@ -142,10 +144,16 @@ class JobFolder:
         return True
 
     def delete_files(self, names: Iterable[str]) -> set[str]:
-        """Delete files at their final paths; return those that existed."""
+        """Delete files at their final paths, durably; return those that existed.
+
+        Markers are removed after this. A power cut that brought files back without them would make
+        rows visible that were replaced or never committed.
+        """
         names = list(names)
         found = self._delete(map(self.path, names))
-        return {name for name, was_there in zip(names, found, strict=True) if was_there}
+        deleted = {name for name, was_there in zip(names, found, strict=True) if was_there}
+        self._sync_if_present({posixpath.dirname(self.path(name)) for name in deleted})
+        return deleted
 
     def delete_staging(self) -> None:
         """Remove the staging folder of the job, which has ended."""
@@ -167,6 +175,12 @@ class JobFolder:
         if self.filesystem.type_name == "local":
             for folder in folders:
                 sync_folder(folder)
+
+    def _sync_if_present(self, folders: Iterable[str]) -> None:
+        """Sync folders, unless another job has removed them in the meantime."""
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):
+                self.sync([folder])
 
     def _delete(self, paths: Iterable[str]) -> list[bool]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each request to an object store is slow

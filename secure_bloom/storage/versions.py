@@ -186,13 +186,16 @@ def current_version(filesystem: pa_fs.FileSystem, path: str) -> FileVersion:
 
 
 def until_unchanged(read: Callable[[], _Result],
-                    error: type[ChangedMeanwhileError] = ChangedMeanwhileError) -> _Result:
-    """Retry a call while it raises exactly this error: ten tries, in about half a second."""
+                    *errors: type[ChangedMeanwhileError]) -> _Result:
+    """Retry a call while it raises exactly one of these errors: ten tries, in about half a second.
+
+    Default: exactly ChangedMeanwhileError.
+    """
     for attempt in range(_TRIES - 1):
         try:
             return read()
         except ChangedMeanwhileError as changed:
-            if type(changed) is not error:
+            if type(changed) not in (errors or (ChangedMeanwhileError,)):
                 raise
             time.sleep(0.001 * 2**attempt)
     return read()

@@ -271,3 +271,17 @@ def test_an_index_on_other_filesystems(tmp_path, store):
     index.vacuum(0)
     found = index.lookup("ssn", ["v1", "v3"])
     assert (found.row_groups, found.uncovered) == ([{"1.parquet": [0]}, {"3.parquet": [0]}], [])
+
+
+def test_a_listing_that_misses_all_manifests_is_repeated(table, monkeypatch):
+    """A folder that is listed while a manifest is replaced may show neither the old nor the new."""
+    original = folder.IndexFolder.versions
+    listed = []
+
+    def versions(self):
+        listed.append(original(self))
+        return [] if len(listed) == 1 else listed[-1]
+
+    monkeypatch.setattr(folder.IndexFolder, "versions", versions)
+    assert folder_of(table).newest() is not None
+    assert len(listed) == 3

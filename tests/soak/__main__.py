@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.soak.checks import CHECKS
 from tests.soak.report import write_page
-from tests.soak.runner import Tried, load, run, save, try_seed
+from tests.soak.runner import CASE_SECONDS, Tried, load, run, save, try_seed
 
 _PACKAGES = "numpy", "pyarrow", "cryptography"
 
@@ -25,17 +25,19 @@ def main() -> int:
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--case-seconds", type=float, default=CASE_SECONDS,
+                        help="of a case that has no end of its own, such as of concurrency")
     parser.add_argument("--state", type=Path, default=Path("build/soak.json"),
                         help="what was tried; a new run adds to it")
     parser.add_argument("--repeat", metavar="CHECK:SEED", help="try one case again")
     parser.add_argument("--docs", action="store_true", help="write docs/reliability.md")
     arguments = parser.parse_args()
-    names = arguments.checks or list(CHECKS)
+    names = arguments.checks or [name for name, check in CHECKS.items() if not check.is_extra]
     if unknown := set(names) - set(CHECKS):
         parser.error(f"no such check: {', '.join(sorted(unknown))}")
     if arguments.repeat:
         name, _, seed = arguments.repeat.partition(":")
-        return _repeat(name, int(seed))
+        return _repeat(name, int(seed), arguments.case_seconds)
     tried = load(arguments.state)
     start = time.monotonic()
 
@@ -49,7 +51,8 @@ def main() -> int:
                   .ljust(78), end="", file=sys.stderr, flush=True)
         save(arguments.state, tried, _about())
 
-    run(names, arguments.seconds, arguments.processes, tried, tell)
+    run(names, arguments.seconds, arguments.processes, tried, tell,
+        arguments.case_seconds)
     for name in names:
         one = tried[name]
         print(f"{name}: {one.tried:,} {CHECKS[name].unit} in {one.cases:,} cases, "
@@ -59,8 +62,8 @@ def main() -> int:
     return 1 if any(tried[name].failures for name in names) else 0
 
 
-def _repeat(name: str, seed: int) -> int:
-    done = try_seed(name, seed)
+def _repeat(name: str, seed: int, case_seconds: float) -> int:
+    done = try_seed(name, seed, case_seconds)
     print(f"{name}:{seed}: {done.tried:,} {CHECKS[name].unit}, {dict(done.counts)}")
     for failure in done.failures:
         print(failure["error"])

@@ -21,6 +21,8 @@ class Case:
     numpy : numpy.random.Generator
     folder : Path
         Empty, and removed afterwards.
+    seconds : float
+        How long to try what has no end of its own.
     tried : int
         How much the case has tried, in the unit of its check.
     counts : Counter
@@ -30,14 +32,16 @@ class Case:
     random: random.Random
     numpy: np.random.Generator
     folder: Path
+    seconds: float
     tried: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, check: str, seed: int, folder: Path) -> Case:
+    def of(cls, check: str, seed: int, folder: Path, seconds: float) -> Case:
         """Return a case of a check."""
         text = f"{check}:{seed}"
-        return cls(random.Random(text), np.random.default_rng(list(text.encode())), folder)
+        return cls(random.Random(text), np.random.default_rng(list(text.encode())), folder,
+                   seconds)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Check:
         How many of them to try before a release.
     try_case : callable
         Tries one case, of a second or so; raises if the promise does not hold.
+    is_extra : bool
+        Whether it is tried only if it is named, because a case takes long.
     """
 
     name: str
@@ -62,3 +68,4 @@ class Check:
     unit: str
     target: int
     try_case: Callable[[Case], None]
+    is_extra: bool = False

@@ -17,6 +17,7 @@ from typing import Any
 from tests.soak.check import Case
 from tests.soak.checks import CHECKS
 
+CASE_SECONDS = 3.0  # for which a case tries what has no end of its own
 _SLICE = 2.0  # seconds for which a process tries cases of one check
 _HANGS = 120.0  # seconds after which a case counts as hanging
 _MOST_FAILURES = 20  # of one check; more would say no more
@@ -58,29 +59,29 @@ def save(path: Path, tried: dict[str, Tried], about: dict[str, Any]) -> None:
     new.replace(path)
 
 
-def try_seed(name: str, seed: int) -> Tried:
+def try_seed(name: str, seed: int, case_seconds: float = CASE_SECONDS) -> Tried:
     """Try one case; a failure is in the result."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        case = Case.of(name, seed, Path(folder))
+        case = Case.of(name, seed, Path(folder), case_seconds)
         failures = []
         try:
             CHECKS[name].try_case(case)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            failures.append({"seed": seed, "error": traceback.format_exc()[-2000:]})
+            failures.append({"seed": seed, "error": traceback.format_exc()[-8000:]})
     return Tried(1, case.tried, time.monotonic() - start, 0, case.counts, failures)
 
 
 def run(names: list[str], seconds: float, processes: int, tried: dict[str, Tried],
-        tell: Callable[[str, Tried], None]) -> None:
+        tell: Callable[[str, Tried], None], case_seconds: float = CASE_SECONDS) -> None:
     """Try cases of these checks in turn, and add them to ``tried``.
 
     ``tell`` is called after each slice of a check.
     """
     deadline, turns = time.monotonic() + seconds, _turns(names)
-    workers = [_Worker() for _ in range(processes)]
+    workers = [_Worker(case_seconds) for _ in range(processes)]
     try:
         for worker in workers:
             worker.start(next(turns), tried)
@@ -111,8 +112,9 @@ def _ready(workers: list[_Worker]) -> list[_Worker]:
 class _Worker:
     """A process that tries cases; replaced when it dies or hangs."""
 
-    def __init__(self) -> None:
+    def __init__(self, case_seconds: float = CASE_SECONDS) -> None:
         self.name: str | None = None
+        self._case_seconds = case_seconds
         self._spawn()
 
     def _spawn(self) -> None:
@@ -120,7 +122,8 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         self._seed = context.Value("q", 0)
         self._begun = context.Value("d", 0.0)
-        self._process = context.Process(target=_work, args=(theirs, self._seed, self._begun),
+        self._process = context.Process(target=_work, args=(theirs, self._seed, self._begun,
+                                                            self._case_seconds),
                                         daemon=False)
         self._process.start()
         theirs.close()
@@ -136,7 +139,7 @@ class _Worker:
     def hangs(self) -> bool:
         """Whether its case has taken too long."""
         begun = self._begun.value
-        return bool(begun) and time.monotonic() - begun > _HANGS
+        return bool(begun) and time.monotonic() - begun > _HANGS + self._case_seconds
 
     def finish(self) -> tuple[str, Tried]:
         """Return what was tried."""
@@ -150,7 +153,7 @@ class _Worker:
                 self._process.join()
                 error = f"the process died with exit code {self._process.exitcode}"
         else:
-            error = f"the case took more than {_HANGS:.0f} seconds"
+            error = f"the case took more than {_HANGS + self._case_seconds:.0f} seconds"
         seed = self._seed.value
         self.stop()
         self._spawn()
@@ -163,7 +166,7 @@ class _Worker:
         self.pipe.close()
 
 
-def _work(pipe: Connection, seed: Any, begun: Any) -> None:
+def _work(pipe: Connection, seed: Any, begun: Any, case_seconds: float) -> None:
     while True:
         try:
             name, first = pipe.recv()
@@ -172,6 +175,6 @@ def _work(pipe: Connection, seed: Any, begun: Any) -> None:
         total, start = Tried(), time.monotonic()
         while time.monotonic() - start < _SLICE:
             seed.value, begun.value = first + total.cases, time.monotonic()
-            total.add(try_seed(name, seed.value))
+            total.add(try_seed(name, seed.value, case_seconds))
         begun.value = 0.0
         pipe.send(total)

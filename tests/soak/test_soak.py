@@ -8,15 +8,17 @@ import pytest
 
 from tests.soak import runner
 from tests.soak.check import Case, Check
-from tests.soak.checks import CHECKS
+from tests.soak.checks import CHECKS, nonces, secrets
 from tests.soak.report import PAGE, table
 from tests.soak.runner import Tried, load, run, save, try_seed
 
-_SEEDS = {"false_positives": 20, "tampering": 5, "swaps": 5, "hostile_bytes": 5}
+_SEEDS = {"false_positives": 20, "tampering": 5, "swaps": 5, "hostile_bytes": 5, "crashes": 4,
+          "storage_faults": 3, "concurrency": 1}
+_ON_A_STORE = 5  # a seed of storage_faults with which it uses S3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [name for name, one in CHECKS.items() if not one.is_extra])
 def test_some_cases_of_each_check(name, request):
     if name == "differential":  # skipped where a peer is missing
         request.getfixturevalue("parquet_java"), request.getfixturevalue("arrow_cpp")
@@ -26,8 +28,35 @@ def test_some_cases_of_each_check(name, request):
         assert not done.failures, done.failures[0]["error"]
 
 
+@pytest.mark.soak
+def test_faults_of_an_object_store():
+    done = try_seed("storage_faults", _ON_A_STORE)
+    assert not done.failures, done.failures[0]["error"]
+    assert any(what.startswith("S3") for what in done.counts)
+
+
+def test_the_search_for_secrets_finds_them(tmp_path):
+    key, value = b"0123456789abcdef", "ssn-0123"
+    for content in (key, key.hex().encode(), f"at {value}".encode()):
+        assert secrets._holds(content, {key}, [value])
+    assert not secrets._holds(b"nothing", {key}, [value])
+    with open(tmp_path / "open", "wb+") as file:
+        file.write(value.encode())
+        file.flush()
+        os.unlink(file.name)
+        assert secrets._in_memory_files(set(), [value], tmp_path / "notes") \
+            == [f"{file.name} (deleted)"]
+
+
+def test_nonces_that_were_used_twice_are_noticed():
+    found = [os.urandom(12) for _ in range(5)]
+    nonces._check_distinct(found)
+    with pytest.raises(AssertionError, match="twice"):
+        nonces._check_distinct([*found, found[2]])
+
+
 def test_a_case_is_determined_by_its_seed(tmp_path):
-    draws = [Case.of("a", seed, tmp_path).random.random() for seed in (1, 1, 2)]
+    draws = [Case.of("a", seed, tmp_path, 1.0).random.random() for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
 
 
@@ -58,7 +87,7 @@ def test_runs_add_up(tmp_path):
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_process_that_dies_or_hangs_is_a_failure(how, monkeypatch):
     monkeypatch.setattr(runner, "_HANGS", 0.5)
-    worker = runner._Worker()
+    worker = runner._Worker(0.0)
     try:
         worker.name = "swaps"
         worker._seed.value, worker._begun.value = 17, time.monotonic()

@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 
 import pyarrow.fs as pa_fs
 
@@ -13,11 +14,15 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 
 
 class S3Server:
-    """A server that runs until ``stop``. Spark's workers get credentials from the environment."""
+    """A server that runs until ``stop``, or until this process ends.
+
+    Spark's workers get credentials from the environment.
+    """
 
     def __init__(self):
-        self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                         text=True)
         self.address = f"127.0.0.1:{int(self._process.stdout.readline())}"
         os.environ.update(CREDENTIALS)
         self.filesystem_of(pa_fs.S3FileSystem, allow_bucket_creation=True).create_dir(BUCKET)
@@ -41,7 +46,13 @@ def main():
     server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app),
                          threaded=True)
     print(server.server_port, flush=True)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     server.serve_forever()
+
+
+def _end_with_parent():
+    sys.stdin.read()  # until the parent closes it, or dies
+    os._exit(0)
 
 
 if __name__ == "__main__":

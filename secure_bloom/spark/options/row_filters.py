@@ -7,7 +7,7 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -31,7 +31,7 @@ class ColumnPredicate:
 
     path: tuple[str, ...]
     op: str
-    value: Any = None
+    value: Any = field(default=None, repr=False)
 
     @property
     def name(self) -> str:

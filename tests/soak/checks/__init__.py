@@ -2,6 +2,7 @@
 
 from tests.soak.check import Check
 from tests.soak.checks import (
+    concurrency,
     crashes,
     differential,
     erasing,
@@ -9,6 +10,10 @@ from tests.soak.checks import (
     false_positives,
     hostile_bytes,
     long_life,
+    nonces,
+    secrets,
+    spark_secrets,
+    storage_faults,
     swaps,
     tampering,
 )
@@ -16,4 +21,5 @@ from tests.soak.checks import (
 CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
-    differential.CHECK)}
+    differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
+    spark_secrets.CHECK)}
