@@ -127,7 +127,7 @@ def test_200_distinct_values_in_many_row_groups(tmp_path):
 
 def test_a_directory_in_several_parts_is_read_in_parts(tmp_path, monkeypatch):
     for module in (segment, segment_writer):
-        monkeypatch.setattr(module, "PART", 2)
+        monkeypatch.setattr(module, "DIRECTORY_PART", 2)
     monkeypatch.setattr(segment_writer, "_TAIL", 40)
     source = np.random.default_rng(6)
     groups = [[source.integers(0, 2**64, 60_000, np.uint64)]]

@@ -123,7 +123,7 @@ def _longer_fingerprints(index: _Index) -> None:
     footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
     data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX1"
     index.segment(0).write_bytes(data)
-    infos = [vars(info) | {"size": len(data)}, vars(index.manifest.body.segments[1])]
+    infos = [info.to_json() | {"size": len(data)}, index.manifest.body.segments[1].to_json()]
     index.change_body(segments=infos)
 
 
