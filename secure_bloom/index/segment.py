@@ -95,7 +95,7 @@ class SegmentInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the fields in the types of JSON."""
         fields = asdict(self)
-        if not self.parts:  # earlier releases can then read it
+        if not self.parts:  # so readers that know no parts can read it
             del fields["parts"]
         return fields
 
