@@ -131,13 +131,14 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return pairs >> np.uint64(MAX_GROUP_BITS), pairs & _mask(MAX_GROUP_BITS)
 
 
-def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0) -> np.ndarray:
+def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True) \
+        -> np.ndarray:
     """Return pairs in order, each once. Several parts should be in order themselves.
 
     ``first_bit`` is the number of leading bits that all pairs have in common.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts))
+    kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
     again = pairs[1:] == pairs[:-1]
     return pairs[np.append(True, ~again)] if again.any() else pairs
 

@@ -304,7 +304,7 @@ def test_sorting(module, kind, count):
     np.testing.assert_array_equal(values, expected)
 
 
-@pytest.mark.parametrize("first_bit", [0, 1, 12, 24])
+@pytest.mark.parametrize("first_bit", [0, 1, 12, 24, 25, 47])
 def test_sorting_numbers_whose_first_bits_are_the_same(module, first_bit):
     values = numbers("random", 70_000) >> np.uint64(first_bit)
     if first_bit:
@@ -337,6 +337,5 @@ def test_what_cannot_be_sorted_is_refused(kernels):
                    np.frombuffer(bytes(16_000), np.uint64)):
         with pytest.raises(ValueError, match="array"):
             kernels.sort(values)
-    for first_bit in (-1, 25):
-        with pytest.raises(ValueError, match="bits"):
-            kernels.sort(np.zeros(2000, np.uint64), first_bit)
+    with pytest.raises(ValueError, match="bits"):
+        kernels.sort(np.zeros(2000, np.uint64), -1)
