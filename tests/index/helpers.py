@@ -88,11 +88,12 @@ def in_parts(number: int):
         plan, files = MergePlan.of(segments, keep, budget)
         plan = plan._replace(slice_bits=max(plan.slice_bits, bits))
         key, place, segment_id = index.manifest.key, index.folder.path, os.urandom(16)
+        filesystem = index.folder.filesystem
         count = 1 << plan.slice_bits - bits
-        parts = [write_part(LOCAL, place, key, segment_id, plan.geometry, plan.slices(
+        parts = [write_part(filesystem, place, key, segment_id, plan.geometry, plan.slices(
             place, segments, range(first, first + count)), plan.slice_bits, first)
             for first in range(0, number * count, count)]
-        return write_after_parts(LOCAL, place, key, segment_id, segments[0].column_type,
+        return write_after_parts(filesystem, place, key, segment_id, segments[0].column_type,
                                  plan.geometry, parts, files)
 
     return merge
