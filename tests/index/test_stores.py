@@ -8,7 +8,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.index import Index, build, column_index, column_update
+from secure_bloom.index import Index, build, column_index, column_update, geometry
 from secure_bloom.index.compaction import compact
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.table import Table
@@ -74,8 +74,9 @@ def test_an_update_repairs_an_index_whose_segment_is_missing(on_s3):
         [{f"{number}.parquet": [0]} for number in range(3)]
 
 
-def test_a_segment_in_parts_whose_part_is_lost(on_s3):
+def test_a_segment_in_parts_whose_part_is_lost(on_s3, monkeypatch):
     filesystem, where = on_s3
+    monkeypatch.setattr(geometry, "_PAGE_BITS", 1)  # two pages
     table, client = Table(filesystem, where), cached(KMS)
     folder = IndexFolder(filesystem, where, "ssn")
     assert compact(table, folder, client, merge=in_parts(2)) == 2
