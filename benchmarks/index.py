@@ -57,6 +57,7 @@ _HASHED = ColumnType("INT64", 0, pa.int64())
 def run(plan: Plan) -> Section:
     """Run the benchmark."""
     files, rows = plan.size(FILES, 4), plan.size(ROWS, 500)
+    segments = _segments(plan)  # first, as later parts need more memory
     local = plan.folder / "local"
     local.mkdir()
     values = write_files(local / "files", files, rows, keyring(local / "keyring.json"))
@@ -68,7 +69,7 @@ def run(plan: Plan) -> Section:
                    _written(plan, ring)]
     of_large = _building(plan.folder / "written" / "without", ring) / plan.size(WRITTEN, 1000)
     figures = {"build": {"small files": of_small, "large files": of_large},
-               "local": _figures(local, ring, values), "segments": _segments(plan),
+               "local": _figures(local, ring, values), "segments": segments,
                "growth": _growth(plan, local, ring, values, comparisons[0])}
     return Section(f"{table(comparisons)}\n\n{_text(comparisons, figures)}",
                    {"times": [one.to_json() for one in comparisons], "figures": figures},
