@@ -68,3 +68,18 @@ def test_a_store_far_away_is_asked_once_for_what_stands_at_the_end(folder):
     _, handler = read(folder, "fsspec+far", "444444444")
     for path in folder.iterdir():
         assert handler.bytes_read[str(path)] == max(64 * 1024, needed(path, "ssn"))
+
+
+@pytest.mark.parametrize("filters", [None, [("ssn", "=", "v7")]])
+@pytest.mark.parametrize("opening", ["table", "file"])
+def test_a_small_file_in_a_store_far_away_is_read_once(tmp_path, filters, opening):
+    path = tmp_path / "t" / "small.parquet"
+    path.parent.mkdir()
+    secure_bloom.write_table(pa.table({"ssn": [f"v{number}" for number in range(100)]}), path,
+                             encryption=ENCRYPTION, kms=KMS, bloom_filters=["ssn"])
+    handler = CountingHandler("fsspec+far")
+    where = str(path.parent if opening == "table" else path)
+    table = secure_bloom.read_table(where, keys=KMS, filters=filters,
+                                    filesystem=pa_fs.PyFileSystem(handler))
+    assert table.num_rows == (100 if filters is None else 1)
+    assert handler.bytes_read == {str(path): path.stat().st_size}

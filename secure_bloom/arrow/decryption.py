@@ -34,7 +34,7 @@ class ArrowAccess(NamedTuple):
     def file(self, source: Source) -> pa.NativeFile:
         """Return the file as pyarrow should see it; valid while the source is open."""
         if self.tail is None:
-            return source.file
+            return source.for_pyarrow
         return pa.PythonFile(_Spliced(source, self.start, self.tail), mode="r")
 
 

@@ -66,9 +66,9 @@ class SegmentBuilder:
         self._pairs.add(pack(self._key.fingerprints(hashes), group))
 
     def add_pairs(self, first_group: int, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs, in sorted arrays, whose row groups are counted from ``first_group``."""
+        """Add pairs whose row groups are counted from ``first_group``."""
         for part in pairs:
-            self._pairs.add_sorted(part + np.uint64(first_group))
+            self._pairs.add(part + np.uint64(first_group))
 
     def write(self, filesystem: pa_fs.FileSystem, folder: str) -> SegmentInfo:
         """Write the segment."""
@@ -95,7 +95,7 @@ class AddedFile:
         self._builder.add(self._first_group + row_group, hashes)
 
     def add_pairs(self, pairs: Iterable[np.ndarray]) -> None:
-        """Add pairs, in sorted arrays, whose row groups are counted from 0 in the file."""
+        """Add pairs whose row groups are counted from 0 in the file."""
         self._builder.add_pairs(self._first_group, pairs)
 
     def set_void(self) -> None:

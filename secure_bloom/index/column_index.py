@@ -173,7 +173,7 @@ class ColumnIndex:
     def _open(self, info: SegmentInfo) -> Segment:
         with self._location(info):
             return Segment(info, self.manifest.key.segment(bytes.fromhex(info.id)),
-                           self.folder.open_segment(info.name))
+                           self.folder.open_segment(info))
 
     def _location(self, info: SegmentInfo) -> AbstractContextManager[None]:
         return error_location(file=self.folder.segment_path(info.name), column=self.column)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,19 +36,6 @@ class Segments(NamedTuple):
 
     segments: Sequence[SegmentInfo] = ()
     restamped: Mapping[str, Restamp] = {}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it in the types of JSON."""
-        return {"segments": list(map(asdict, self.segments)),
-                "restamped": {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
-                              for path, one in self.restamped.items()}}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Segments:
-        """Parse :meth:`to_json`."""
-        return cls(list(map(SegmentInfo.from_json, fields["segments"])),
-                   {path: Restamp(size, mtime_ns, bytes.fromhex(content), bytes.fromhex(footer))
-                    for path, (size, mtime_ns, content, footer) in fields["restamped"].items()})
 
 
 class SentKey:

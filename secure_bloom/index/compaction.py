@@ -15,7 +15,7 @@ from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.folder import MANIFEST, IndexFolder
 from secure_bloom.index.geometry import MAX_PAIRS, MAX_ROW_GROUPS
 from secure_bloom.index.manifest import Body, Restamp
-from secure_bloom.index.merging import merge
+from secure_bloom.index.merging import Keep, merge
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import Segment, SegmentInfo
 from secure_bloom.index.table import Table
@@ -28,18 +28,28 @@ GRACE = 3600.0  #: seconds that files are kept which no manifest needs any more
 #: chooses which segments of an index to merge, as lists; each is merged into one
 Choose = Callable[[ColumnIndex], list[list[Segment]]]
 
+#: merges segments of an index into one, with the files that are kept, and some bytes of memory
+Merge = Callable[[ColumnIndex, Sequence[Segment], Keep, int], SegmentInfo]
+
+
+def merge_here(index: ColumnIndex, segments: Sequence[Segment], keep: Keep,
+               budget: int) -> SegmentInfo:
+    """Merge segments of an index in this process."""
+    return merge(index.folder.filesystem, index.folder.path, index.manifest.key, segments, keep,
+                 budget)
+
 
 def merge_tiers(table: Table, folder: IndexFolder, kms: CachedKms | None,
-                budget: int = BUDGET) -> int:
+                budget: int = BUDGET, merge: Merge = merge_here) -> int:
     """Merge segments of about the same size while there are many; return how many were merged."""
     total = 0
-    while merged := merge_some(table, folder, kms, _full_tiers, budget):
+    while merged := merge_some(table, folder, kms, _full_tiers, budget, merge):
         total += merged
     return total
 
 
 def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose: Choose,
-               budget: int = BUDGET) -> int:
+               budget: int = BUDGET, merge: Merge = merge_here) -> int:
     """Merge the segments that a function chooses; return how many were merged.
 
     Files that are not listed any more, or have changed, are dropped with their fingerprints.
@@ -68,7 +78,7 @@ def merge_some(table: Table, folder: IndexFolder, kms: CachedKms | None, choose:
         new = None
         if any(Place(numbers[segment.info.id], file) in current
                for segment in segments for file in range(len(segment.files))):
-            new = merge(folder.filesystem, folder.path, index.manifest.key, segments, keep, budget)
+            new = merge(index, segments, keep, budget)
         replaced |= dict.fromkeys(segment.info.id for segment in segments)
         replaced[segments[0].info.id] = new
     in_others = {path for place, path in current.items()
@@ -102,7 +112,7 @@ def _with_merged(body: Body, replaced: dict[str, SegmentInfo | None],
 
 
 def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
-            budget: int = BUDGET) -> int:
+            budget: int = BUDGET, merge: Merge = merge_here) -> int:
     """Merge all segments of each column type, so that nothing of dropped files is left.
 
     Returns how many were merged. The replaced files remain until :func:`vacuum`.
@@ -115,7 +125,7 @@ def compact(table: Table, folder: IndexFolder, kms: CachedKms | None,
         return [together for of_type in _by_type(index.segments) for together in _fitting(of_type)
                 if len(together) > 1 or is_restamped or together[0].info.id in stale]
 
-    return merge_some(table, folder, kms, choose, budget)
+    return merge_some(table, folder, kms, choose, budget, merge)
 
 
 def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
@@ -128,14 +138,14 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
         Seconds. Younger files are kept: readers may use them, or an update may be about to publish
         them.
     published : container of str
-        Names of segments that were in a manifest, so no update is about to publish them. They are
-        deleted at any age.
+        Names of files of segments that were in a manifest, so no update is about to publish them.
+        They are deleted at any age.
     """
     now = folder.now_ns()
     manifest = folder.open_newest(kms)
     if manifest is None or now is None:
         return []
-    segments = {info.name for info in manifest.body.segments}
+    segments = manifest.body.file_names
     newest = posixpath.basename(folder.manifest_path(manifest.version))
     deleted = []
     # Manifests last: they tell a later call which segments were published.

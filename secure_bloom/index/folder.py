@@ -6,8 +6,11 @@ import contextlib
 import posixpath
 import re
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import accumulate
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -21,7 +24,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.index.exclusive_files import create_exclusively
 from secure_bloom.index.manifest import Manifest, StoredManifest
-from secure_bloom.index.segment import ReadAt
+from secure_bloom.index.segment import ReadAt, SegmentInfo
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.storage.files import make_folder, write_file
 
@@ -65,7 +68,7 @@ class IndexFolder:
         return self._opened(self.newest(), kms)
 
     def published_segments(self, kms: CachedKms | None) -> set[str]:
-        """Return the names of the segments in all manifests that are still there."""
+        """Return the names of the files of segments in all manifests that are still there."""
         names: set[str] = set()
         for version in self.versions():
             path = self.manifest_path(version)
@@ -73,7 +76,7 @@ class IndexFolder:
                     error_location(file=path, column=self.column):
                 manifest = self._opened(StoredManifest.parse(self._read_manifest(path), version),
                                         kms)
-                names |= {info.name for info in manifest.body.segments} if manifest else set()
+                names |= manifest.body.file_names if manifest else set()
         return names
 
     def newest_and_next(self, kms: CachedKms | None) -> tuple[Manifest | None, int]:
@@ -162,11 +165,23 @@ class IndexFolder:
             self.filesystem.delete_file(path)
         return found
 
-    def open_segment(self, name: str) -> ReadAt:
-        """Open a segment; return what reads from it. The file is closed with the result.
+    def open_segment(self, info: SegmentInfo) -> ReadAt:
+        """Open a segment; return what reads from it. Its files are closed with the result.
 
-        Both raise ChangedMeanwhileError if it does not exist.
+        Parts are opened when they are first read. Both raise ChangedMeanwhileError if a file does
+        not exist.
         """
+        own = self._open_file(info.name)
+        if not info.parts:
+            return own
+        return _joined([self._opened_later(part.name) for part in info.parts] + [own],
+                       [part.size for part in info.parts])
+
+    def _opened_later(self, name: str) -> ReadAt:
+        opened = cache(lambda: self._open_file(name))
+        return lambda offset, size: opened()(offset, size)
+
+    def _open_file(self, name: str) -> ReadAt:
         path = self.segment_path(name)
         with self._existing(path):
             file = pa.OSFile(path) if self.filesystem.type_name == "local" \
@@ -204,6 +219,26 @@ class IndexFolder:
             return
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             yield pool
+
+
+def _joined(files: list[ReadAt], sizes: list[int]) -> ReadAt:
+    """Return what reads from the bytes of several files, one after the other.
+
+    ``sizes`` are those of all files but the last one.
+    """
+    starts = list(accumulate(sizes, initial=0))
+
+    def read_at(offset: int, size: int) -> bytes:
+        number = max(bisect_right(starts, offset) - 1, 0)
+        found = []
+        while number < len(sizes) and offset + size > starts[number + 1]:
+            here = starts[number + 1] - offset
+            found.append(files[number](offset - starts[number], here))
+            offset, size, number = offset + here, size - here, number + 1
+        found.append(files[number](offset - starts[number], size))
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    return read_at
 
 
 def indexed_columns(filesystem: pa_fs.FileSystem, table: str) -> list[str]:

@@ -13,13 +13,13 @@ import numpy as np
 
 from secure_bloom.errors import FormatError, UnsupportedError
 from secure_bloom.index.pages import PageLayout
+from secure_bloom.sbbf.kernel_choice import kernels_for
 
 FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false row groups a lookup
 MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
 CACHED_PAIRS = 1 << 17  #: pairs that are sorted at a time, in the cache of a processor
-_FEW_PARTS = 16  # up to so many sorted parts, merging is faster
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 
@@ -131,25 +131,16 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return pairs >> np.uint64(MAX_GROUP_BITS), pairs & _mask(MAX_GROUP_BITS)
 
 
-def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0) -> np.ndarray:
+def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True) \
+        -> np.ndarray:
     """Return pairs in order, each once. Several parts should be in order themselves.
 
     ``first_bit`` is the number of leading bits that all pairs have in common.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    if len(parts) == 1 or len(parts) > _FEW_PARTS:
-        for start in range(0, pairs.size, CACHED_PAIRS):
-            some = pairs[start:start + CACHED_PAIRS]
-            some[:] = _nearly_sorted(some, first_bit)
-    pairs.sort(kind="stable")  # which needs little time for parts that are in order
+    kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)
     again = pairs[1:] == pairs[:-1]
     return pairs[np.append(True, ~again)] if again.any() else pairs
-
-
-def _nearly_sorted(pairs: np.ndarray, first_bit: int) -> np.ndarray:
-    """Return pairs in the order of 16 bits, by which numpy sorts several times as fast."""
-    bits = (pairs >> np.uint64(max(48 - first_bit, 0))).astype(np.uint16)
-    return pairs[np.argsort(bits, kind="stable")]
 
 
 def _mask(bits: int) -> np.uint64:

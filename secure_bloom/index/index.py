@@ -184,7 +184,7 @@ class Index(Summarized):
         KeyRetrievalError
             If the master key of a column is missing, denied or wrong.
         """
-        return update_indexes(self._table, self._chosen(columns), self._kms, budget=budget,
+        return update_indexes(self._table, self.chosen(columns), self._kms, budget=budget,
                               advance=advance)
 
     def compact(self, columns: str | Iterable[str] | None = None, *, budget: int = BUDGET) -> int:
@@ -311,7 +311,8 @@ class Index(Summarized):
         listing = self._table.listing()
         return [inspect_index(folder, self._kms, listing) for folder in self._folders()]
 
-    def _chosen(self, columns: str | Iterable[str] | None) -> list[str]:
+    def chosen(self, columns: str | Iterable[str] | None) -> list[str]:
+        """Return the names of some indexed columns; None: all. Raises ColumnError for others."""
         chosen = self.columns if columns is None else _distinct(columns)
         for column in chosen:
             if column not in self.columns:
@@ -320,7 +321,7 @@ class Index(Summarized):
 
     def _folders(self, columns: str | Iterable[str] | None = None) -> Sequence[IndexFolder]:
         return [IndexFolder(self._table.filesystem, self._table.path, column)
-                for column in self._chosen(columns)]
+                for column in self.chosen(columns)]
 
     def _without_index(self, column: str) -> ColumnError:
         return ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",

@@ -164,7 +164,7 @@ class ColumnVerification:
         return ColumnIndex(self._folder, manifest.next(body, manifest.version), valid)
 
     def _check_segment(self, manifest: Manifest, info: SegmentInfo) -> Segment:
-        read_at = self._folder.open_segment(info.name)
+        read_at = self._folder.open_segment(info)
         if read_at(0, len(MAGIC)) != MAGIC:
             raise FormatError("the segment does not begin as segments do")
         segment = Segment(info, manifest.key.segment(bytes.fromhex(info.id)), read_at)

@@ -9,7 +9,8 @@
     index_key       the index key itself, in base64: the index of a column without encryption
     body            base64 of a sealed module (MANIFEST, ordinal: version) with JSON:
         column      dotted path
-        segments    id, tail, size, pairs, files and row_groups of each
+        segments    id, tail, size, pairs, files and row_groups of each; of some also parts, the
+                    files that come before its own one: id and size of each
         restamped   files that were rewritten with the same values: path -> size, mtime_ns, content,
                     footer
         is_exclusive  whether only jobs of secure_bloom write to the table
@@ -27,7 +28,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from secure_bloom.errors import (
@@ -66,11 +67,17 @@ class Body:
     generation: str | None = None
     removed: tuple[str, ...] = ()
 
+    @property
+    def file_names(self) -> set[str]:
+        """Names of all files of the segments."""
+        return {name for info in self.segments for name in info.file_names}
+
     def to_json(self) -> bytes:
         """Return the body as JSON."""
         restamped = {path: [one.size, one.mtime_ns, one.content.hex(), one.footer.hex()]
                      for path, one in self.restamped.items()}
-        return json.dumps({"column": self.column, "segments": list(map(asdict, self.segments)),
+        return json.dumps({"column": self.column,
+                           "segments": [info.to_json() for info in self.segments],
                            "restamped": restamped, "is_exclusive": self.is_exclusive,
                            "generation": self.generation, "removed": self.removed}).encode()
 
@@ -101,7 +108,7 @@ class Body:
         if any(type(one) is not str for one in texts) or type(self.is_exclusive) is not bool \
                 or any(type(one) is not int for one in numbers):
             raise TypeError
-        if len({info.id for info in self.segments}) != len(self.segments):
+        if len(self.file_names) != sum(len(info.file_names) for info in self.segments):
             raise ValueError
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.fs as pa_fs
@@ -29,29 +30,56 @@ def merge(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segments: Se
 
     Each page is read once, slice by slice.
     """
-    files: list[FileEntry] = []
-    numbers = []  # the new number of each row group of a segment; -1: dropped
-    next_group = 0
-    for segment in segments:
-        renumbered = np.full(segment.files.num_row_groups, -1, np.int64)
-        for number, first in enumerate(segment.files.first_group[:-1].tolist()):
-            entry = keep(segment, number)
-            if entry is None:
-                continue
-            files.append(entry)
-            renumbered[first:first + entry.row_groups] = \
-                np.arange(next_group, next_group + entry.row_groups)
-            next_group += entry.row_groups
-        numbers.append(renumbered)
-    pairs = sum(segment.pairs for segment in segments)  # at most
-    geometry = Geometry.of(pairs, next_group)
-    slice_bits = slice_bits_for(pairs, budget, geometry.page_bits, _TOGETHER)
-    sources = [_Source(segment, renumbered, posixpath.join(folder, segment.info.name))
-               for segment, renumbered in zip(segments, numbers, strict=True)]
-    slices = (sorted_pairs([part for source in sources for part in source.read(number, slice_bits)])
-              for number in range(1 << slice_bits))
-    return write_segment(filesystem, folder, key, segments[0].column_type, geometry, slices,
-                         slice_bits, FileTable.of(files))
+    plan, files = MergePlan.of(segments, keep, budget)
+    slices = plan.slices(folder, segments, range(1 << plan.slice_bits))
+    return write_segment(filesystem, folder, key, segments[0].column_type, plan.geometry, slices,
+                         plan.slice_bits, files)
+
+
+class MergePlan(NamedTuple):
+    """What several processes need to merge the same segments, each some slices of them.
+
+    ``kept`` says for each segment which of its files the new one has, as booleans. The new one has
+    2**slice_bits slices, each with the pairs of successive pages.
+    """
+
+    kept: list[np.ndarray]
+    geometry: Geometry
+    slice_bits: int
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], keep: Keep, budget: int) \
+            -> tuple[MergePlan, FileTable]:
+        """Return the plan, and the files of the new segment."""
+        files: list[FileEntry] = []
+        kept = []
+        for segment in segments:
+            entries = [keep(segment, number) for number in range(len(segment.files))]
+            kept.append(np.array([entry is not None for entry in entries]))
+            files += filter(None, entries)
+        table = FileTable.of(files)
+        pairs = sum(segment.pairs for segment in segments)  # at most
+        geometry = Geometry.of(pairs, table.num_row_groups)
+        return cls(kept, geometry,
+                   slice_bits_for(pairs, budget, geometry.page_bits, _TOGETHER)), table
+
+    def slices(self, folder: str, segments: Sequence[Segment], numbers: Iterable[int]) \
+            -> Iterator[np.ndarray]:
+        """Yield the pairs of some slices of the new segment, in order, each once."""
+        sources = [_Source(segment, renumbered, posixpath.join(folder, segment.info.name))
+                   for segment, renumbered in zip(segments, self._renumbered(segments),
+                                                  strict=True)]
+        for number in numbers:
+            yield sorted_pairs([part for source in sources
+                                for part in source.read(number, self.slice_bits)])
+
+    def _renumbered(self, segments: Sequence[Segment]) -> Iterator[np.ndarray]:
+        """Yield, for each segment, the new numbers of its row groups; -1: the file is dropped."""
+        first = 0
+        for segment, kept in zip(segments, self.kept, strict=True):
+            is_kept = np.repeat(kept, segment.files.row_group_counts)
+            yield np.where(is_kept, first + np.cumsum(is_kept) - 1, -1)
+            first += int(np.count_nonzero(is_kept))
 
 
 class _Source:

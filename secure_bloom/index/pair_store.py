@@ -19,6 +19,7 @@ import numpy as np
 from secure_bloom.index.geometry import CACHED_PAIRS, sorted_pairs
 
 _MAX_SLICE_BITS = 12
+_MANY_PARTS = 1 << 14  # small arrays take more memory than their pairs
 
 
 class PairStore:
@@ -35,10 +36,9 @@ class PairStore:
     """
 
     def __init__(self, budget: int):
-        self._budget, self._limit = budget, budget // 24  # pairs that are in memory
-        self._new: list[np.ndarray] = []
-        self._sorted: list[np.ndarray] = []
-        self._num_new = self._num_sorted = self._num_spilled = 0
+        self._limit = pairs_in_memory(budget)
+        self._parts: list[np.ndarray] = []
+        self._num_in_memory = self._num_spilled = 0
         self._runs: list[_Run] = []
         self._spill: BinaryIO | None = None
         self._lost: BaseException | None = None
@@ -46,40 +46,35 @@ class PairStore:
 
     def __len__(self) -> int:
         """Number of pairs; some may be counted several times."""
-        return self.num_in_memory + self._num_spilled
+        return self._num_in_memory + self._num_spilled
 
     def add(self, pairs: np.ndarray) -> None:
         """Add pairs, in any order."""
-        with self._noting_loss():
-            with self._lock:
-                self._new.append(pairs)
-                self._num_new += pairs.size
-                if self._num_new < min(CACHED_PAIRS, self._limit):
-                    return
-                new = self._taken()
-            self._sort(new)
-
-    def add_sorted(self, pairs: np.ndarray) -> None:
-        """Add pairs that are in order."""
         with self._noting_loss(), self._lock:
-            self._keep([pairs])
+            self._parts.append(pairs)
+            self._num_in_memory += pairs.size
+            if self._num_in_memory >= self._limit:
+                self._sort()
+                if self._num_in_memory > self._limit // 2:  # else many pairs are repeated
+                    self._spill_run()
+            elif len(self._parts) >= _MANY_PARTS:
+                self._parts = [np.concatenate(self._parts)]
 
     @property
     def num_in_memory(self) -> int:
         """Number of pairs that are not spilled."""
-        return self._num_new + self._num_sorted
+        return self._num_in_memory
 
     def spill(self) -> None:
         """Spill what is in memory."""
         with self._noting_loss(), self._lock:
+            self._sort()
             self._spill_run()
 
     def parts(self) -> Iterator[np.ndarray]:
-        """Yield all pairs, in several arrays, each in order. Raises OSError if some were lost."""
+        """Yield all pairs, in several arrays. Raises OSError if some were lost."""
         self._check_complete()
-        if self._new:
-            self._sort(self._taken())
-        yield from self._sorted
+        yield from self._parts
         for run in self._runs:
             yield run.read(0, 1 << _MAX_SLICE_BITS)
 
@@ -89,13 +84,12 @@ class PairStore:
         Then :meth:`slices` can be called, and nothing added. Raises OSError if some were lost.
         """
         self._check_complete()
-        self._sorted = [self._run()]
-        self._num_sorted = self._sorted[0].size
+        self._sort()
         return len(self)
 
     def slices(self, slice_bits: int) -> Iterator[np.ndarray]:
         """Yield the pairs in order, each once, in ``2**slice_bits`` arrays by their first bits."""
-        [last] = self._sorted
+        [last] = self._parts
         bounds = slice_bounds(last, slice_bits)
         step = 1 << _MAX_SLICE_BITS - slice_bits
         for number in range(1 << slice_bits):
@@ -106,7 +100,7 @@ class PairStore:
 
     def close(self) -> None:
         """Discard what was collected."""
-        self._new, self._sorted, self._runs = [], [], []
+        self._parts, self._runs = [], []
         if self._spill is not None:
             self._spill.close()
 
@@ -123,47 +117,26 @@ class PairStore:
             raise OSError(f"values could not be collected for the index: {self._lost}") \
                 from self._lost
 
-    def _taken(self) -> list[np.ndarray]:
-        new, self._new, self._num_new = self._new, [], 0
-        return new
-
-    def _sort(self, new: list[np.ndarray]) -> None:
-        together = np.concatenate(new)
-        parts = [sorted_pairs([together[start:start + 2 * CACHED_PAIRS]])
-                 for start in range(0, together.size, 2 * CACHED_PAIRS)]
-        with self._lock:
-            self._keep(parts)
-
-    def _keep(self, parts: list[np.ndarray]) -> None:
-        self._sorted += parts
-        self._num_sorted += sum(part.size for part in parts)
-        if self._num_sorted >= self._limit:
-            self._spill_run()
-
-    def _run(self) -> np.ndarray:
-        """Return what is in memory in order, and forget it."""
-        if self._new:
-            self._sorted.append(sorted_pairs([np.concatenate(self._taken())]))
-        parts, self._sorted, self._num_sorted = self._sorted, [], 0
-        if len(parts) == 1:
-            return parts[0]
-        slice_bits = slice_bits_for(sum(part.size for part in parts), self._budget)
-        bounds = [slice_bounds(part, slice_bits) for part in parts]
-        return np.concatenate([np.empty(0, np.uint64), *(
-            sorted_pairs([part[of_part[number]:of_part[number + 1]]
-                          for part, of_part in zip(parts, bounds, strict=True)], slice_bits)
-            for number in range(1 << slice_bits if parts else 0))])
+    def _sort(self) -> None:
+        """Make one part of what is in memory, in order."""
+        self._parts = [sorted_pairs(self._parts, are_sorted=False)]
+        self._num_in_memory = self._parts[0].size
 
     def _spill_run(self) -> None:
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
-        run = self._run()
+        [run], self._parts, self._num_in_memory = self._parts, [], 0
         offset = self._spill.seek(0, os.SEEK_END)
         data = run.view(np.uint8).data
         while data:
             data = data[self._spill.write(data):]
         self._runs.append(_Run(self._spill.fileno(), offset, slice_bounds(run, _MAX_SLICE_BITS)))
         self._num_spilled += run.size
+
+
+def pairs_in_memory(budget: int) -> int:
+    """Return how many pairs are collected in memory: they have 8 bytes, and a third of a budget."""
+    return budget // (3 * 8)
 
 
 class _Run:

@@ -54,13 +54,13 @@ def publish_manifest(folder: IndexFolder, kms: CachedKms | None,
 
 
 def drop_missing(folder: IndexFolder, kms: CachedKms | None) -> None:
-    """Publish a version without segments that do not exist any more, if there are any.
+    """Publish a version without segments of which a file does not exist any more, if there are any.
 
     Their files are then not covered, and an update can cover them again.
     """
     def change(body: Body) -> Body | None:
         stored = {info.base_name for info in folder.infos()}
-        kept = tuple(info for info in body.segments if info.name in stored)
+        kept = tuple(info for info in body.segments if stored.issuperset(info.file_names))
         return None if len(kept) == len(body.segments) \
             else replace(body, segments=kept, generation=None, removed=())
 

@@ -11,6 +11,9 @@
 
 Numbers are little-endian. The manifest records where the tail begins, so that one read opens a
 segment. What a segment covers is determined by its own file table alone.
+
+The first bytes of a segment may be in files of their own, its parts. The bytes of the segment are
+those of the parts in the order of the manifest, then those of the segment's own file.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,8 +36,9 @@ from secure_bloom.index.pages import Page
 from secure_bloom.index.sealing import MAGIC, ModuleType, Sealer
 from secure_bloom.sbbf.column_type import PHYSICAL_TYPES, ColumnType
 
-PART = 1 << 16  #: pages of a part of the directory
+DIRECTORY_PART = 1 << 16  #: pages of a part of the directory
 SUFFIX = ".seg"
+PART_SUFFIX = ".part"
 
 _BAD_INFO = "the manifest describes a segment that cannot be understood"
 _FOOTER_FIELDS = {"pairs", "directory", "files", "column_type", "geometry"}
@@ -45,10 +49,24 @@ ReadAt = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
+class Part:
+    """A file with some of the first bytes of a segment: its id, and its size in bytes."""
+
+    id: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return self.id + PART_SUFFIX
+
+
+@dataclass(frozen=True)
 class SegmentInfo:
     """What the manifest records of a segment.
 
     ``tail`` is the offset from which a reader reads to open it; the other numbers are totals.
+    ``parts`` are the files that come before its own one.
     """
 
     id: str
@@ -57,25 +75,45 @@ class SegmentInfo:
     pairs: int
     files: int
     row_groups: int
+    parts: tuple[Part, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of the file."""
+        """Name of its own file."""
         return self.id + SUFFIX
+
+    @property
+    def file_names(self) -> list[str]:
+        """Names of all its files."""
+        return [*(part.name for part in self.parts), self.name]
+
+    @property
+    def parts_size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields in the types of JSON."""
+        fields = asdict(self)
+        if not self.parts:  # so readers that know no parts can read it
+            del fields["parts"]
+        return fields
 
     @classmethod
     def from_json(cls, fields: Any) -> SegmentInfo:
-        """Parse what :func:`dataclasses.asdict` returns."""
+        """Parse :meth:`to_json`. Unknown fields are an error: they might change the meaning."""
         try:
-            found = cls(**fields)
-            is_id = _ID.fullmatch(found.id)
-        except TypeError:
+            parts = tuple(Part(**part) for part in fields.get("parts", ()))
+            found = cls(**{**fields, "parts": parts})
+            ids = [found.id, *(part.id for part in parts)]
+            are_ids = all(map(_ID.fullmatch, ids))  # they become names of files
+        except (TypeError, AttributeError):
             raise FormatError(_BAD_INFO) from None
-        if is_id is None:  # it becomes the name of a file
-            raise FormatError(_BAD_INFO)
-        numbers = found.tail, found.size, found.pairs, found.files, found.row_groups
-        if any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
-                or found.tail > found.size:
+        numbers = (found.tail, found.size, found.pairs, found.files, found.row_groups,
+                   *(part.size for part in parts))
+        if not are_ids or len({*ids}) < len(ids) \
+                or any(type(one) is not int or not 0 <= one < 2**63 for one in numbers) \
+                or not found.parts_size <= found.tail <= found.size:
             raise FormatError(_BAD_INFO)
         return found
 
@@ -122,7 +160,7 @@ class Segment:
         self.column_type, self.geometry, self.pairs = \
             footer.column_type, footer.geometry, footer.pairs
         self._directory = footer.directory
-        num_parts = -(-self.geometry.num_pages // PART)
+        num_parts = -(-self.geometry.num_pages // DIRECTORY_PART)
         directory_size = num_parts * (OVERHEAD + 8) + 4 * self.geometry.num_pages
         if not info.tail <= footer.files <= info.size - 8 - length \
                 or footer.files - footer.directory != directory_size:
@@ -176,7 +214,7 @@ class Segment:
 
     def _page(self, page: int) -> tuple[int, int]:
         """Return offset and size of a page."""
-        part, number = divmod(page, PART)
+        part, number = divmod(page, DIRECTORY_PART)
         if part not in self._parts:
             at, size = self._place_of(part)
             self._add_part(part, self._read_at(at, size))
@@ -185,8 +223,8 @@ class Segment:
 
     def _place_of(self, part: int) -> tuple[int, int]:
         """Return offset and size of a part of the directory."""
-        whole = OVERHEAD + 8 + 4 * PART
-        pages = min(PART, self.geometry.num_pages - part * PART)
+        whole = OVERHEAD + 8 + 4 * DIRECTORY_PART
+        pages = min(DIRECTORY_PART, self.geometry.num_pages - part * DIRECTORY_PART)
         return self._directory + part * whole, OVERHEAD + 8 + 4 * pages
 
     def _add_part(self, part: int, module: bytes) -> None:

@@ -1,12 +1,14 @@
-"""Write a segment of an index from pairs in order."""
+"""Write a segment of an index from pairs in order: one file, or parts by several processes."""
 
 from __future__ import annotations
 
 import json
 import os
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.fs as pa_fs
@@ -15,7 +17,13 @@ from secure_bloom.index import pages
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
-from secure_bloom.index.segment import PART, SUFFIX, SegmentInfo, column_type_json
+from secure_bloom.index.segment import (
+    DIRECTORY_PART,
+    SUFFIX,
+    Part,
+    SegmentInfo,
+    column_type_json,
+)
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.storage.files import Output, open_output
 
@@ -23,10 +31,24 @@ _TAIL = 4 * 1024 * 1024  # a larger directory is read in parts
 _BUFFER = 1024 * 1024
 
 
+class Pages(NamedTuple):
+    """Pages that were written: the stored size of each, and how many pairs they have."""
+
+    sizes: np.ndarray
+    pairs: int
+
+
+class WrittenPart(NamedTuple):
+    """A part of a segment that was written, and its pages."""
+
+    part: Part
+    pages: Pages
+
+
 def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
                   column_type: ColumnType, geometry: Geometry, slices: Iterable[np.ndarray],
                   slice_bits: int, files: FileTable) -> SegmentInfo:
-    """Write a segment and return what the manifest records of it.
+    """Write a segment in one file, and return what the manifest records of it.
 
     Parameters
     ----------
@@ -34,80 +56,131 @@ def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
         The pairs, in order, each once; ``2**slice_bits`` arrays, by the first bits.
     """
     segment_id = os.urandom(ID_SIZE)
-    output = open_output(posixpath.join(folder, segment_id.hex() + SUFFIX), filesystem)
+    sealer = key.segment(segment_id)
+    with _new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
+        file.add(MAGIC)
+        written = file.add_pages(sealer, geometry, slices, slice_bits)
+        return file.add_tail(segment_id, sealer, column_type, geometry, written, files)
+
+
+def write_part(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment_id: bytes,
+               geometry: Geometry, slices: Iterable[np.ndarray], slice_bits: int,
+               first_slice: int) -> WrittenPart:
+    """Write the pages of successive slices of a segment in a file of their own.
+
+    The file of the first slice begins the segment.
+    """
+    part_id = os.urandom(ID_SIZE).hex()  # another one for each attempt
+    with _new_file(filesystem, folder, Part(part_id, 0).name) as file:
+        if first_slice == 0:
+            file.add(MAGIC)
+        written = file.add_pages(key.segment(segment_id), geometry, slices, slice_bits,
+                                 first_slice)
+        file.flush()
+        return WrittenPart(Part(part_id, file.size), written)
+
+
+def write_after_parts(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment_id: bytes,
+                      column_type: ColumnType, geometry: Geometry, parts: Sequence[WrittenPart],
+                      files: FileTable) -> SegmentInfo:
+    """Write what follows the pages of a segment, and return what the manifest records of it.
+
+    Raises ValueError if the parts do not have all pages of the segment.
+    """
+    sizes = np.concatenate([one.pages.sizes for one in parts])
+    if sizes.size != geometry.num_pages:
+        raise ValueError(f"the parts have {sizes.size:,} of {geometry.num_pages:,} pages")
+    written = Pages(sizes, sum(one.pages.pairs for one in parts))
+    with _new_file(filesystem, folder, segment_id.hex() + SUFFIX) as file:
+        return file.add_tail(segment_id, key.segment(segment_id), column_type, geometry, written,
+                             files, tuple(one.part for one in parts))
+
+
+@contextmanager
+def _new_file(filesystem: pa_fs.FileSystem, folder: str, name: str) -> Iterator[_Writer]:
+    """Write a file, which does not exist if there is an error."""
+    output = open_output(posixpath.join(folder, name), filesystem)
     try:
-        info = _Writer(output, key.segment(segment_id), geometry).write(
-            segment_id.hex(), column_type, slices, slice_bits, files)
+        yield _Writer(output)
         output.commit()
     except BaseException:
         output.abort()
         raise
-    return info
 
 
 class _Writer:
-    def __init__(self, output: Output, sealer: Sealer, geometry: Geometry):
-        self._output, self._sealer, self._geometry = output, sealer, geometry
+    """Writes one file of a segment."""
+
+    def __init__(self, output: Output):
+        self._output = output
         self._waiting: list[bytes] = []
         self._waiting_size = self._written = 0
 
-    def write(self, segment_id: str, column_type: ColumnType, slices: Iterable[np.ndarray],
-              slice_bits: int, files: FileTable) -> SegmentInfo:
-        self._add(MAGIC)
-        sizes, num_pairs = np.zeros(self._geometry.num_pages, "<u4"), 0
-        pages_in_slice = self._geometry.num_pages >> slice_bits
-        for number, pairs in enumerate(slices):
-            first = number * pages_in_slice
-            for page, size in enumerate(self._add_pages(pairs, first, pages_in_slice), first):
-                sizes[page] = size
-            num_pairs += pairs.size
-        directory = self._offset
-        self._add_directory(sizes)
-        start_of_files = self._offset
-        self._add(self._sealer.seal(memoryview(files.to_buffer()).cast("B"), ModuleType.FILES))
-        fields = {"pairs": num_pairs, "column_type": column_type_json(column_type),
-                  "geometry": self._geometry.to_json(), "directory": directory,
-                  "files": start_of_files}
-        footer = self._sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
-        self._add(footer + len(footer).to_bytes(4, "little") + MAGIC)
-        self._flush()
-        tail = directory if start_of_files - directory <= _TAIL else start_of_files
-        return SegmentInfo(segment_id, tail, self._written, num_pairs, len(files),
-                           files.num_row_groups)
+    @property
+    def size(self) -> int:
+        """Bytes that were added."""
+        return self._written + self._waiting_size
 
-    def _add_pages(self, pairs: np.ndarray, first: int, count: int) -> Iterable[int]:
-        """Add the pages of a slice; yield their sizes."""
-        geometry = self._geometry
+    def add(self, data: bytes) -> int:
+        """Append bytes; return their number."""
+        self._waiting.append(data)
+        self._waiting_size += len(data)
+        if self._waiting_size >= _BUFFER:
+            self.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        self._output.write(b"".join(self._waiting))
+        self._written += self._waiting_size
+        self._waiting, self._waiting_size = [], 0
+
+    def add_pages(self, sealer: Sealer, geometry: Geometry, slices: Iterable[np.ndarray],
+                  slice_bits: int, first_slice: int = 0) -> Pages:
+        """Append the pages of successive slices."""
+        sizes: list[int] = []
+        pairs, pages_in_slice = 0, geometry.num_pages >> slice_bits
+        for number, some in enumerate(slices, first_slice):
+            sizes += self._add_slice(sealer, geometry, some, number * pages_in_slice,
+                                     pages_in_slice)
+            pairs += some.size
+        return Pages(np.array(sizes, "<u4"), pairs)
+
+    def _add_slice(self, sealer: Sealer, geometry: Geometry, pairs: np.ndarray, first: int,
+                   count: int) -> Iterator[int]:
+        """Append the pages of a slice; yield their sizes."""
         slots, entries = geometry.split(pairs)
         numbers = np.arange(first, first + count, dtype=np.uint64)
         bounds = np.append(np.searchsorted(slots, numbers << np.uint64(geometry.bucket_bits)),
                            pairs.size).tolist()
         buckets = slots & np.uint64((1 << geometry.bucket_bits) - 1)
         for page, (start, end) in enumerate(pairwise(bounds), first):
-            yield self._add(self._sealer.seal(
+            yield self.add(sealer.seal(
                 pages.encode(buckets[start:end], entries[start:end], geometry.layout),
                 ModuleType.PAGE, page))
 
-    def _add_directory(self, sizes: np.ndarray) -> None:
+    def add_tail(self, segment_id: bytes, sealer: Sealer, column_type: ColumnType,
+                 geometry: Geometry, written: Pages, files: FileTable,
+                 parts: tuple[Part, ...] = ()) -> SegmentInfo:
+        """Append what follows the pages; return what the manifest records of the segment."""
+        before = sum(part.size for part in parts)
+        directory = before + self.size
+        self._add_directory(sealer, written.sizes)
+        start_of_files = before + self.size
+        self.add(sealer.seal(memoryview(files.to_buffer()).cast("B"), ModuleType.FILES))
+        fields = {"pairs": written.pairs, "column_type": column_type_json(column_type),
+                  "geometry": geometry.to_json(), "directory": directory, "files": start_of_files}
+        footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
+        self.add(footer + len(footer).to_bytes(4, "little") + MAGIC)
+        self.flush()
+        tail = directory if start_of_files - directory <= _TAIL else start_of_files
+        return SegmentInfo(segment_id.hex(), tail, before + self.size, written.pairs, len(files),
+                           files.num_row_groups, parts)
+
+    def _add_directory(self, sealer: Sealer, sizes: np.ndarray) -> None:
         offset = len(MAGIC)
-        for part, start in enumerate(range(0, sizes.size, PART)):
-            some = sizes[start:start + PART]
-            self._add(self._sealer.seal(offset.to_bytes(8, "little") + some.tobytes(),
-                                        ModuleType.DIRECTORY, part))
+        for part, start in enumerate(range(0, sizes.size, DIRECTORY_PART)):
+            some = sizes[start:start + DIRECTORY_PART]
+            self.add(sealer.seal(offset.to_bytes(8, "little") + some.tobytes(),
+                                 ModuleType.DIRECTORY, part))
             offset += int(some.sum(dtype=np.int64))
-
-    @property
-    def _offset(self) -> int:
-        return self._written + self._waiting_size
-
-    def _add(self, data: bytes) -> int:
-        self._waiting.append(data)
-        self._waiting_size += len(data)
-        if self._waiting_size >= _BUFFER:
-            self._flush()
-        return len(data)
-
-    def _flush(self) -> None:
-        self._output.write(b"".join(self._waiting))
-        self._written += self._waiting_size
-        self._waiting, self._waiting_size = [], 0

@@ -19,7 +19,7 @@ from secure_bloom.index.column_index import open_column
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
 from secure_bloom.index.column_segments import INDEXED, RESTAMPED, SegmentMaker, Segments
 from secure_bloom.index.column_update import ColumnUpdate, new_manifest
-from secure_bloom.index.compaction import merge_tiers
+from secure_bloom.index.compaction import Merge, merge_here, merge_tiers
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.publishing import drop_missing, publish
@@ -158,7 +158,8 @@ class TableUpdate:
         return found
 
     def finish(self, outcomes: Iterable[tuple[str, str]], failed: dict[str, str],
-               made: Mapping[str, Sequence[Segments]], budget: int = BUDGET) -> UpdateResult:
+               made: Mapping[str, Sequence[Segments]], budget: int = BUDGET,
+               merge: Merge = merge_here) -> UpdateResult:
         """Publish what was made for each column, merge segments, and return what was done.
 
         ``outcomes`` are those of :func:`add_file`, with the path of each file.
@@ -174,7 +175,7 @@ class TableUpdate:
         for update in self.columns:
             update.finish(made[update.column], self._generation if is_whole else None)
         for folder in self._folders:
-            merge_tiers(self._table, folder, self._kms, budget)
+            merge_tiers(self._table, folder, self._kms, budget, merge)
         return result
 
 

@@ -22,6 +22,7 @@ from secure_bloom.index.compaction import merge_tiers, vacuum
 from secure_bloom.index.file_table import Stamp, content_id, footer_digest
 from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.manifest import Manifest, Restamp
+from secure_bloom.index.pair_store import pairs_in_memory
 from secure_bloom.index.publishing import publish
 from secure_bloom.index.segment import SegmentInfo
 from secure_bloom.index.table import Table
@@ -34,7 +35,7 @@ from secure_bloom.storage.files import Source
 from secure_bloom.storage.summary import StagedFile
 from secure_bloom.writer import ParquetWriter
 
-_BUDGET = 96 * 2**20  # bytes of a task for values; they are spilled when they take a third of it
+_BUDGET = 96 * 2**20  # bytes of a task for values
 
 _log = logging.getLogger("secure_bloom.index")
 
@@ -140,7 +141,7 @@ class TaskIndexes:
         def add(row_group: int, column: LeafColumn, hashes: np.ndarray | None) -> None:
             written.add(row_group, column, hashes)
             opened = self._written.values()
-            if sum(one.num_in_memory for one in opened) > _BUDGET // 24:
+            if sum(one.num_in_memory for one in opened) > pairs_in_memory(_BUDGET):
                 max(opened, key=lambda one: one.num_in_memory).spill()
 
         writer.observe_hashes(self._keys, add)

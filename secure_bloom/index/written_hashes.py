@@ -62,7 +62,7 @@ class WrittenHashes:
         self._forget(column.path)
 
     def pairs(self, column: LeafColumn) -> Iterator[np.ndarray] | None:
-        """Return what was collected of a column of the file, in several arrays, each in order.
+        """Return what was collected of a column of the file, in several arrays.
 
         None if that is not complete, or the file has values of another type.
         """

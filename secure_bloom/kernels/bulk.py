@@ -1,4 +1,4 @@
-"""Bulk work with compiled kernels: XXH64 (seed 0), and insert and check of a filter.
+"""Bulk work with compiled kernels: XXH64 (seed 0), insert and check of a filter, and sorting.
 
 Arrays are checked here, since compiled kernels check nothing, and large input is split among
 threads, since they release the GIL. The number of threads is ``pyarrow.cpu_count()``, which
@@ -18,6 +18,10 @@ from secure_bloom.kernels.checks import filter_words, readable, writable
 
 #: Values worth a thread: a millisecond or two of work; starting a thread takes a tenth of that.
 WORDS, STRINGS = 1 << 19, 1 << 18
+
+
+_UNSORTED = 1 << 10  #: numbers that numpy sorts as fast
+_COMMON_BITS = 24  #: that the kernel allows; it needs 28 others
 
 
 class Bulk:
@@ -84,6 +88,19 @@ class Bulk:
         writable(out, np.bool_, hashes.size)
         _in_parts(out.size, WORDS, lambda start, stop: self.raw.check(
             words, hashes[start:stop], out[start:stop]))
+
+    def sort(self, values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
+        """Sort an array (uint64) in place, fast if its numbers are random.
+
+        It is fastest if the first ``first_bit`` bits are the same in all of them. The array may
+        consist of ``runs`` sorted arrays, which makes no difference here.
+        """
+        writable(values, np.uint64)
+        if first_bit < 0:
+            raise ValueError(f"{first_bit} bits in common")
+        if values.size < _UNSORTED or self.raw.sort(values, np.empty_like(values),
+                                                    min(first_bit, _COMMON_BITS)):
+            values.sort(kind="stable")  # many bits of the numbers were the same
 
     def _insert(self, words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
         """Insert with several threads.

@@ -46,6 +46,7 @@ class Native:
         self._binary = {width: functions[f"hash_binary_{8 * width}"] for width in (4, 8)}
         self._insert = {width: functions[f"insert_{8 * width}"] for width in (4, 8)}
         self._fixed, self._check = functions["hash_fixed"], functions["check"]
+        self._sort = functions["sort"]
         self._ends, self._fields = functions["struct_ends"], functions["fields"]
         self._with_bloom_filters = functions["with_bloom_filters"]
 
@@ -68,6 +69,10 @@ class Native:
     def check(self, words: np.ndarray, asked: np.ndarray, out: np.ndarray) -> None:
         """See :func:`secure_bloom.kernels.blocks.check`."""
         self._check(*_array(words), *_array(asked), *_array(out))
+
+    def sort(self, values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
+        """See :func:`secure_bloom.kernels.sorting.sort`."""
+        return int(self._sort(*_array(values), *_array(spare), first_bit))
 
     def struct_ends(self, data: bytes, position: int, ends: np.ndarray) -> None:
         """See :func:`secure_bloom.parquet.footer_kernels.struct_ends`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_bloom.kernels import blocks, hashing
+from secure_bloom.kernels import blocks, hashing, sorting
 
 
 def hash_words(values: np.ndarray, out: np.ndarray) -> None:
@@ -36,6 +36,11 @@ def check(words: np.ndarray, asked: np.ndarray, out: np.ndarray) -> None:
     blocks.check(_readonly(words), _readonly(asked), out)
 
 
+def sort(values: np.ndarray, spare: np.ndarray, first_bit: int) -> int:
+    """See :func:`secure_bloom.kernels.sorting.sort`."""
+    return int(sorting.sort(values, spare, first_bit))
+
+
 def _readonly(array: np.ndarray) -> np.ndarray:
     """Return the array as read-only: otherwise numba would compile for both kinds."""
     array = array.view()
@@ -56,6 +61,7 @@ def to_warm_up(footers: Any) -> Iterator[Callable[[], object]]:
         yield partial(hash_binary, offsets, data, out)
     yield partial(hash_fixed, data, 1, out)
     yield partial(check, words, out, np.empty(0, bool))
+    yield partial(sort, out, out, 0)
     ends, places = np.empty(0, np.int64), np.empty((0, 2), np.int64)
     yield partial(footers.struct_ends, b"", 0, ends)
     yield partial(footers.fields, b"", np.empty((0, 4), np.int64))

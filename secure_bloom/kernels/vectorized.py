@@ -1,4 +1,4 @@
-"""The kernels with numpy alone: XXH64 (seed 0), and insert and check of a filter.
+"""The kernels with numpy alone: XXH64 (seed 0), insert and check of a filter, and sorting.
 
 They work where no machine code of :mod:`secure_bloom.kernels.native` can be used, and nothing has
 to be loaded for them, so small work always uses them. Values are processed in blocks whose
@@ -23,6 +23,8 @@ _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = (_U64(prime) for prime in (
 _LANES = tuple(_U64(lane % 2**64) for lane in (  # of values of at least 32 bytes, at the start
     int(_PRIME1) + int(_PRIME2), int(_PRIME2), 0, -int(_PRIME1)))
 
+_CACHED = 1 << 17  #: numbers that are sorted in the cache
+_FEW_RUNS = 16  #: sorted arrays up to which merging them is faster
 _BLOCK = 8192  #: values per block: a block of hashes has 64 KiB
 _SORTED = 1 << 17  #: strings that are sorted by length together
 _FEW = 32  #: values of one length from which numpy is faster than a call of xxhash for each
@@ -171,6 +173,23 @@ def _rotate(values: np.ndarray, bits: int, spare: np.ndarray) -> None:
     np.left_shift(values, _U64(bits), out=spare)
     np.right_shift(values, _U64(64 - bits), out=values)
     values |= spare
+
+
+# --- sorting -------------------------------------------------------------------------------------
+
+def sort(values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
+    """Sort an array (uint64) in place.
+
+    The first ``first_bit`` bits are the same in all of its numbers. The array consists of ``runs``
+    sorted arrays; 1 if none is sorted.
+    """
+    if runs == 1 or runs > _FEW_RUNS:
+        for start in range(0, values.size, _CACHED):
+            some = values[start:start + _CACHED]
+            # numpy sorts by 16 bits several times as fast
+            bits = (some >> _U64(max(48 - first_bit, 0))).astype(np.uint16)
+            some[:] = some[np.argsort(bits, kind="stable")]
+    values.sort(kind="stable")  # which needs little time for parts that are in order
 
 
 # --- filters -------------------------------------------------------------------------------------

@@ -78,6 +78,15 @@ def _check(raw: Any) -> bool:
     return True
 
 
+def _sort(raw: Any) -> bool:
+    for count in (_COUNT, (1 << 16) + 1):  # one part, and several
+        expected = np.arange(count, dtype=np.uint64) << np.uint64(47)
+        values = expected[::-1].copy()
+        if raw.sort(values, np.empty_like(values), 0) or not np.array_equal(values, expected):
+            return False
+    return True
+
+
 def _footers(raw: Any) -> bool:
     size = len(_CHUNK)
     ends, table = np.zeros(2, np.int64), np.zeros((4, 4), np.int64)
@@ -95,7 +104,7 @@ def _footers(raw: Any) -> bool:
 
 
 _TESTS = {"hash_words": _hash_words, "hash_fixed": _hash_fixed, "hash_binary": _hash_binary,
-          "insert": _insert, "check": _check, "footers": _footers}
+          "insert": _insert, "check": _check, "sort": _sort, "footers": _footers}
 
 
 def _same(hash_all: Any, raw: Any) -> bool:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from secure_bloom.spark.frames import Load
     from secure_bloom.storage.files import FilePath
 
-__all__ = ["attach", "build_index", "enable_pushdown", "erase", "last_commit", "load", "read",
-           "register", "write"]
+__all__ = ["attach", "build_index", "compact_index", "enable_pushdown", "erase", "last_commit",
+           "load", "read", "register", "write"]
 
 
 def write(df: DataFrame, path: FilePath, *, mode: Literal["error", "append", "overwrite"] = "error",
@@ -242,6 +242,53 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
     """
     from secure_bloom.spark.indexing import build_index
     return build_index(spark, path, columns, keys=keys, encryption=encryption, exclusive=exclusive)
+
+
+def compact_index(spark: SparkSession, path: FilePath,
+                  columns: str | Iterable[str] | None = None, *,
+                  keys: Keyring | FilePath | None = None) -> int:
+    """Merge all segments of each column, without files that do not exist any more.
+
+    This is :meth:`secure_bloom.index.Index.compact` for an index that is too large for one machine.
+    Each task merges one slice of the fingerprints and writes it; the driver publishes the slices
+    together, as one segment. Up to 67 million values are merged on the driver.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Classic or Connect.
+    path : str or path
+        The folder of the table; the driver and all executors must be able to access it.
+    columns : str or iterable of str, optional
+        Dotted paths of the columns whose indexes are merged. Default: all indexed columns.
+    keys : str, path or Keyring, optional
+        The path of a keyring, or the URI of a KMS. Of a Keyring, only the path is used. Tasks do
+        not need it: the driver sends them the keys of the indexes. Default: as set in the
+        environment of this process.
+
+    Returns
+    -------
+    int
+        The number of segments that were merged. Their files remain until
+        :meth:`secure_bloom.index.Index.vacuum`.
+
+    Raises
+    ------
+    ColumnError
+        If a column has no index.
+    KeyRetrievalError
+        If the master key of a column is missing, denied or wrong.
+    AuthenticationError, FormatError
+        If a manifest or the end of a segment was changed, or is damaged.
+    ChangedMeanwhileError
+        If another program has deleted a part before all were written.
+    FileNotFoundError
+        If the table has no index.
+    pyspark.errors.PySparkException
+        If a task fails. The index is not changed then.
+    """
+    from secure_bloom.spark.index_merging import compact_index
+    return compact_index(spark, path, columns, keys=keys)
 
 
 def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,

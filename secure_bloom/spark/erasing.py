@@ -6,13 +6,10 @@ together. Attempts that fail or are repeated leave hidden files, which the commi
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from secure_bloom.erasing.erasure import Erasure
 from secure_bloom.erasing.file import Rewritten, rewrite_for_job
@@ -27,16 +24,13 @@ from secure_bloom.keys.keyring import Keyring
 from secure_bloom.spark.frames import key_options
 from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import Options, locate
-from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.commit import Job
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.visibility import parquet_files, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
 
 _FILES_PER_TASK = 64  # to search
 
@@ -67,7 +61,8 @@ class _SparkErasure(Erasure):
         paths = parquet_files(self.filesystem, self.path)
         parts = [paths[start:start + _FILES_PER_TASK]
                  for start in range(0, len(paths), _FILES_PER_TASK)]
-        found = [one for one in _run(self._spark, self._tasks.search, parts) if one is not None]
+        searched = run_tasks(self._spark, self._tasks.search, parts)
+        found = [one for one in searched if one is not None]
         if not found:
             raise ColumnError("no file has such a column", column=self.erased.column)
         return reduce(Occurrences.merged, found)
@@ -77,7 +72,7 @@ class _SparkErasure(Erasure):
         """Write the files without these rows, each in a task."""
         files = [(number, path, set(groups))
                  for number, (path, groups) in enumerate(found.files.items())]
-        yield from _run(self._spark, partial(self._tasks.rewrite, job), files)
+        yield from run_tasks(self._spark, partial(self._tasks.rewrite, job), files)
 
 
 @dataclass(frozen=True)
@@ -101,20 +96,6 @@ class _Tasks:
         number, path, groups = file
         return rewrite_for_job(job, number, path, self.erased, groups, _client(self.uri),
                                lambda fraction: None)
-
-
-def _run(spark: SparkSession, work: Callable[[Item], Outcome], items: list[Item]) \
-        -> list[Outcome]:
-    """Return the result of a function for each item, each in a task, in order."""
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            result = pickle.dumps(work(items[number]))
-            yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]})
-
-    numbers = spark.range(0, len(items), 1, max(1, len(items)))
-    with fitting_python(spark):
-        rows = numbers.mapInArrow(run, "number long, result binary").collect()
-    return [pickle.loads(row["result"]) for row in sorted(rows)]
 
 
 def _client(uri: str | None) -> Any:

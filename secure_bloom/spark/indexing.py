@@ -6,17 +6,14 @@ so attempts that fail or are repeated are harmless; ``vacuum`` deletes what they
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
 from secure_bloom.index.building import BUDGET
-from secure_bloom.index.column_segments import SegmentMaker, Segments, SentKey
+from secure_bloom.index.column_segments import SegmentMaker, SentKey
 from secure_bloom.index.file_table import Stamp
 from secure_bloom.index.table import Table
 from secure_bloom.index.update import (
@@ -30,9 +27,10 @@ from secure_bloom.keys.cache import CachedKms
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.keyring import Keyring
 from secure_bloom.spark.frames import key_options
+from secure_bloom.spark.index_merging import SparkMerge
 from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
 from secure_bloom.spark.options.options import Options, locate
-from secure_bloom.spark.worker_python import fitting_python
+from secure_bloom.spark.tasks import run_tasks
 from secure_bloom.storage.files import FilePath
 from secure_bloom.storage.many_files import ManyFiles
 
@@ -60,13 +58,14 @@ def build_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str
         create_index(table, column, kms, encryption, listing, exclusive)
     update = TableUpdate(table, wanted, kms)
     files = [_File(name, *update.listing[name], names) for name, names in update.wanting.items()]
-    work = _Work(root, table.path, uri, _tasks(files), update.now, budget,
+    work = _Work(root, table.path, uri, update.now, budget,
                  {one.column: _Column(one.key, one.earlier) for one in update.columns})
-    done = _run(spark, work) if files else []
-    made = {column: [Segments.from_json(one["made"][column]) for one in done] for column in wanted}
+    done = run_tasks(spark, work, _tasks(files)) if files else []
+    made = {column: [one["made"][column] for one in done] for column in wanted}
     failed = {name: reason for one in done for name, reason in one["failed"].items()}
     return update.finish([(name, outcome) for one in done
-                          for name, outcome in one["outcomes"]], failed, made, budget)
+                          for name, outcome in one["outcomes"]], failed, made, budget,
+                         SparkMerge(spark, root))
 
 
 class _File(NamedTuple):
@@ -92,18 +91,11 @@ class _Work:
     root: str
     folder: str
     uri: str | None
-    tasks: list[list[_File]]
     now: int | None
     budget: int
     columns: dict[str, _Column]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the tasks whose numbers are in the batches."""
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            result = self.of_task(self.tasks[number])
-            yield pa.RecordBatch.from_pydict({"number": [number], "result": [json.dumps(result)]})
-
-    def of_task(self, files: list[_File]) -> dict[str, Any]:
+    def __call__(self, files: list[_File]) -> dict[str, Any]:
         """Write segments for some files, and return what is to be published."""
         table, kms = Table(locate(self.root)[0], self.folder), _client(self.uri)
         with ExitStack() as stack:
@@ -124,17 +116,7 @@ class _Work:
             added.run(1)
             outcomes, _, failed = added.outcomes()
             return {"outcomes": outcomes, "failed": failed,
-                    "made": {column: maker.write().to_json() for column, maker in makers.items()}}
-
-
-def _run(spark: SparkSession, work: _Work) -> list[dict[str, Any]]:
-    def make_segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return work(batches)  # a function: Spark shows its name
-
-    numbers = spark.range(0, len(work.tasks), 1, len(work.tasks))
-    with fitting_python(spark):
-        rows = numbers.mapInArrow(make_segments, "number long, result string").collect()
-    return [json.loads(row["result"]) for row in sorted(rows)]
+                    "made": {column: maker.write() for column, maker in makers.items()}}
 
 
 def _tasks(files: list[_File]) -> list[list[_File]]:

@@ -139,6 +139,13 @@ class Source(OpenFile):
         return self._tail[len(self._tail) - size:]
 
     @property
+    def for_pyarrow(self) -> pa.NativeFile:
+        """The file for pyarrow: in memory if it is so small that all of it was read ahead."""
+        if self._tail and len(self._tail) == self.size:
+            return pa.BufferReader(pa.py_buffer(self._tail))
+        return self.file
+
+    @property
     def _is_far(self) -> bool:
         """Whether a read is a request to a server, which costs more than reading extra bytes."""
         return self.filesystem is not None and self.filesystem.type_name.startswith(_FAR)

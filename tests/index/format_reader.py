@@ -74,8 +74,7 @@ class Index:
         if body["column"] != column:
             raise Refused("another column")
         self.restamped = body["restamped"]
-        self.segments = [Segment(self, Path(folder) / f"{one['id']}.seg", one)
-                         for one in body["segments"]]
+        self.segments = [Segment(self, Path(folder), one) for one in body["segments"]]
 
     def lookup(self, listing, encoded):
         """Return what a lookup of a value in plain encoding answers, and the uncovered files.
@@ -106,9 +105,17 @@ class Index:
 
 
 class Segment:
-    def __init__(self, index, path, info):
-        self.index, self.data = index, path.read_bytes()
-        self.id = bytes.fromhex(info["id"])
+    def __init__(self, index, folder, info):
+        parts = info.pop("parts", [])
+        info = fields_of(json.dumps(info), "id", "tail", "size", "pairs", "files", "row_groups")
+        self.index, self.id, self.data = index, bytes.fromhex(info["id"]), b""
+        for part in parts:
+            part = fields_of(json.dumps(part), "id", "size")
+            data = (folder / f"{part['id']}.part").read_bytes()
+            if len(data) != part["size"]:
+                raise Refused("size of a part")
+            self.data += data
+        self.data += (folder / f"{info['id']}.seg").read_bytes()
         self.segment_key = derive(index.key, index.id, b"segment" + self.id)
         if len(self.data) != info["size"] or self.data[:4] != b"SBX1" or self.data[-4:] != b"SBX1":
             raise Refused("size or magic of a segment")

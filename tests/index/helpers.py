@@ -11,7 +11,9 @@ import secure_bloom
 from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.merging import MergePlan
 from secure_bloom.index.segment import Segment
+from secure_bloom.index.segment_writer import write_after_parts, write_part
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.sbbf.column_type import ColumnType
 
@@ -75,7 +77,26 @@ def open_segment(folder, key, info) -> Segment:
     """Open a segment that is stored directly in a folder."""
     stored = IndexFolder(LOCAL, "", "x")
     stored.path = str(folder)
-    return Segment(info, key.segment(bytes.fromhex(info.id)), stored.open_segment(info.name))
+    return Segment(info, key.segment(bytes.fromhex(info.id)), stored.open_segment(info))
+
+
+def in_parts(number: int):
+    """Return what merges segments of an index into one of so many parts, as processes do."""
+    bits = number.bit_length() - 1
+
+    def merge(index, segments, keep, budget):
+        plan, files = MergePlan.of(segments, keep, budget)
+        plan = plan._replace(slice_bits=max(plan.slice_bits, bits))
+        key, place, segment_id = index.manifest.key, index.folder.path, os.urandom(16)
+        filesystem = index.folder.filesystem
+        count = 1 << plan.slice_bits - bits
+        parts = [write_part(filesystem, place, key, segment_id, plan.geometry, plan.slices(
+            place, segments, range(first, first + count)), plan.slice_bits, first)
+            for first in range(0, number * count, count)]
+        return write_after_parts(filesystem, place, key, segment_id, segments[0].column_type,
+                                 plan.geometry, parts, files)
+
+    return merge
 
 
 def find(segment, key, hashes) -> set[tuple[int, str, int]]:

@@ -127,7 +127,7 @@ def test_200_distinct_values_in_many_row_groups(tmp_path):
 
 def test_a_directory_in_several_parts_is_read_in_parts(tmp_path, monkeypatch):
     for module in (segment, segment_writer):
-        monkeypatch.setattr(module, "PART", 2)
+        monkeypatch.setattr(module, "DIRECTORY_PART", 2)
     monkeypatch.setattr(segment_writer, "_TAIL", 40)
     source = np.random.default_rng(6)
     groups = [[source.integers(0, 2**64, 60_000, np.uint64)]]
@@ -229,6 +229,24 @@ def test_a_store_returns_each_pair_once_in_order(seed, budget, slice_bits):
     store.close()
 
 
+def test_pairs_that_are_repeated_are_not_spilled():
+    store = PairStore(24 * 1000)
+    for _ in range(50):
+        store.add(np.arange(400, dtype=np.uint64))
+    assert len(store) < 1000 and not store._runs
+    store.add(np.arange(400, 1000, dtype=np.uint64))
+    assert store._runs and store.num_in_memory == 0
+
+
+def test_many_small_arrays_are_joined(monkeypatch):
+    monkeypatch.setattr(pair_store, "_MANY_PARTS", 10)
+    store = PairStore(24 * 1000)
+    for number in range(500):
+        store.add(np.array([number], np.uint64))
+        assert len(store._parts) < 10
+    assert store.finish() == 500
+
+
 class FullDisk:
     """A temporary file for which there is room once."""
 
@@ -245,15 +263,14 @@ class FullDisk:
         return getattr(self._file, name)
 
 
-@pytest.mark.parametrize("add", ["add", "add_sorted"])
 @pytest.mark.parametrize("room", [0, 1])
-def test_after_a_full_disk_nothing_is_read_from_a_store(monkeypatch, add, room):
+def test_after_a_full_disk_nothing_is_read_from_a_store(monkeypatch, room):
     monkeypatch.setattr(pair_store.tempfile, "TemporaryFile", lambda **_: FullDisk(room))
     store = PairStore(24)  # spills what is added
     parts = [np.arange(10, dtype=np.uint64)] * (room + 1)
     with pytest.raises(OSError, match="No space left"):
         for part in parts:
-            getattr(store, add)(part)
+            store.add(part)
     with pytest.raises(OSError, match="No space left"):
         list(store.parts())
     with pytest.raises(OSError, match="No space left"):

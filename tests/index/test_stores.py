@@ -8,9 +8,12 @@ import pytest
 
 import secure_bloom
 from secure_bloom.errors import ChangedMeanwhileError
-from secure_bloom.index import Index, build, column_index, column_update
+from secure_bloom.index import Index, build, column_index, column_update, geometry
+from secure_bloom.index.compaction import compact
+from secure_bloom.index.folder import IndexFolder
 from secure_bloom.index.table import Table
-from tests.index.helpers import ENCRYPTION, KMS, LOCAL, write
+from secure_bloom.keys.cache import cached
+from tests.index.helpers import ENCRYPTION, KMS, LOCAL, in_parts, write
 from tests.storage.s3 import BUCKET
 
 
@@ -69,6 +72,27 @@ def test_an_update_repairs_an_index_whose_segment_is_missing(on_s3):
     assert index.update().indexed == 2
     assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == \
         [{f"{number}.parquet": [0]} for number in range(3)]
+
+
+def test_a_segment_in_parts_whose_part_is_lost(on_s3, monkeypatch):
+    filesystem, where = on_s3
+    monkeypatch.setattr(geometry, "_PAGE_BITS", 1)  # two pages
+    table, client = Table(filesystem, where), cached(KMS)
+    folder = IndexFolder(filesystem, where, "ssn")
+    assert compact(table, folder, client, merge=in_parts(2)) == 2
+    index = Index.open(where, KMS, filesystem=filesystem)
+    found = [{f"{number}.parquet": [0]} for number in range(3)]
+    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == found
+    [info] = index.column("ssn").manifest.body.segments
+    assert len(info.parts) == 2
+    for part in info.parts:
+        filesystem.delete_file(folder.segment_path(part.name))
+    column_index._opened.clear()
+    with pytest.raises(ChangedMeanwhileError, match="missing") as raised:
+        index.lookup("ssn", "v0")
+    assert raised.value.file.endswith(".part")
+    assert index.update().indexed == 3
+    assert index.lookup("ssn", ["v0", "v1", "v2"]).row_groups == found
 
 
 def test_verify_on_a_store(on_s3):

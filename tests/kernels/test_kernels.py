@@ -278,3 +278,64 @@ def test_numpy_fills_filters_in_each_way(num_blocks, count):
     expected = filter_of(MODULES[1], num_blocks, "insert_hashes", values)
     assert np.array_equal(words, expected)
     assert answers(vectorized, words, values).all()
+
+
+def numbers(kind, count):
+    """Return numbers to sort: random ones, or such that have many bits in common."""
+    source = np.random.default_rng(count)
+    anything = source.integers(0, 2**64, count, np.uint64)
+    if kind == "few different":
+        return anything % np.uint64(7)
+    if kind == "few groups":  # of different numbers with the same first bits
+        return anything % np.uint64(3) << np.uint64(61) | anything >> np.uint64(40)
+    if kind == "all equal":
+        return np.full(count, 2**64 - 1, np.uint64)
+    return {"random": anything, "sorted": np.sort(anything),
+            "descending": np.sort(anything)[::-1].copy()}[kind]
+
+
+@pytest.mark.parametrize("kind", ["random", "sorted", "descending", "few different", "few groups",
+                                  "all equal"])
+@pytest.mark.parametrize("count", [0, 1, 2, 1023, 1024, 65_536, 65_537, 300_000])
+def test_sorting(module, kind, count):
+    values = numbers(kind, count)
+    expected = np.sort(values)
+    module.sort(values)
+    np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("first_bit", [0, 1, 12, 24, 25, 47])
+def test_sorting_numbers_whose_first_bits_are_the_same(module, first_bit):
+    values = numbers("random", 70_000) >> np.uint64(first_bit)
+    if first_bit:
+        values |= np.uint64(2**64 - 2**(64 - first_bit))
+    expected = np.sort(values)
+    module.sort(values, first_bit)
+    np.testing.assert_array_equal(values, expected)
+
+
+@pytest.mark.parametrize("runs", [2, 16, 17])
+def test_sorting_arrays_that_are_sorted_themselves(module, runs):
+    values = np.concatenate([np.sort(part) for part in np.split(numbers("random", 17 * 4096 * runs),
+                                                                runs)])
+    expected = np.sort(values)
+    module.sort(values, runs=runs)
+    np.testing.assert_array_equal(values, expected)
+
+
+def test_the_kernel_says_when_it_has_given_up_and_loses_no_number(kernels):
+    values = numbers("few groups", 100_000)
+    expected = np.sort(values)
+    assert kernels.raw.sort(values, np.empty_like(values), 0) == 1
+    np.testing.assert_array_equal(np.sort(values), expected)
+    values = numbers("random", 100_000)
+    assert kernels.raw.sort(values, np.empty_like(values), 0) == 0
+
+
+def test_what_cannot_be_sorted_is_refused(kernels):
+    for values in (np.zeros(2000, np.int64), np.zeros(4000, np.uint64)[::2],
+                   np.frombuffer(bytes(16_000), np.uint64)):
+        with pytest.raises(ValueError, match="array"):
+            kernels.sort(values)
+    with pytest.raises(ValueError, match="bits"):
+        kernels.sort(np.zeros(2000, np.uint64), -1)

@@ -39,19 +39,19 @@ def segments(folder, column="ssn") -> set[str]:
     return {name for name in os.listdir(folder / "_index" / column) if name.endswith(".seg")}
 
 
-def work_of(folder, keyring, monkeypatch) -> "indexing._Work":
-    """Return what would be sent to the tasks."""
+def work_of(folder, keyring, monkeypatch) -> list:
+    """Return the function that would be sent to the tasks, and the files of each task."""
     sent = []
 
-    def run(spark, work):
-        sent.append(work)
+    def run(spark, work, tasks):
+        sent.extend((work, tasks))
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(indexing, "_run", run)
+        patch.setattr(indexing, "run_tasks", run)
         with pytest.raises(InterruptedError):
             build(None, folder, keyring)
-    return sent[0]
+    return sent
 
 
 def test_tasks_build_an_index_that_python_readers_use(spark, folder, keyring):
@@ -113,11 +113,11 @@ def test_files_that_cannot_be_read_are_listed_and_searched(spark, folder, keyrin
 
 
 def test_attempts_that_are_repeated_or_lost_are_harmless(folder, keyring, monkeypatch, spark):
-    work = work_of(folder, keyring, monkeypatch)
-    for task in [*work.tasks, work.tasks[0]]:
-        work.of_task(task)
+    work, tasks = work_of(folder, keyring, monkeypatch)
+    for task in [*tasks, tasks[0]]:
+        work(task)
     lost = segments(folder)
-    assert len(lost) == len(work.tasks) + 1
+    assert len(lost) == len(tasks) + 1
     assert len(files_with(folder, keyring, "ssn-5")[1]) == 4
     assert build(spark, folder, keyring).indexed == 4
     assert files_with(folder, keyring, "absent") == ([], [])
@@ -127,27 +127,27 @@ def test_attempts_that_are_repeated_or_lost_are_harmless(folder, keyring, monkey
 
 
 def test_a_task_that_fails_in_the_middle_publishes_nothing(folder, keyring, monkeypatch):
-    work = work_of(folder, keyring, monkeypatch)
+    work, tasks = work_of(folder, keyring, monkeypatch)
     monkeypatch.setattr(indexing.SegmentMaker, "write", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        work.of_task(work.tasks[0])
+        work(tasks[0])
     assert segments(folder) == set()
     assert len(files_with(folder, keyring, "ssn-5")[1]) == 4
 
 
 def test_a_file_that_is_replaced_before_its_task_is_not_covered(folder, keyring, monkeypatch):
-    work = work_of(folder, keyring, monkeypatch)
-    path = folder / work.tasks[0][0].path
+    work, tasks = work_of(folder, keyring, monkeypatch)
+    path = folder / tasks[0][0].path
     os.utime(path, ns=(1, 1))
-    outcomes = dict(work.of_task(work.tasks[0])["outcomes"])
+    outcomes = dict(work(tasks[0])["outcomes"])
     assert outcomes[path.name] == "changed after it was listed"
 
 
 def test_the_key_of_the_index_is_only_in_the_pickle(folder, keyring, monkeypatch):
-    work = work_of(folder, keyring, monkeypatch)
+    work, tasks = work_of(folder, keyring, monkeypatch)
     secret = Index.open(folder, keyring).column("ssn").manifest.key.secret
     assert secret in pickle.dumps(work)
-    result = str(work.of_task(work.tasks[0]))
+    result = str(work(tasks[0]))
     for text in (repr(work), result):
         assert secret.hex() not in text and str(secret)[2:-1] not in text
     assert "ssn-5" not in result

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -22,7 +23,7 @@ from secure_bloom.index.building import SegmentBuilder
 from secure_bloom.index.file_table import FileEntry
 from secure_bloom.index.manifest import Body, Manifest, Restamp, wrap_index_key
 from secure_bloom.index.sealing import IndexKey, ModuleType
-from secure_bloom.index.segment import SegmentInfo
+from secure_bloom.index.segment import Part, SegmentInfo
 from secure_bloom.keys import InMemoryKms
 from secure_bloom.keys.cache import CachedKms
 from secure_bloom.sbbf.column_type import ColumnType
@@ -123,8 +124,41 @@ def _longer_fingerprints(index: _Index) -> None:
     footer = sealer.seal(json.dumps(fields).encode(), ModuleType.FOOTER)
     data = data[:start] + footer + len(footer).to_bytes(4, "little") + b"SBX1"
     index.segment(0).write_bytes(data)
-    infos = [vars(info) | {"size": len(data)}, vars(index.manifest.body.segments[1])]
+    infos = [info.to_json() | {"size": len(data)}, index.manifest.body.segments[1].to_json()]
     index.change_body(segments=infos)
+
+
+def _split(index: _Index) -> list[Path]:
+    """Store the first bytes of a segment in three parts, and return their paths."""
+    info = index.manifest.body.segments[0]
+    data = index.segment(0).read_bytes()
+    bounds = [0, info.tail // 3, info.tail // 2, info.tail - 7]
+    parts = []
+    for number, (start, end) in enumerate(pairwise(bounds), 1):
+        parts.append(Part(f"{number:032x}", end - start))
+        (index.folder / parts[-1].name).write_bytes(data[start:end])
+    index.segment(0).write_bytes(data[bounds[-1]:])
+    infos = [replace(info, parts=tuple(parts)), index.manifest.body.segments[1]]
+    index.change_body(segments=[one.to_json() for one in infos])
+    return [index.folder / part.name for part in parts]
+
+
+def _exchange_parts(index: _Index) -> None:
+    first, second, _ = _split(index)
+    size = max(first.stat().st_size, second.stat().st_size)  # so that both are long enough
+    one, other = (path.read_bytes().ljust(size, b"\0") for path in (first, second))
+    first.write_bytes(other)
+    second.write_bytes(one)
+
+
+def _truncate_part(index: _Index) -> None:
+    last = _split(index)[-1]
+    last.write_bytes(last.read_bytes()[:-1])
+
+
+def _unknown_field_of_segment(index: _Index) -> None:
+    first, second = (info.to_json() for info in index.manifest.body.segments)
+    index.change_body(segments=[first | {"slices": 2}, second])
 
 
 def _older_as_newer(index: _Index) -> None:
@@ -144,6 +178,11 @@ BAD: dict[str, tuple[str, Callable[[_Index], None]]] = {
     "swapped-segments": ("two segments were exchanged", _swap_segments),
     "truncated-segment": ("the last byte of a segment is missing", _truncate),
     "missing-segment": ("a segment is missing", lambda index: index.segment(0).unlink()),
+    "missing-part": ("a part of a segment is missing", lambda index: _split(index)[1].unlink()),
+    "exchanged-parts": ("two parts of a segment were exchanged", _exchange_parts),
+    "truncated-part": ("the last byte of a part of a segment is missing", _truncate_part),
+    "unknown-field-of-segment": ("the manifest has an unknown field of a segment",
+                                 _unknown_field_of_segment),
     "other-fingerprints": ("fingerprints of a segment have 40 bits", _longer_fingerprints),
     "older-as-newer": ("an older manifest has the name of a newer one", _older_as_newer),
     "other-format": ("the manifest has an unknown format", _change_format),
@@ -158,9 +197,10 @@ def _tear(index: _Index) -> None:
 
 
 #: name -> whether it is encrypted, and a change that good readers tolerate
-GOOD: dict[str, tuple[bool, Callable[[_Index], None]]] = {
+GOOD: dict[str, tuple[bool, Callable[[_Index], object]]] = {
     "encrypted": (True, lambda index: None), "open": (False, lambda index: None),
-    "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear)}
+    "small-pages": (True, lambda index: None), "torn-manifest": (True, _tear),
+    "parts": (True, _split)}
 
 
 # --- building ------------------------------------------------------------------------------------

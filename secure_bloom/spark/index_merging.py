@@ -1,0 +1,123 @@
+"""Merge segments of an index, distributed over a Spark cluster.
+
+Pages are in the order of fingerprints. So each task merges the pages of one slice of the
+fingerprints from all segments, and writes them in a file of its own, a part of the new segment. The
+driver writes the rest: directory, file table and footer. Parts have no effect until the segment is
+published, so attempts that fail or are repeated are harmless; ``vacuum`` deletes what they leave.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from secure_bloom.errors import ChangedMeanwhileError
+from secure_bloom.index.building import BUDGET
+from secure_bloom.index.column_index import ColumnIndex
+from secure_bloom.index.column_segments import SentKey
+from secure_bloom.index.compaction import compact, merge_here
+from secure_bloom.index.folder import IndexFolder
+from secure_bloom.index.index import Index
+from secure_bloom.index.merging import Keep, MergePlan
+from secure_bloom.index.sealing import ID_SIZE
+from secure_bloom.index.segment import Segment, SegmentInfo
+from secure_bloom.index.segment_writer import WrittenPart, write_after_parts, write_part
+from secure_bloom.index.table import Table
+from secure_bloom.keys.keyring import Keyring
+from secure_bloom.spark.frames import key_options
+from secure_bloom.spark.options.kms import environment_uri, kms_client, kms_uri
+from secure_bloom.spark.options.options import Options, locate
+from secure_bloom.spark.tasks import run_tasks
+from secure_bloom.storage.files import FilePath
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TASK_PAIRS = 1 << 25  # a task merges about so many, in a few seconds; fewer need no task
+
+
+def compact_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str] | None, *,
+                  keys: Keyring | FilePath | None, budget: int = BUDGET) -> int:
+    """See :func:`secure_bloom.spark.compact_index`."""
+    root = str(path)
+    filesystem, folder = locate(root)
+    uri = kms_uri(Options(key_options(keys)).with_default_kms(environment_uri()))
+    kms = None if uri is None else kms_client(uri)
+    table = Table.at(folder, filesystem)
+    chosen = Index.open(folder, kms, filesystem=filesystem).chosen(columns)
+    return sum(compact(table, IndexFolder(filesystem, table.path, column), kms, budget,
+                       SparkMerge(spark, root)) for column in chosen)
+
+
+class SparkMerge:
+    """Merges segments in tasks, or in this process if there are few values.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+    root : str
+        The table, as the user has named it: tasks open its filesystem.
+    """
+
+    def __init__(self, spark: SparkSession, root: str):
+        self._spark, self._root = spark, root
+
+    def __call__(self, index: ColumnIndex, segments: Sequence[Segment], keep: Keep,
+                 budget: int) -> SegmentInfo:
+        """Write one segment with the files of several that are kept."""
+        plan, files = MergePlan.of(segments, keep, budget)
+        pairs = sum(segment.pairs for segment in segments)
+        task_bits = min(plan.slice_bits, (max(1, pairs // _TASK_PAIRS) - 1).bit_length())
+        if task_bits == 0:
+            return merge_here(index, segments, keep, budget)
+        folder = index.folder
+        task = MergeTask(self._root, folder.table, folder.column, SentKey(index.manifest),
+                         os.urandom(ID_SIZE), plan, [segment.info for segment in segments],
+                         task_bits)
+        parts = run_tasks(self._spark, task, range(1 << task_bits))
+        info = write_after_parts(folder.filesystem, folder.path, index.manifest.key,
+                                 task.segment_id, segments[0].column_type, plan.geometry, parts,
+                                 files)
+        _check_stored(folder, info)
+        return info
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """What a task does. Its pickle contains the key of the index."""
+
+    root: str
+    table: str
+    column: str
+    key: SentKey
+    segment_id: bytes
+    plan: MergePlan
+    segments: list[SegmentInfo]
+    task_bits: int
+
+    def __call__(self, number: int) -> WrittenPart:
+        """Merge one of ``2**task_bits`` slices, and write it."""
+        folder = IndexFolder(locate(self.root)[0], self.table, self.column)
+        key, plan = self.key.key, self.plan
+        opened = [Segment(info, key.segment(bytes.fromhex(info.id)), folder.open_segment(info))
+                  for info in self.segments]
+        count = 1 << plan.slice_bits - self.task_bits
+        first = number * count
+        slices = plan.slices(folder.path, opened, range(first, first + count))
+        return write_part(folder.filesystem, folder.path, key, self.segment_id, plan.geometry,
+                          slices, plan.slice_bits, first)
+
+
+def _check_stored(folder: IndexFolder, info: SegmentInfo) -> None:
+    """Raise ChangedMeanwhileError if a file of a new segment is missing, or has another size."""
+    own = info.size - info.parts_size
+    sizes = {part.name: part.size for part in info.parts} | {info.name: own}
+    paths = [folder.segment_path(name) for name in sizes]
+    for found, size in zip(folder.filesystem.get_file_info(paths), sizes.values(), strict=True):
+        if found.size != size:
+            raise ChangedMeanwhileError(
+                "this new part of the index is missing or incomplete; another program may have "
+                "deleted it: vacuum with a longer grace period than a merge takes, and try again",
+                file=found.path, column=folder.column)
