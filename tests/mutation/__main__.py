@@ -37,11 +37,12 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help="write docs/reliability.md")
     arguments = parser.parse_args()
     tried = load(arguments.state)
-    todo = [(key, mutant) for key, mutant in _in_order(arguments.seed)
-            if mutant.file.split("/")[1] in (arguments.room or ROOMS)
-            and arguments.file in (None, mutant.file)
-            and (tried[key].outcome == "survived" and arguments.again and not explanation(tried[key])
-                 if key in tried else not arguments.again)]
+    mutants = [(key, mutant) for key, mutant in _in_order(arguments.seed)
+               if mutant.file.split("/")[1] in (arguments.room or ROOMS)
+               and arguments.file in (None, mutant.file)]
+    todo = [(key, mutant) for key, mutant in mutants
+            if (key in tried and tried[key].outcome == "survived" and not explanation(tried[key])
+                if arguments.again else key not in tried)]
     _run(todo, tried, arguments)
     print("\n".join(summary(tried)))
     if arguments.docs:

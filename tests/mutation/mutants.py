@@ -77,8 +77,8 @@ def _is_without_effect(node: ast.AST) -> bool:
     if isinstance(node, ast.If):  # imports for type checkers
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     if isinstance(node, ast.BinOp):  # texts in parts
-        return any(isinstance(side, ast.JoinedStr) or isinstance(side, ast.Constant)
-                   and isinstance(side.value, str) for side in (node.left, node.right))
+        return any(isinstance(side, ast.JoinedStr) or (isinstance(side, ast.Constant)
+                   and isinstance(side.value, str)) for side in (node.left, node.right))
     return False
 
 
@@ -114,9 +114,7 @@ def _replacements(node: ast.AST) -> Iterator[tuple[str, ast.AST | str]]:
         yield from _constants(node.value)
     elif isinstance(node, ast.Return) and not _is_none(node.value):
         yield "return", "return None"
-    elif isinstance(node, ast.Expr) and not isinstance(node.value, (ast.Constant, ast.Yield)):
-        yield "deletion", "pass"
-    elif isinstance(node, (ast.Raise, ast.AugAssign, ast.Continue)):
+    elif isinstance(node, (ast.Raise, ast.AugAssign, ast.Continue)) or _is_call(node):
         yield "deletion", "pass"
     elif isinstance(node, ast.Break):
         yield "deletion", "continue"
@@ -131,5 +129,10 @@ def _constants(value: object) -> Iterator[tuple[str, str]]:
         yield "constant", repr(value + b"x")
 
 
+def _is_call(node: ast.AST) -> bool:
+    """Return whether a statement is a call, or such: not a docstring, not a yield."""
+    return isinstance(node, ast.Expr) and not isinstance(node.value, (ast.Constant, ast.Yield))
+
+
 def _is_none(node: ast.expr | None) -> bool:
-    return node is None or isinstance(node, ast.Constant) and node.value is None
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)

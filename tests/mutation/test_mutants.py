@@ -118,7 +118,7 @@ def test_the_quick_tests_of_a_line_come_first(tmp_path):
     data.write()
     (tmp_path / "seconds.json").write_text(json.dumps(seconds))
     covering = Covering(tmp_path, tmp_path)
-    quick, slow, quickest = "tests/room/t.py::quick", "tests/room/t.py::slow", "tests/x.py::quickest"
+    slow, quick, quickest = seconds
     assert covering.tests("secure_bloom/room/m.py", 1, 100) == [quick, slow, quickest]
     assert covering.tests("secure_bloom/room/m.py", 1, 5) == [quick]
     assert covering.tests("secure_bloom/room/m.py", 99, 100) == [quick, slow, quickest]
