@@ -54,7 +54,7 @@ def _tried(cell: Cell) -> dict[str, Any]:
     folder = BUILD / cell.name
     tree, binaries = folder / "tree", folder / "venv" / "bin"
     shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(
         "build", "built", ".venv", ".git", ".hypothesis", "__pycache__", "*.egg-info"))
     if not _installed(cell, python, folder):
         return {"failed": f"the packages cannot be installed: {folder / 'install.log'}"}

@@ -99,6 +99,13 @@ def test_a_mutant_is_killed_by_a_test_that_passes_without_it(tree, workplace):
 
 
 @pytest.mark.slow
+def test_a_mutant_that_cannot_be_imported_is_killed(tree, workplace):
+    line = Mutant("secure_bloom/room/sums.py", 1, 0, 0, "deletion", "", "raise ValueError\n")
+    done = workplace.try_mutant(line, ["test_sums.py::test_weak"], 10)
+    assert (done.outcome, done.test) == ("killed", "test_sums.py")
+
+
+@pytest.mark.slow
 def test_a_mutant_that_never_ends_is_killed_by_the_time_limit(tree, workplace, monkeypatch):
     monkeypatch.setattr("tests.mutation.runner._START", 1.0)
     done = workplace.try_mutant(mutant_of(tree, "(a - b)"), ["test_sums.py::test_endless"], 0.5)
