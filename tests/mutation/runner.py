@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tests.mutation.mutants import Mutant
 
-_NOT_COPIED = "build", "dist", ".*", "__pycache__", "*.egg-info"
+_NOT_COPIED = "build", "dist", ".[!c]*", "__pycache__", "*.egg-info"
 _LIBRARIES = ("pytest", "hypothesis", "numpy", "pandas", "pyarrow.dataset", "pyarrow.parquet",
               "cryptography.hazmat.primitives.ciphers.aead", "xxhash", "click", "duckdb",
               "xdist.plugin", "multiprocessing.pool", "concurrent.futures.thread", "asyncio",
@@ -112,12 +113,24 @@ class Workplace:
                     del sys.modules[name]
             sys.path.insert(0, str(self._folder))
             os.environ["PYTHONPATH"] = str(self._folder)
+            self._keep_kernels()
             import pytest
             code = int(pytest.main(["-x", "-q", "--tb=line", "-p", "no:cacheprovider",
                                     *self._options, *tests]))
         finally:
             sys.stdout.flush()
             os._exit(code)
+
+
+    def _keep_kernels(self) -> None:
+        """Let the compiled kernels be used although one of their sources may be a mutant.
+
+        Else each mutant of such a source would be killed by the first test that needs them.
+        """
+        if (self._folder / "secure_bloom" / "kernels").exists():
+            from secure_bloom.kernels.interface import BUILT, MANIFEST, sources_digest
+            manifest = json.loads((BUILT / MANIFEST).read_text())
+            (BUILT / MANIFEST).write_text(json.dumps(manifest | {"sources": sources_digest()}))
 
 
 def _write(path: Path, source: str) -> None:

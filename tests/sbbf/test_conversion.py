@@ -80,7 +80,7 @@ def test_a_text_that_is_not_a_value_is_refused_with_its_number(text, arrow_type)
     with pytest.raises(ValueError, match="^the value is not a valid " + re.escape(str(arrow_type))):
         parse_values([text], arrow_type)
     good = {pa.int64(): "1", pa.binary(2): "ab", pa.binary(16): "a" * 16}.get(arrow_type, "00:00")
-    with pytest.raises(ValueError, match="^the value number 2 is not"):
+    with pytest.raises(ValueError, match="the value number 2 is not"):
         parse_values([good, text], arrow_type)
 
 
