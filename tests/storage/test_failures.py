@@ -43,7 +43,7 @@ def test_folders_that_may_not_be_listed_are_passed_over_in_the_search_for_a_tabl
     folders = [str(tmp_path / name) for name in ("refused", "delta")]
     assert first_table(LOCAL, folders).folder == folders[0]
     filesystem = pa_fs.PyFileSystem(Inaccessible(tmp_path / "refused"))
-    assert first_table(filesystem, folders) == Table("Delta", folders[1])
+    assert first_table(filesystem, folders) == Table("Delta Lake", folders[1])
     assert first_table(filesystem, folders[:1]) is None
 
 
