@@ -12,7 +12,7 @@ from secure_bloom.sbbf.arrow_types import column_type_of
 from secure_bloom.sbbf.column_type import ColumnType
 from secure_bloom.sbbf.conversion import convert_exactly
 from secure_bloom.sbbf.options import BloomFilterOptions, normalize_options
-from secure_bloom.sbbf.probes import as_arrays, parse_values
+from secure_bloom.sbbf.probes import as_arrays, parse_values, value_hashes
 from secure_bloom.sbbf.sizing import false_positive_deviation
 
 DATE64 = ColumnType("INT64", 0, pa.date64())  # Lance stores it as it is
@@ -104,3 +104,39 @@ def test_options_of_another_form_are_refused(value, message):
 
 def test_an_overfull_filter_does_not_vary():
     assert false_positive_deviation(1, 10**9) == 0.0 < false_positive_deviation(10, 100)
+
+
+# --- hashes with the positions of their values ---------------------------------------------------
+
+INT64, DOUBLE = column_type_of(pa.int64()), column_type_of(pa.float64())
+
+
+def positions(values, column_type):
+    found = value_hashes(values, column_type)
+    return dict(zip(found.hashes.tolist(), found.numbers.tolist(), strict=True)), \
+        found.unknown.tolist()
+
+
+def hash_of(value, column_type) -> int:
+    [only] = value_hashes(value, column_type).hashes.tolist()
+    return only
+
+
+@pytest.mark.parametrize("chunks", [[[1, 2, 3]], [[1], [2, 3]], [[1], [], [2], [3]], [[]], []])
+def test_values_in_several_arrays_keep_their_positions(chunks):
+    values = pa.chunked_array(chunks, pa.int64())
+    expected = {hash_of(value, INT64): place for place, value in enumerate(values.to_pylist())}
+    assert positions(values, INT64) == (expected, [])
+
+
+def test_a_zero_has_the_hashes_of_both_zeros():
+    found = value_hashes(pa.array([1.0, 0.0, 2.0, -0.0]), DOUBLE)
+    assert sorted(found.numbers.tolist()) == [0, 1, 1, 2, 3, 3] and not found.unknown.size
+    of_first, of_second = (set(found.hashes[found.numbers == place].tolist()) for place in (1, 3))
+    assert of_first == of_second and len(of_first) == 2
+
+
+def test_values_without_an_answer_are_unknown_at_their_positions():
+    values = pa.chunked_array([[1.0, float("nan")], [float("nan"), 2.0]])
+    found, unknown = positions(values, DOUBLE)
+    assert found == {hash_of(1.0, DOUBLE): 0, hash_of(2.0, DOUBLE): 3} and unknown == [1, 2]
