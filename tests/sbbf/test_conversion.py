@@ -131,7 +131,7 @@ def test_values_in_several_arrays_keep_their_positions(chunks):
 
 def test_a_zero_has_the_hashes_of_both_zeros():
     found = value_hashes(pa.array([1.0, 0.0, 2.0, -0.0]), DOUBLE)
-    assert sorted(found.numbers.tolist()) == [0, 1, 1, 2, 3, 3] and not found.unknown.size
+    assert set(found.numbers.tolist()) == {0, 1, 2, 3} and not found.unknown.size
     of_first, of_second = (set(found.hashes[found.numbers == place].tolist()) for place in (1, 3))
     assert of_first == of_second and len(of_first) == 2
 
