@@ -14,18 +14,20 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     UnsupportedError,
 )
-from secure_bloom.index import build, building, exclusive_files, update
+from secure_bloom.index import build, building, column_segments, exclusive_files, update
 from secure_bloom.index.column_segments import INDEXED, SegmentMaker, SentKey
 from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
-from secure_bloom.index.manifest import StoredManifest
+from secure_bloom.index.manifest import StoredManifest, unwrap_index_key
 from secure_bloom.index.pair_store import PairStore
 from secure_bloom.index.sealing import MAGIC, IndexKey
 from secure_bloom.index.segment import Segment
 from secure_bloom.index.segment_writer import write_segment
 from secure_bloom.index.table import Table
 from secure_bloom.index.written_hashes import WrittenHashes
+from secure_bloom.keys.cache import CachedKms
+from secure_bloom.keys.material import KeyMaterial
 from secure_bloom.storage.files import read_file
 from secure_bloom.storage.visibility import GENERATION, STAGING
 from tests.index.helpers import INT64, KMS, LOCAL, build_segment, entry, folder_of, write
@@ -171,3 +173,35 @@ def test_a_file_that_changes_after_it_was_listed_is_not_covered(tmp_path):
     write(tmp_path / "a.parquet", ["v1", "v2"])
     assert update.add_file(table, KMS, path, stamp, stamp.mtime_ns + 10**12, []) \
         == "changed after it was listed"
+
+
+# --- parts, and what is shown --------------------------------------------------------------------
+
+def test_a_row_group_is_indexed_in_several_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(column_segments, "_PART", 100)
+    write(tmp_path / "a.parquet", range(450), encryption=None, rows=250)
+    with secure_bloom.ParquetFile(tmp_path / "a.parquet") as file:
+        [column] = file.columns
+        parts = list(column_segments.column_hashes(file, column))
+    for row_group, size in [(0, 250), (1, 200)]:
+        hashes = np.concatenate([part for number, part in parts if number == row_group])
+        assert np.unique(hashes).size == size
+
+
+def test_keys_of_another_size_are_refused():
+    for key, index_id in [(b"k" * 31, b"i" * 16), (b"k" * 32, b"i" * 15)]:
+        with pytest.raises(ValueError, match="32 bytes and an id of 16 bytes"):
+            IndexKey(key, index_id)
+
+
+def test_keys_are_equal_by_their_bytes_and_never_shown():
+    same, other = IndexKey(b"k" * 32, b"i" * 16), IndexKey(b"x" * 32, b"i" * 16)
+    assert same == KEY and hash(same) == hash(KEY) and other != KEY
+    sent = SentKey(new_manifest("ssn", None, None, False))
+    for shown in (repr(KEY), repr(sent)):
+        assert "kkkk" not in shown and sent.key.secret.hex() not in shown
+
+
+def test_a_master_key_may_wrap_the_key_of_an_index_itself():
+    wrapped = KMS.wrap_key(b"k" * 32, "pii")
+    assert unwrap_index_key(KeyMaterial("pii", wrapped, None, None), CachedKms(KMS)) == b"k" * 32

@@ -6,6 +6,7 @@ import pytest
 
 from secure_bloom.errors import FormatError
 from secure_bloom.parquet import thrift
+from secure_bloom.parquet.footer import split_tail
 from secure_bloom.parquet.page_format import PageFormat
 from secure_bloom.parquet.pages import StoredPages, moved_index, placed_index, plain_pages
 from secure_bloom.parquet.placing import (
@@ -180,3 +181,19 @@ def test_encodings_that_are_malformed_are_refused():
     for meta in chunk.metadata_to_change():
         meta.set(ENCODINGS, STRUCT, None)
     assert PageFormat.of(chunk).encodings == frozenset()
+
+
+def test_a_column_is_dictionary_encoded_if_all_of_its_data_pages_are():
+    assert chunk_of()[0].is_dictionary_encoded
+    assert not chunk_of(use_dictionary=False)[0].is_dictionary_encoded
+    mixed, _ = chunk_of(dictionary_pagesize_limit=1, write_batch_size=1)  # falls back to plain
+    assert not mixed.is_dictionary_encoded
+    for meta in mixed.metadata_to_change():
+        meta.remove(ENCODING_STATS)
+    assert not mixed.is_dictionary_encoded  # not known
+
+
+def test_a_footer_length_has_four_bytes():
+    size = 1 << 24
+    before, content, magic = split_tail(bytes(size + 10) + size.to_bytes(4, "little") + b"PAR1")
+    assert (len(before), len(content), magic) == (10, size, b"PAR1")
