@@ -1,6 +1,7 @@
 """What fails in the middle of an operation on an index: nothing half-written, no wrong answer."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.fs as pa_fs
@@ -14,8 +15,8 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     UnsupportedError,
 )
-from secure_bloom.index import build, building, column_segments, exclusive_files, update
-from secure_bloom.index.column_segments import INDEXED, SegmentMaker, SentKey
+from secure_bloom.index import build, building, column_segments, exclusive_files, update, writing
+from secure_bloom.index.column_segments import INDEXED, SegmentMaker, Segments, SentKey
 from secure_bloom.index.column_update import new_manifest
 from secure_bloom.index.file_table import FileTable
 from secure_bloom.index.geometry import Geometry
@@ -205,3 +206,25 @@ def test_keys_are_equal_by_their_bytes_and_never_shown():
 def test_a_master_key_may_wrap_the_key_of_an_index_itself():
     wrapped = KMS.wrap_key(b"k" * 32, "pii")
     assert unwrap_index_key(KeyMaterial("pii", wrapped, None, None), CachedKms(KMS)) == b"k" * 32
+
+
+def test_segments_that_cannot_be_published_are_not_merged(tmp_path, monkeypatch, caplog):
+    """The other columns of the job are still published."""
+    manifest = new_manifest("ssn", None, None, False)
+    made = {(column, manifest.key.index_id): Segments([object()], {}) for column in ("a", "b")}
+    published, merged = [], []
+
+    def publish(folder, *_):
+        published.append(folder.column)
+        if folder.column == "a":
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr(writing, "_existing", lambda folder, segments: segments)
+    monkeypatch.setattr(writing, "publish_segments", publish)
+    monkeypatch.setattr(writing, "merge_tiers",
+                        lambda table, folder, *_: merged.append(folder.column))
+    job = SimpleNamespace(filesystem=LOCAL, table=str(tmp_path), folder="t", in_place=False)
+    written = writing.WrittenIndexes({column: SentKey(manifest) for column in ("a", "b")})
+    written.publish(job, [writing.TaskSegments(made, {})], None)
+    assert published == ["a", "b"] and merged == ["b"]
+    assert "the disk is full" in caplog.text
