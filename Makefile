@@ -41,8 +41,9 @@ soak: setup  ## try at random what must never happen, for SECONDS=600
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600) --docs $(SOAK_ARGS)
 
 COVERAGE := build/coverage
-COVERED := $(addprefix tests/,crypto sbbf parquet storage index mutation test_writer.py \
-	test_reader.py test_reader_missing_keys.py test_tampering.py test_encryption_requirement.py)
+COVERED := $(addprefix tests/,crypto sbbf parquet storage index kernels arrow pruning erasing \
+	datasets maintain verify auditing keys cli mutation test_writer.py test_reader.py \
+	test_reader_missing_keys.py test_tampering.py test_encryption_requirement.py)
 
 coverage: setup tools  ## measure which branches of the core the tests execute
 	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
