@@ -153,4 +153,9 @@ def pyarrow_errors(name: str, keys: Keys = None) -> Iterator[None]:
                 raise AuthenticationError(
                     "the pages of a column cannot be decrypted: the keys are wrong, or the file "
                     "was changed") from error
+            if "ciphertext length" in str(error):
+                raise FormatError(
+                    "an encrypted page has another length than it claims: the file is damaged, or "
+                    "parquet-java wrote it with data pages V2, which pyarrow cannot decrypt; write "
+                    "it with data pages V1") from error
             raise FormatError(f"pyarrow cannot read the file: {error}") from error

@@ -63,10 +63,10 @@ def _decode(data: bytes) -> tuple[int, int]:
         raise FormatError("the Bloom filter header lacks "
                           + ", ".join((["numBytes"] if num_bytes is None else []) + missing))
     for field_id, name in _UNIONS.items():
-        member = next((field[0] for field in unions[field_id].fields), 0)
-        if member != 1:
-            raise UnsupportedError(f"the Bloom filter has an unknown {name} "
-                                   f"(union member {member})")
+        members = [(member, type_) for member, type_, _ in unions[field_id].fields]
+        if members != [(1, STRUCT)]:
+            raise UnsupportedError(f"the Bloom filter has an unknown {name} (union members "
+                                   f"{[member for member, _ in members]})")
     if not 0 < num_bytes <= MAX_BYTES:
         raise FormatError(f"the Bloom filter header claims a bitset of {num_bytes} bytes; 1 to "
                           f"{MAX_BYTES} are allowed")

@@ -44,7 +44,6 @@ from secure_bloom.spark.options.write import WriteOptions, parse_write_options
 from secure_bloom.spark.schema.types import field_metadata, stored_schema
 from secure_bloom.spark.writing.writer import SecureParquetWriter, TaskCommit
 from secure_bloom.storage.hive_partitioning import NULL, NULL_IS_RESERVED
-from secure_bloom.storage.local_files import sync_file
 from secure_bloom.storage.summary import FilterTotals, StagedFile
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import files_below, is_hidden
@@ -152,7 +151,9 @@ def _write(df: DataFrame, options: Options, overwrite: bool) -> None:
     writer = SecureParquetWriter(options, df.schema, overwrite)
     try:
         _run(df, writer)
-        writer.commit([TaskCommit(list(_staged(writer)))])
+        staged = list(_staged(writer))
+        writer.job.sync_written(file.path for file in staged)
+        writer.commit([TaskCommit(staged)])
     except BaseException:
         writer.abort([])
         raise
@@ -207,7 +208,6 @@ def _staged(writer: SecureParquetWriter) -> Iterator[StagedFile]:
         path = job.new_file(number, posixpath.dirname(name))
         writer.check_path(path)
         job.filesystem.move(info.path, path)
-        sync_file(without_subtree(job.filesystem, path)[1])
         yield job.staged(path, rows, filters)
 
 

@@ -28,8 +28,10 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from pyspark.sql.types import StructType
 
 from secure_bloom.spark.options.row_filters import ColumnPredicate
+from secure_bloom.spark.plain_errors import plain_errors
 from secure_bloom.spark.reading.reader import SecureParquetReader
 from secure_bloom.spark.source import SecureParquet
 
@@ -56,7 +58,10 @@ class PruningReader(SecureParquetReader):
 class SecureParquetPushdown(SecureParquet):
     """``secure_parquet`` with filter pushdown."""
 
-    reader_class = PruningReader
+    @plain_errors()
+    def reader(self, schema: StructType) -> SecureParquetReader:
+        """Return a :class:`PruningReader`."""
+        return self._reader(PruningReader, schema)
 
 
 def _path(pushed: Filter) -> tuple[str, ...]:

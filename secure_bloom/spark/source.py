@@ -1,4 +1,8 @@
-"""The data source ``secure_parquet``, as Spark sees it."""
+"""The data source ``secure_parquet``, as Spark sees it.
+
+Spark starts a Python process for each of its questions: schema, plan, rows, write, commit. Readers
+and writers are imported where they are made, so that each process imports what it needs only.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,11 @@ from pyspark.sql.types import StructType
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.spark.options.options import FORMAT, Options
 from secure_bloom.spark.plain_errors import plain_errors
-from secure_bloom.spark.reading.folder import Folder
-from secure_bloom.spark.reading.reader import SecureParquetReader
-from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 if TYPE_CHECKING:
+    from secure_bloom.spark.reading.reader import SecureParquetReader
     from secure_bloom.spark.writing.streaming import SecureParquetStreamWriter
+    from secure_bloom.spark.writing.writer import SecureParquetWriter
 
 
 class SecureParquet(DataSource):
@@ -30,7 +33,6 @@ class SecureParquet(DataSource):
 
     environment: str | None = None  # see :mod:`.spark.options.kms`; ``register`` sets it
     policy: str | None = None  # of the session, if it was set when ``register`` was called
-    reader_class = SecureParquetReader
     is_inferred = False  # whether Spark has asked for the schema; it pickles this object afterwards
     is_demanding = False  # whether the policy requires a column of that schema to be encrypted
 
@@ -49,6 +51,7 @@ class SecureParquet(DataSource):
     @plain_errors()
     def schema(self) -> StructType:
         """Return the schema of the files in the folder."""
+        from secure_bloom.spark.reading.folder import Folder
         self.is_inferred = True
         folder = Folder(self._with_defaults(self._given.without_properties()))
         schema = folder.schema()
@@ -58,12 +61,18 @@ class SecureParquet(DataSource):
     @plain_errors()
     def reader(self, schema: StructType) -> SecureParquetReader:
         """Return a :class:`SecureParquetReader`."""
+        from secure_bloom.spark.reading.reader import SecureParquetReader
+        return self._reader(SecureParquetReader, schema)
+
+    def _reader(self, kind: type[SecureParquetReader], schema: StructType) -> SecureParquetReader:
+        from secure_bloom.spark.reading.folder import Folder
         folder = Folder(self._with_defaults(self._given))
-        return self.reader_class(folder, schema, self.is_inferred, demanding=self.is_demanding)
+        return kind(folder, schema, self.is_inferred, demanding=self.is_demanding)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> SecureParquetWriter:
         """Return a :class:`SecureParquetWriter`."""
+        from secure_bloom.spark.writing.writer import SecureParquetWriter
         return SecureParquetWriter(self._with_defaults(self._given), schema, overwrite)
 
     @plain_errors()

@@ -83,6 +83,17 @@ def test_a_field_of_another_type_is_missing():
         decode_header(thrift.encode(struct))
 
 
+@pytest.mark.parametrize("fields", [[[1, BINARY, b"\0"]],
+                                    [[1, STRUCT, Struct()], [2, STRUCT, Struct()]]],
+                         ids=["a member of another type", "two members"])
+@pytest.mark.parametrize("field", [2, 3, 4])
+def test_a_union_has_one_member_which_is_a_struct(field, fields):
+    struct = header()
+    struct.set(field, STRUCT, Struct(fields))
+    with pytest.raises(UnsupportedError, match="unknown"):
+        decode_header(thrift.encode(struct))
+
+
 @pytest.mark.parametrize("num_bytes", [0, -1, -2**31, MAX_BYTES + 1, MAX_BYTES + 32, 2**31 - 1])
 def test_an_impossible_size_is_malformed(num_bytes):
     with pytest.raises(FormatError, match="claims"):

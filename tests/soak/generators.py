@@ -88,7 +88,29 @@ def random_table(case: Case, rows: int) -> pa.Table:
                 if pa.types.is_dictionary(values.type) or "view" in str(values.type) \
                 else pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
         columns[f"c{number}"] = values
+    if case.random.random() < 0.3:
+        columns |= _nested(case, plain(pa.chunked_array([columns["c0"]])).combine_chunks())
     return pa.table(columns)
+
+
+def _nested(case: Case, values: pa.Array) -> dict[str, pa.Array]:
+    """Return the values in structs, some of which are null, and in lists of a few elements."""
+    lengths = case.numpy.integers(0, 4, len(values))
+    ends = np.minimum(np.cumsum(lengths), len(values)).astype(np.int32)
+    return {"s": pa.StructArray.from_arrays([values], ["a"],
+                                            mask=pa.array(case.numpy.random(len(values)) < 0.1)),
+            "l": pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), values)}
+
+
+LEAVES = {"s": "s.a", "l": "l.list.element"}  #: of nested columns
+
+
+def leaf(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of a column's leaf."""
+    if pa.types.is_struct(column.type):
+        return pa.chunked_array([pc.struct_field(chunk, [0]) for chunk in column.chunks],
+                                column.type[0].type)
+    return pc.list_flatten(column) if pa.types.is_list(column.type) else column
 
 
 def random_options(case: Case) -> dict[str, Any]:
@@ -102,7 +124,8 @@ def random_options(case: Case) -> dict[str, Any]:
 
 def column_keys(case: Case, table: pa.Table) -> dict[str, list[str]]:
     """Divide some columns between the two column master keys."""
-    names = [name for name in table.column_names if case.random.random() < 0.7] or ["id"]
+    names = [LEAVES.get(name, name) for name in table.column_names
+             if case.random.random() < 0.7] or table.column_names[:1]
     middle = case.random.randrange(len(names) + 1)
     return {key: some for key, some in (("kc1", names[:middle]), ("kc2", names[middle:])) if some}
 

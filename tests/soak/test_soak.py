@@ -17,7 +17,9 @@ _SEEDS = {"false_positives": 20, "tampering": 5, "swaps": 5, "hostile_bytes": 5}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
-def test_some_cases_of_each_check(name):
+def test_some_cases_of_each_check(name, request):
+    if name == "differential":  # skipped where a peer is missing
+        request.getfixturevalue("parquet_java"), request.getfixturevalue("arrow_cpp")
     for seed in range(_SEEDS.get(name, 2)):
         done = try_seed(name, seed)
         print(f"python -m tests.soak --repeat {name}:{seed}")

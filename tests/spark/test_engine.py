@@ -12,6 +12,7 @@ from secure_bloom.errors import EncryptionMismatchError, SecureBloomError, Unsup
 from secure_bloom.policy import Policy
 from secure_bloom.spark import engine as engines
 from secure_bloom.spark import native_job
+from secure_bloom.storage.job_folder import JobFolder
 from tests.spark.helpers import keys_of, people, settings, staged, uses_spark, visible
 
 pytestmark = uses_spark
@@ -57,6 +58,20 @@ def test_sparks_writer_makes_files_of_an_ordinary_commit(session, tmp_path, keyr
     assert sorted(secure_bloom.spark.read(session, folder, keys=keyring).collect()) \
         == sorted(frame.collect())
     assert read_table(folder, keyring, filters=[("ssn", "=", "ssn-7")]).num_rows == 1
+
+
+def test_files_of_sparks_writer_are_made_durable_together(session, tmp_path, keyring, monkeypatch):
+    calls = []
+    together = JobFolder.sync_written
+
+    def noted(self, names):
+        names = list(names)
+        calls.append((names, visible(tmp_path / "t")))
+        together(self, names)
+
+    monkeypatch.setattr(JobFolder, "sync_written", noted)
+    write(people(session), tmp_path / "t", keyring, engine="native")
+    assert calls == [(visible(tmp_path / "t"), [])] and len(calls[0][0]) == 2
 
 
 def test_both_engines_write_into_one_folder(session, tmp_path, keyring):

@@ -1,6 +1,9 @@
 """What the driver looks up while it plans a query, without Spark."""
 
+import itertools
 import logging
+import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -102,6 +105,14 @@ def test_the_driver_leaves_what_would_take_it_long_to_the_tasks(folder, keyring,
     assert names(tasks)[-1] == "099" and 30 < len(names(tasks)) < 70
     assert len(looked) < 64 + planning._AHEAD
     assert [row["id"] for row in rows(found, tasks)] == [99, 901]
+
+
+def test_the_driver_looks_at_all_files_of_a_busy_machine(folder, keyring, looked, monkeypatch):
+    times = itertools.count(step=60)
+    monkeypatch.setattr(planning, "time", SimpleNamespace(
+        monotonic=lambda: next(times), process_time=time.process_time))
+    _, tasks = plan(folder, keyring, ("ssn", "=", "1042-3"))
+    assert names(tasks) == ["042"] and len(looked) == FILES
 
 
 def test_a_file_that_is_damaged_is_reported_by_its_task(folder, keyring):

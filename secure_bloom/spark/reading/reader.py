@@ -234,14 +234,15 @@ class SecureParquetReader(DataSourceReader):
         """Require that each sensitive column that is read is marked as sensitive in the schema."""
         if not self._refuses_unmarked_keys:
             return
-        for path in {chunk.column.parts for chunk in with_own_key(file.footer, groups)}:
-            is_marked = any(same_path(path[:len(marked)], marked) for marked in self._marked)
-            if path[0] in names.values() and not is_marked:
-                raise UnsupportedError(
-                    "it is encrypted with its own key here, but not in the first file, which "
-                    "provides the schema, so a copy might not be encrypted; set option "
-                    "mergeSchema to true (what is sensitive in any file) or false (what is in the "
-                    "first file), or list columns in .schema(...)", column=".".join(path))
+        unmarked = {leaf.parts for leaf in file.columns if leaf.parts[0] in names.values()
+                    and not any(same_path(leaf.parts[:len(marked)], marked)
+                                for marked in self._marked)}
+        for chunk in with_own_key(file.footer, groups, unmarked):
+            raise UnsupportedError(
+                "it is encrypted with its own key here, but not in the first file, which "
+                "provides the schema, so a copy might not be encrypted; set option "
+                "mergeSchema to true (what is sensitive in any file) or false (what is in the "
+                "first file), or list columns in .schema(...)", column=chunk.column.path)
 
     def _prune(self, opened: _Opened, groups: list[int]) -> PruningResult:
         file, names, found = opened.file, opened.names, []

@@ -7,7 +7,7 @@ Columns that only share the footer key are not marked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,10 +23,11 @@ from secure_bloom.spark.schema.types import field_metadata
 _ELEMENT, _KEY, _VALUE = ("list", "element"), ("key_value", "key"), ("key_value", "value")
 
 
-def with_own_key(footer: Footer, row_groups: Iterable[int]) -> list[ColumnChunk]:
-    """Return the column chunks that are encrypted with a column key."""
-    return [chunk for number in row_groups for chunk in footer.row_groups[number]
-            if chunk.encryption == "column key"]
+def with_own_key(footer: Footer, row_groups: Iterable[int],
+                 columns: Container[Path]) -> Iterator[ColumnChunk]:
+    """Yield the chunks of some leaf columns that are encrypted with a column key."""
+    return (chunk for number in row_groups for chunk in footer.row_groups[number]
+            if chunk.column.parts in columns and chunk.encryption == "column key")
 
 
 def column_keys(footer: Footer) -> dict[Path, set[str]]:
@@ -35,8 +36,9 @@ def column_keys(footer: Footer) -> dict[Path, set[str]]:
     If the file does not name a column's master key, Spark cannot read the column.
     """
     found: dict[Path, set[str]] = {}
-    chunks = with_own_key(footer, range(len(footer.row_groups)))
-    for path, key_metadata in {(chunk.column.parts, chunk.key_metadata) for chunk in chunks}:
+    own = {(chunk.column.parts, chunk.key_metadata) for chunk in footer.column_chunks()
+           if chunk.encryption == "column key"}
+    for path, key_metadata in own:
         with suppress(KeyRetrievalError, UnsupportedError):
             material = KeyMaterial.parse(key_metadata or b"")
             found.setdefault(path, set()).add(material.master_key_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -82,8 +83,12 @@ def same_values(spark_type: T.DataType | None, column_type: ColumnType) -> bool:
         return False
     if isinstance(spark_type, T.StringType) and spark_type != T.StringType():
         return False
-    target = arrow_schema(T.StructType([T.StructField("value", spark_type)])).field(0).type
-    return _is_any(source, target, _SAME_VALUES)
+    return _is_any(source, _arrow_type(spark_type), _SAME_VALUES)
+
+
+@lru_cache(maxsize=256)
+def _arrow_type(spark_type: T.DataType) -> pa.DataType:
+    return arrow_schema(T.StructType([T.StructField("value", spark_type)])).field(0).type
 
 
 _KINDS = (

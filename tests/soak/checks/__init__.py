@@ -3,6 +3,7 @@
 from tests.soak.check import Check
 from tests.soak.checks import (
     crashes,
+    differential,
     erasing,
     false_negatives,
     false_positives,
@@ -14,4 +15,5 @@ from tests.soak.checks import (
 
 CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
-    hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK)}
+    hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
+    differential.CHECK)}

@@ -1,0 +1,183 @@
+"""The command ``doctor``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+import secure_bloom
+from secure_bloom.cli import shared
+from secure_bloom.display import count
+from secure_bloom.errors import SecureBloomError
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.kms import KmsClient
+
+_OLDEST_JAVA = 17  # that Spark 4 runs on
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_SECONDS = 30  # a Java without a session answers in one
+_MARKS = {"ok": "ok", "note": "-", "problem": "PROBLEM"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found out about one thing that secure_bloom uses.
+
+    Attributes
+    ----------
+    subject : str
+    state : {"ok", "note", "problem"}
+        A note is about something optional.
+    detail : str
+    remedy : str
+        What to do about it; empty if nothing.
+    """
+
+    subject: str
+    state: Literal["ok", "note", "problem"]
+    detail: str
+    remedy: str = ""
+
+
+@click.command(short_help="Check the installation: packages, kernels, Spark, keys.")
+@shared.kms_options
+@click.option("--key", metavar="NAME", help="Master key to try: it wraps and unwraps a random key.")
+@shared.json_option
+@click.pass_context
+def doctor(ctx: click.Context, kms: KmsClient | None, key: str | None, as_json: bool) -> None:
+    """Check what secure_bloom needs on this machine, and say how to mend what is missing.
+
+    Nothing is changed. With --key, the KMS is asked to wrap and unwrap a random key; without it,
+    the KMS is only opened.
+
+    Exit code 0: there are no problems (optional parts may be missing); 1: there are problems.
+
+    \b
+    Example:
+      secure-bloom doctor --keyring keyring.json --key pii
+    """
+    findings = [*_python(), _kernels(), *_extras(), *_spark(), *_keys(kms, key)]
+    problems = [one for one in findings if one.state == "problem"]
+    if as_json:
+        shared.print_json({"findings": [asdict(one) for one in findings], "ok": not problems})
+    else:
+        for one in findings:
+            shared.echo(f"{_MARKS[one.state]:8}{one.subject}: {one.detail}")
+            if one.remedy:
+                shared.echo(f"{'':8}  {one.remedy}")
+        shared.echo(count(len(problems), "problem") if problems else "no problems")
+    ctx.exit(shared.BAD if problems else 0)
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("secure_bloom", "ok", f"{secure_bloom.__version__}, Python "
+                  f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name in _required():
+        yield _package(name, f"pip install --upgrade {name}", is_required=True)
+
+
+def _required() -> list[str]:
+    """Return the packages that secure_bloom cannot do without."""
+    requirements = importlib.metadata.requires("secure_bloom") or []
+    return sorted(re.split(r"[^\w.-]", text)[0] for text in requirements if "extra" not in text)
+
+
+def _package(name: str, remedy: str, *, is_required: bool) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "problem" if is_required else "note", "not installed", remedy)
+
+
+def _kernels() -> Finding:
+    from secure_bloom.sbbf.kernel_choice import chosen
+    choice = chosen()
+    if choice.reason:
+        return Finding("kernels", "problem", f"numpy, which is slower: {choice.reason}",
+                       "install a wheel, or build the package with numba installed: "
+                       "pip install --force-reinstall --no-deps secure_bloom")
+    return Finding("kernels", "ok", choice.name)
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, package, purpose in (
+            ("aws", "boto3", "keys in AWS KMS"), ("vault", "urllib3", "keys in HashiCorp Vault"),
+            ("pkcs11", "python-pkcs11", "keys in an HSM"), ("lance", "pylance", "Lance indexes"),
+            ("polars", "polars", "scan"), ("spark", "pyspark", "Spark")):
+        yield _package(package, f"for {purpose}: pip install 'secure_bloom[{extra}]'",
+                       is_required=False)
+
+
+def _spark() -> Iterator[Finding]:
+    if not _is_installed("pyspark"):
+        return
+    yield _java()
+    from secure_bloom.spark.worker_python import fault
+    python = os.environ.get("PYSPARK_PYTHON") or "python3"
+    why = fault(python)
+    if why is None:
+        yield Finding("Python of Spark's workers", "ok", shutil.which(python) or python)
+    else:
+        yield Finding("Python of Spark's workers", "note", f"{python} {why}",
+                      f"in local mode, {sys.executable} is used instead; on a cluster, set "
+                      "PYSPARK_PYTHON to a Python that has it")
+
+
+def _is_installed(name: str) -> bool:
+    return _package(name, "", is_required=False).state == "ok"
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    remedy = (f"install Java {_OLDEST_JAVA} or newer, such as openjdk-{_OLDEST_JAVA}-jre-headless, "
+              "and set JAVA_HOME to its folder")
+    if java is None:
+        return Finding("Java", "problem", "there is no java on the PATH, and JAVA_HOME is not set",
+                       remedy)
+    try:
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_SECONDS,
+                              stdin=subprocess.DEVNULL).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return Finding("Java", "problem", f"{java} cannot be run", remedy)
+    version = _JAVA_VERSION.search(text)
+    if version is None or int(version[1]) < _OLDEST_JAVA:
+        return Finding("Java", "problem",
+                       f"{java} is Java {version[1] if version else 'of an unknown version'}",
+                       remedy)
+    return Finding("Java", "ok", f"{version[1]}, {java}")
+
+
+def _keys(kms: Any, key: str | None) -> Iterator[Finding]:
+    if kms is None:
+        yield Finding("keys", "note", "no KMS is named", "use --keyring or --kms, or set "
+                      "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
+        return
+    data_key = secrets.token_bytes(16)
+    try:
+        client = getattr(kms, "client", kms)  # that of the environment is opened here
+        kind = type(client).__name__
+        if key is None:
+            yield Finding("keys", "ok", f"{kind} was opened; try a master key with --key")
+            return
+        unwrapped = client.unwrap_key(client.wrap_key(data_key, key), key)
+    except SecureBloomError as error:
+        yield Finding("keys", "problem", str(error), "check the name of the key, the address of "
+                      "the KMS, and that you may use the key to wrap and unwrap")
+        return
+    if unwrapped == data_key:
+        yield Finding("keys", "ok", f"{kind} wraps and unwraps with {key!r}")
+    else:
+        yield Finding("keys", "problem", f"{kind} unwrapped another key than was wrapped with "
+                      f"{key!r}", "do not write files with this KMS: they could not be read")
