@@ -1,13 +1,14 @@
 """What fails while folders are listed and files are read: the answer is right, or an error."""
 
 import os
+from types import SimpleNamespace
 
 import pyarrow.fs as pa_fs
 import pytest
 
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.storage import processes, rewrite, visibility
-from secure_bloom.storage.files import Source, write_file
+from secure_bloom.storage.files import Source, read_file, write_file
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros, remove_leftovers_of
 from secure_bloom.storage.table_formats import Table, first_table, folders_above
@@ -152,3 +153,32 @@ def test_a_process_of_which_nothing_can_be_known_may_be_alive(monkeypatch):
     monkeypatch.setattr(processes, "_began", refused)
     assert not processes.is_dead(this)
     assert processes.this_process() == b""
+
+
+# --- markers -------------------------------------------------------------------------------------
+
+class BrokenStream:
+    """A stream of an object that was removed after it was opened."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read(self):
+        raise OSError("the object is gone")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_marker_that_cannot_be_read_to_its_end_is_read_again(tmp_path, monkeypatch, exists):
+    monkeypatch.setattr(visibility, "read_file", lambda filesystem, path: read_file(LOCAL, path))
+    path = tmp_path / "marker"
+    if exists:
+        path.write_bytes(b"content")
+    broken = SimpleNamespace(open_input_stream=lambda path: BrokenStream())
+    if exists:
+        assert visibility._read_marker(broken, str(path)) == b"content"
+    else:
+        with pytest.raises(FileNotFoundError):
+            visibility._read_marker(broken, str(path))
