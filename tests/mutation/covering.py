@@ -41,6 +41,9 @@ class Covering:
         found = {test for test in lines.get(line, ()) if test}
         if not found:
             found = {test for tests in lines.values() for test in tests if test}
+        if not found:  # a module of constants
+            room = f"tests/{Path(file).parts[1]}/"
+            found = {test for test in self._seconds if test.startswith(room)}
         chosen: list[str] = []
         for test in self._by_promise(file, found & self._seconds.keys()):
             seconds -= self._seconds[test]

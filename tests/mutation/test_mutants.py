@@ -128,6 +128,7 @@ def test_the_quick_tests_of_a_line_come_first(tmp_path):
     slow, quick, quickest = seconds
     assert covering.tests("secure_bloom/room/m.py", 1, 100) == [quick, slow, quickest]
     assert covering.tests("secure_bloom/room/m.py", 1, 5) == [quick]
+    assert covering.tests("secure_bloom/room/constants.py", 1, 100) == [quick, slow]
     assert covering.tests("secure_bloom/room/m.py", 99, 100) == [quick, slow, quickest]
 
 
