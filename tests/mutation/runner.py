@@ -94,9 +94,12 @@ class Workplace:
                 os.waitpid(child, 0)
                 return "time", None
             time.sleep(0.02)
-        if os.waitstatus_to_exitcode(status) == 0:
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
             return "survived", None
         failed = _FAILED.findall(self._log.read_text(errors="replace"))
+        if not failed and code > 1:  # such as a test that does not exist: nothing was tried
+            raise RuntimeError(self._log.read_text(errors="replace")[-2000:])
         return "killed", failed[0] if failed else None
 
     def _be_pytest(self, tests: list[str]) -> None:
