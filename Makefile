@@ -3,6 +3,9 @@
 # make test: set everything up and run the tests required for a merge
 # make test-all: every test, including redundant combinations
 # make soak: try at random, for a long time, what must never happen
+# make coverage: which branches of the core its tests execute
+# make mutation: put small faults into the core, which the tests must notice
+# make matrix: try the oldest and the newest versions of Python and of packages
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
 #             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
 
@@ -14,7 +17,7 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep soak bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +39,29 @@ test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `
 
 soak: setup  ## try at random what must never happen, for SECONDS=600
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600) --docs $(SOAK_ARGS)
+
+COVERAGE := build/coverage
+COVERED := $(addprefix tests/,crypto sbbf parquet storage index kernels arrow pruning erasing \
+	datasets maintain verify auditing keys cli mutation test_writer.py test_reader.py \
+	test_reader_missing_keys.py test_tampering.py test_encryption_requirement.py)
+
+coverage: setup tools  ## measure which branches of the core the tests execute
+	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
+	COVERAGE_FOLDER=$(abspath $(COVERAGE)) $(BIN)/coverage run -m pytest -p tests.recording \
+	  $(PYTEST_ARGS) $(COVERED)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet --fail-under=0 -o $(COVERAGE)/coverage.json
+	$(BIN)/python -m tests.recording $(COVERAGE)/coverage.json
+	$(BIN)/coverage report --skip-covered --show-missing
+
+mutation: setup $(COVERAGE)/.coverage  ## put faults into the core for SECONDS=600
+	$(BIN)/python -m tests.mutation --seconds $(or $(SECONDS),600) --docs $(MUTATION_ARGS)
+
+$(COVERAGE)/.coverage:
+	$(MAKE) coverage
+
+matrix:  ## try the oldest and the newest versions of Python and of packages
+	$(PYTHON) -m tests.matrix --docs $(CELLS)
 
 bench: setup check-tools  ## measure the speed and update docs/performance.md
 	$(BIN)/python -m pip install --quiet 'matplotlib>=3.8'

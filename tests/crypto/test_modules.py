@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secure_bloom.crypto import modules
+from secure_bloom.crypto import aes_gcm, modules
 from secure_bloom.crypto.aad import ModuleType, module_aad
 from secure_bloom.crypto.aes_gcm import MAX_INVOCATIONS
 from secure_bloom.crypto.modules import OVERHEAD, ModuleCipher, module_length
@@ -210,3 +210,18 @@ def test_a_signature_holds_for_its_bytes_key_and_place_only():
 
 def test_no_key_in_repr():
     assert "kkkk" not in repr(ModuleCipher(b"k" * 16))
+
+
+def test_sizes_and_numbers_are_those_of_the_specification():
+    assert (aes_gcm.KEY_SIZES, aes_gcm.NONCE_SIZE, aes_gcm.TAG_SIZE) == ((16, 24, 32), 12, 16)
+    assert aes_gcm.MAX_INVOCATIONS == 2**32
+    assert [kind.name for kind in sorted(ModuleType)] == [
+        "FOOTER", "COLUMN_META_DATA", "DATA_PAGE", "DICTIONARY_PAGE", "DATA_PAGE_HEADER",
+        "DICTIONARY_PAGE_HEADER", "COLUMN_INDEX", "OFFSET_INDEX", "BLOOM_FILTER_HEADER",
+        "BLOOM_FILTER_BITSET"]
+    assert sorted(ModuleType) == list(range(10))
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+def test_the_size_of_a_key_is_known(size):
+    assert ModuleCipher(bytes(size)).key_bits == 8 * size

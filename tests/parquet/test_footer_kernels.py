@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from thrift.Thrift import TType
 
 from secure_bloom.errors import FormatError
-from secure_bloom.parquet.compiled_footers import ROOM
+from secure_bloom.parquet.compiled_footers import ROOM, CompiledFooters
 from secure_bloom.parquet.thrift import I32, I64, MAX_DEPTH, STRUCT, Struct, decode, encode, tree
 from tests.parquet.test_thrift import LAYOUTS, LEAVES, TREES, written
 from tests.support import COMPILED, examples
@@ -210,3 +210,30 @@ def test_any_bytes_are_patched_as_the_walker_does_or_left(footers, data, offset,
     result = patched(footers, data, offset, length)
     if result is not None:
         assert result == patched_by_walker(data, offset, length)
+
+
+# --- compiled code is never given what it must not touch ------------------------------------------
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_a_position_outside_of_the_data_is_refused(position):
+    with pytest.raises(ValueError, match=f"position {position} of 3 bytes"):
+        CompiledFooters(None).struct_ends(b"abc", position, ints(0))
+
+
+@pytest.mark.parametrize("bounds", [ints(-1, 2, 3), ints(0, 2, 4), ints(0, 3, 2), ints(2, 1, 3),
+                                    ints(3, 3, 2)])
+def test_bounds_outside_of_the_data_or_out_of_order_are_refused(bounds):
+    places, out = np.zeros((2, 2), np.int64), np.zeros(1000, np.uint8)
+    with pytest.raises(ValueError, match="bounds of column chunks are invalid"):
+        CompiledFooters(None).with_bloom_filters(b"abc", bounds, places, out, ints(0, 0))
+
+
+def test_too_little_room_is_refused():
+    bounds, places, ends = ints(1, 2, 3), np.zeros((2, 2), np.int64), ints(0, 0)
+    out = np.zeros(2 * ROOM + 1, np.uint8)  # one less than needed
+    with pytest.raises(ValueError, match="not enough for 2 column chunks"):
+        CompiledFooters(None).with_bloom_filters(b"abc", bounds, places, out, ends)

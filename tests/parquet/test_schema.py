@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom.errors import ColumnError, FormatError
+from secure_bloom.parquet import schema
 from secure_bloom.parquet.schema import (
     SCHEMA_ELEMENT_LAYOUT,
     filter_columns,
@@ -218,3 +219,11 @@ def test_fixed_length_types(length, kind, arrow_type):
     column_type = type_of(physical="FIXED_LEN_BYTE_ARRAY", length=length, **kind)
     assert column_type.arrow_type == arrow_type
     assert column_type.length == length
+
+
+def test_a_larger_schema_may_have_more_columns(monkeypatch):
+    monkeypatch.setattr(schema, "_ROOM", 1000)
+    elements = [root(8), *(element("name", "INT32") for _ in range(8))]
+    with pytest.raises(FormatError, match="the paths of the columns are too long: 4 of them"):
+        leaf_columns(elements)
+    assert len(leaf_columns(elements, 300)) == 8

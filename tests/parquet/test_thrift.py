@@ -21,8 +21,10 @@ from secure_bloom.parquet.thrift import (
     decode,
     encode,
     encode_varint,
+    protocol,
     tree,
 )
+from secure_bloom.parquet.thrift.protocol import encode_int
 from tests.support import examples
 
 # --- structures with fields of every type, written by the thrift library -------------------------
@@ -288,3 +290,83 @@ def test_a_long_list_is_not_remembered():
     layout = {1: Recurring()}
     raw = written({1: (TType.LIST, [(TType.STRING, bytes(MAX_REMEMBERED))])})
     assert decode(raw, layout)[0].get(1) is not decode(raw, layout)[0].get(1)
+
+
+# --- structures with more fields than any that the format defines ---------------------------------
+
+def explicit(field_id: int, value: int) -> bytes:
+    """Return an i32 field whose header has the whole id."""
+    return bytes([I32]) + encode_int(field_id) + encode_int(value)
+
+
+def test_of_many_fields_only_known_ids_are_kept_separate():
+    many = b"".join(explicit(1, value) for value in range(tree._MANY))
+    data = many + b"".join([explicit(2, 20), explicit(-3, 30), explicit(2, 21), explicit(0, 5),
+                            explicit(tree._MANY, 40), explicit(tree._MANY - 1, 50),
+                            bytes([0x10 | I32]) + encode_int(60), explicit(4, 70)]) + b"\0"
+    struct, end = decode(data + b"behind", {})
+    assert end == len(data)
+    assert (struct.get_int(1), struct.get_int(2), struct.get_int(4)) == (0, 20, 70)
+    assert struct.get_int(tree._MANY - 1) == 50
+    assert struct.get(-3) is struct.get(3) is struct.get(0) is struct.get(tree._MANY) is None
+    again, _ = decode(encode(struct), {})
+    assert encode(again) == encode(struct)
+
+
+def test_structures_are_decoded_also_behind_many_fields():
+    inner = explicit(5, 7) + b"\0"
+    many = b"".join(explicit(1, value) for value in range(tree._MANY))
+    data = many + bytes([STRUCT]) + encode_int(2) + inner \
+        + bytes([LIST]) + encode_int(3) + b"\x2c" + inner + inner \
+        + bytes([STRUCT]) + encode_int(2) + inner + b"\0"
+    struct, end = decode(data, {2: {}, 3: [{}]})
+    assert end == len(data)
+    assert struct.get(2).get_int(5) == 7
+    assert [one.get_int(5) for one in struct.get(3)] == [7, 7]
+
+
+# --- what is not a list of structures, and what ends too early ------------------------------------
+
+@pytest.mark.parametrize("raw", [b"\x15\2", b"\x25\2\4"])
+def test_a_list_of_something_else_is_not_taken_for_structures(raw):
+    struct = Struct()
+    struct.set(1, LIST, raw)
+    with pytest.raises(FormatError, match="not a list of structures"):
+        list(tree.each(struct, 1, {}))
+    with pytest.raises(FormatError, match="not a list of structures"):
+        tree.structs(struct, 1)
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\x05", b"\x0c"])
+def test_an_absent_and_an_empty_list_have_no_structures(raw):
+    struct = Struct()
+    if raw is not None:
+        struct.set(1, LIST, raw)
+    assert list(tree.each(struct, 1, {})) == tree.structs(struct, 1) == []
+
+
+def test_a_list_that_ends_too_early_is_refused():
+    struct = Struct()
+    struct.set(1, LIST, b"\x2c" + explicit(1, 2) + b"\0" + explicit(1, 2))
+    with pytest.raises(FormatError, match="truncated"):
+        list(tree.each(struct, 1, {}))
+
+
+@pytest.mark.parametrize(("read", "data"), [
+    (protocol.decode_int, b""), (protocol.decode_int, b"\x80"), (protocol.decode_binary, b""),
+    (protocol.decode_binary, b"\x80"), (protocol.end_of_struct, b""),
+    (protocol.end_of_struct, b"\x15"), (protocol.end_of_struct, explicit(1, 2))])
+def test_a_value_that_ends_too_early_is_refused(read, data):
+    with pytest.raises(FormatError, match="truncated"):
+        read(data)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_garbage_collection_is_left_as_it_was(is_on, monkeypatch):
+    calls = []
+    monkeypatch.setattr(tree.gc, "isenabled", lambda: is_on)
+    monkeypatch.setattr(tree.gc, "disable", lambda: calls.append("disable"))
+    monkeypatch.setattr(tree.gc, "enable", lambda: calls.append("enable"))
+    with pytest.raises(ValueError), tree.no_garbage_collection():
+        raise ValueError
+    assert calls == ["disable", *["enable"] * is_on]

@@ -28,7 +28,12 @@ from secure_bloom.errors import UnsupportedError
 from secure_bloom.keys import Keyring
 from secure_bloom.keys.operations.rotation import rotate_master_keys
 from secure_bloom.storage.files import write_file
-from secure_bloom.storage.local_files import remove_leftovers, temporary_name
+from secure_bloom.storage.local_files import (
+    create,
+    remove_checksum,
+    remove_leftovers,
+    temporary_name,
+)
 from tests.support import kms
 
 TABLE = pa.table({"a": range(1000)})
@@ -304,3 +309,49 @@ def test_keyrings_with_long_names(path):
     assert Keyring(path).names() == ["a", "b"]
     assert os.listdir(path.parent) == [path.name]
     assert set(json.loads(path.read_bytes())["keys"]) == {"a", "b"}
+
+
+# --- files that are created, and files beside them -----------------------------------------------
+
+@pytest.fixture
+def without_links(monkeypatch):
+    def refuse(source, target):
+        raise OSError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+def test_a_file_is_created_without_hard_links(tmp_path, without_links):
+    path = tmp_path / "created"
+    create(str(path), lambda file: file.write(b"data"))
+    assert path.read_bytes() == b"data" and os.listdir(tmp_path) == ["created"]
+    with pytest.raises(FileExistsError):
+        create(str(path), lambda file: file.write(b"other"))
+    assert path.read_bytes() == b"data" and os.listdir(tmp_path) == ["created"]
+
+
+def test_a_file_that_cannot_be_created_without_hard_links_leaves_nothing(tmp_path, without_links):
+    attempts = []
+
+    def write(file):
+        attempts.append(file.name)
+        file.write(b"part")
+        if len(attempts) == 2:  # the first one is the temporary file
+            raise OSError(errno.ENOSPC, "the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        create(str(tmp_path / "created"), write)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_checksum_that_cannot_be_removed_is_an_error(tmp_path):
+    """Else Spark would consider the new file corrupt."""
+    remove_checksum(str(tmp_path / "a.parquet"))  # there is none
+    checksum = tmp_path / ".a.parquet.crc"
+    checksum.write_bytes(b"crc")
+    remove_checksum(str(tmp_path / "a.parquet"))
+    assert not checksum.exists()
+    checksum.mkdir()
+    with pytest.raises(OSError) as caught:
+        remove_checksum(str(tmp_path / "a.parquet"))
+    assert caught.value.errno in (errno.EISDIR, errno.EPERM)

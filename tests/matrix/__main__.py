@@ -1,0 +1,144 @@
+"""python -m tests.matrix [--docs] [CELL ...]: only the standard library is needed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.matrix.cells import CELLS, Cell
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "matrix"
+PAGE = ROOT / "docs" / "compatibility.md"
+BEGIN, END = "<!-- matrix -->", "<!-- end of matrix -->"
+_TESTS = {"quick": ["--tier", "check", "-n", "2", "--dist", "loadgroup"],
+          "Spark": ["--tier", "test", "-n", "0", "tests/spark/test_write.py",
+                    "tests/spark/test_read.py"]}
+_SHOWN = "pyarrow", "numpy", "cryptography", "numba", "pyspark", "pandas"
+_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
+
+
+def main() -> int:
+    """Try cells; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(c.name for c in CELLS))
+    parser.add_argument("--state", type=Path, default=BUILD / "results.json",
+                        help="the results; those of other cells are kept")
+    parser.add_argument("--docs", action="store_true", help="write docs/compatibility.md")
+    arguments = parser.parse_args()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    results = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
+    for cell in CELLS:
+        if not arguments.cells or cell.name in arguments.cells:
+            print(f"{cell.name}: Python {cell.python}", flush=True)
+            results[cell.name] = _tried(cell)
+            print(json.dumps(results[cell.name], indent=1), flush=True)
+            arguments.state.write_text(json.dumps(results, indent=1))
+    if arguments.docs:
+        write_page(results)
+    return 1 if any(result.get("failed") for result in results.values()) else 0
+
+
+def _tried(cell: Cell) -> dict[str, Any]:
+    """Return the versions of a cell, and how its tests ended."""
+    python = _interpreter(cell.python)
+    if python is None:
+        return {"skipped": f"Python {cell.python} is not installed"}
+    folder = BUILD / cell.name
+    tree, binaries = folder / "tree", folder / "venv" / "bin"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(
+        "build", "built", ".venv", ".git", ".hypothesis", "__pycache__", "*.egg-info"))
+    if not _installed(cell, python, folder):
+        return {"failed": f"the packages cannot be installed: {folder / 'install.log'}"}
+    result: dict[str, Any] = {"versions": _versions(binaries / "python")}
+    for name, arguments in _TESTS.items():
+        log = folder / f"{name}.log"
+        with log.open("wb") as file:
+            subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments], cwd=tree,
+                           stdout=file, stderr=subprocess.STDOUT)
+        counts = {what: int(count) for count, what in _COUNT.findall(_last_line(log))}
+        result[name] = counts.get("passed", 0)
+        if counts.keys() != {"passed"}:
+            result["failed"] = f"{_last_line(log)}: {log}"
+    return result
+
+
+def _installed(cell: Cell, python: str, folder: Path) -> bool:
+    """Make the environment of a cell; returns whether all packages could be installed."""
+    constraints, build = folder / "constraints.txt", folder / "build-constraints.txt"
+    constraints.write_text(_lines(cell.packages))
+    build.write_text(_lines({name: cell.packages[name] for name in ("numba", "numpy", "xxhash")
+                             if name in cell.packages}))
+    venv = folder / "venv"
+    pip = [venv / "bin" / "python", "-m", "pip", "--quiet"]
+    with (folder / "install.log").open("wb") as log:
+        return all(subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode == 0
+                   for command in (
+            [python, "-m", "venv", venv],
+            [*pip, "install", "--upgrade", "pip"],
+            [*pip, "install", "--constraint", constraints, "--build-constraint", build,
+             "--editable", f"{folder / 'tree'}[all,test]"]))
+
+
+def _lines(requirements: dict[str, str]) -> str:
+    return "".join(f"{name}{version}\n" for name, version in requirements.items())
+
+
+def _interpreter(version: str) -> str | None:
+    """Return a Python of this version: from PYTHONS, a list of paths, PATH, or pyenv."""
+    name = f"python{version}"
+    folders = [*os.environ.get("PYTHONS", "").split(os.pathsep), *os.environ["PATH"].split(":"),
+               *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin"))]
+    for folder in filter(None, folders):
+        path = shutil.which(name, path=folder)
+        if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return path
+    return None
+
+
+def _versions(python: Path) -> dict[str, str]:
+    """Return the versions of Python and of all packages in an environment."""
+    shown = subprocess.run([python, "-m", "pip", "list", "--format", "json"], check=True,
+                           capture_output=True).stdout
+    version = subprocess.run([python, "-c", "import platform; print(platform.python_version())"],
+                             check=True, capture_output=True, text=True).stdout.strip()
+    return {"Python": version, **{one["name"].lower(): one["version"] for one in json.loads(shown)}}
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines()
+             if " passed" in line or " failed" in line or " error" in line]
+    return lines[-1].strip("= ") if lines else "no test was run"
+
+
+def table(results: dict[str, Any]) -> str:
+    """Return the results as Markdown."""
+    lines = [f"| cell | Python | {' | '.join(_SHOWN)} | {' | '.join(_TESTS)} |",
+             "|" + "---|" * (len(_SHOWN) + len(_TESTS) + 2)]
+    for cell in CELLS:
+        result = results.get(cell.name, {"skipped": "not tried"})
+        versions = result.get("versions", {})
+        cells = [versions.get(name, "") for name in ("Python", *_SHOWN)]
+        verdict = result.get("failed") or result.get("skipped")
+        counts = [verdict, ""] if verdict else [f"{result[name]:,} passed" for name in _TESTS]
+        lines.append(f"| {' | '.join([cell.name, *cells, *counts])} |")
+    return "\n".join(lines)
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Replace the table of the page."""
+    text = PAGE.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The cells of the matrix and the page that shows them."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.__main__ import PAGE, table
+from tests.matrix.cells import CELLS, OLDEST
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def requirements():
+    """Return the lower bounds of pyproject.toml, by package."""
+    project = PROJECT["project"]
+    lines = [*PROJECT["build-system"]["requires"], *project["dependencies"],
+             *project["optional-dependencies"]["spark"]]
+    found = [re.match(r"([\w-]+)>=([\d.]+)", line) for line in lines]
+    return {match[1]: match[2] for match in found if match}
+
+
+@pytest.mark.parametrize("package", OLDEST)
+def test_the_oldest_cell_has_the_lower_bounds(package):
+    bound = requirements()[package]
+    assert OLDEST[package] == bound or OLDEST[package].startswith(f"{bound}.")
+
+
+def test_no_lower_bound_is_left_out():
+    assert requirements().keys() - {"setuptools"} == OLDEST.keys()
+
+
+def test_the_oldest_cell_has_the_oldest_python():
+    [oldest] = [cell for cell in CELLS if cell.name == "oldest"]
+    assert PROJECT["project"]["requires-python"] == f">={oldest.python}"
+
+
+def test_the_table_shows_versions_skipped_cells_and_failures():
+    names = [cell.name for cell in CELLS]
+    results = {names[0]: {"versions": {"Python": "3.11.7", "numpy": "2.0.0"}, "quick": 1234,
+                          "Spark": 5},
+               names[1]: {"skipped": "Python 3.11 is not installed"},
+               names[2]: {"versions": {}, "quick": 3, "Spark": 0, "failed": "1 failed, 3 passed"}}
+    shown = table(results)
+    assert "| oldest | 3.11.7 |  | 2.0.0 |" in shown and "| 1,234 passed | 5 passed |" in shown
+    assert "Python 3.11 is not installed" in shown and "1 failed, 3 passed" in shown
+    assert shown.count("not tried") == len(CELLS) - 3
+    assert "<!-- matrix -->" in PAGE.read_text()

@@ -1,0 +1,142 @@
+"""Probe values that are converted to the type of a column: exactly, or not at all."""
+
+import decimal
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from secure_bloom.errors import UnsupportedError
+from secure_bloom.sbbf.arrow_types import column_type_of
+from secure_bloom.sbbf.column_type import ColumnType
+from secure_bloom.sbbf.conversion import convert_exactly
+from secure_bloom.sbbf.options import BloomFilterOptions, normalize_options
+from secure_bloom.sbbf.probes import as_arrays, parse_values, value_hashes
+from secure_bloom.sbbf.sizing import false_positive_deviation
+
+DATE64 = ColumnType("INT64", 0, pa.date64())  # Lance stores it as it is
+MILLIS_PER_DAY = 86_400_000
+
+
+def test_days_become_milliseconds_and_back():
+    days = pa.array([-1, 0, 1, None, 18_263], pa.int32()).view(pa.date32())
+    millis = pa.array([None if day is None else day * MILLIS_PER_DAY
+                       for day in (-1, 0, 1, None, 18_263)], pa.int64()).view(pa.date64())
+    assert convert_exactly(days, DATE64).equals(millis)
+    assert convert_exactly(millis, column_type_of(pa.date32())).equals(days)
+
+
+def test_a_part_of_a_day_is_not_a_day():
+    millis = pa.array([MILLIS_PER_DAY + 1, -1], pa.int64()).view(pa.date64())
+    assert convert_exactly(millis, column_type_of(pa.date32())).null_count == 2
+
+
+@pytest.mark.parametrize(("array", "target"), [
+    (pa.array([1], pa.int32()), pa.string()),
+    (pa.array(["1"]), pa.int64()),
+    (pa.array([1], pa.int64()), pa.date32()),
+    (pa.array([1.5]), pa.int64()),
+    (pa.array([1], pa.timestamp("us", "UTC")), pa.timestamp("us")),
+])
+def test_values_of_another_kind_are_unknown(array, target):
+    assert convert_exactly(array, column_type_of(target)).to_pylist() == [None]
+
+
+def test_decimals_with_more_digits_than_arrow_has_are_unknown():
+    wide = pa.array([decimal.Decimal(1)], pa.decimal256(76, 0))
+    assert convert_exactly(wide, column_type_of(pa.decimal256(40, 30))).to_pylist() == [None]
+
+
+# --- values as they are passed, or read from a text ----------------------------------------------
+
+def test_arrays_of_a_kind_that_arrow_refuses_are_taken():
+    [found] = as_arrays(np.array(7))
+    assert found.to_pylist() == [7]
+    [found] = as_arrays(np.array([1, 2], ">i4"))
+    assert found.to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(("texts", "arrow_type", "expected"), [
+    (["1", "2"], pa.int64(), [1, 2]),
+    (["00:00:01", "23:59"], pa.time32("s"), [1, 86_340]),
+    (["00:00:01.5"], pa.time64("ns"), [1_500_000_000]),
+    (["ab", "cd"], pa.binary(2), [b"ab", b"cd"]),
+    (["00000000-0000-0000-0000-000000000001"], pa.binary(16), [bytes(15) + b"\1"]),
+])
+def test_texts_are_read_as_values(texts, arrow_type, expected):
+    found = parse_values(texts, arrow_type)
+    assert found.type == arrow_type
+    if pa.types.is_time(arrow_type):
+        found = found.view(pa.int32() if arrow_type.bit_width == 32 else pa.int64())
+    assert found.to_pylist() == expected
+
+
+@pytest.mark.parametrize(("text", "arrow_type"), [
+    ("x", pa.int64()), ("24:00", pa.time32("s")), ("00:60", pa.time32("s")),
+    ("00:00:60", pa.time32("s")), ("00:00:00.5", pa.time32("s")), ("0:00", pa.time32("s")),
+    ("00:00:00.1234567890", pa.time64("ns")), ("abc", pa.binary(2)), ("abc", pa.binary(16))])
+def test_a_text_that_is_not_a_value_is_refused_with_its_number(text, arrow_type):
+    with pytest.raises(ValueError, match="^the value is not a valid " + re.escape(str(arrow_type))):
+        parse_values([text], arrow_type)
+    good = {pa.int64(): "1", pa.binary(2): "ab", pa.binary(16): "a" * 16}.get(arrow_type, "00:00")
+    with pytest.raises(ValueError, match="the value number 2 is not"):
+        parse_values([good, text], arrow_type)
+
+
+# --- options -------------------------------------------------------------------------------------
+
+def test_all_columns_can_be_chosen_only_where_they_are_known():
+    assert normalize_options(True, ["a"]) == {"a": BloomFilterOptions()}
+    with pytest.raises(UnsupportedError, match="name them"):
+        normalize_options(True, None)
+
+
+@pytest.mark.parametrize(("value", "message"), [
+    ({7: True}, "7 where a column path is expected"), ([7], "7 where a column path is expected"),
+    ("a", r"write \['a'\]"), (b"a", "not bytes"), (7, "not int"),
+    ({"a": 7}, r"bloom_filters\['a'\]: 7 is not allowed"),
+    ({"a": {"fbb": 0.1}}, r"bloom_filters\['a'\]: 'fbb' is not allowed; allowed options: ")])
+def test_options_of_another_form_are_refused(value, message):
+    with pytest.raises(TypeError, match=message):
+        normalize_options(value, ["a"])
+
+
+def test_an_overfull_filter_does_not_vary():
+    assert false_positive_deviation(1, 10**9) == 0.0 < false_positive_deviation(10, 100)
+
+
+# --- hashes with the positions of their values ---------------------------------------------------
+
+INT64, DOUBLE = column_type_of(pa.int64()), column_type_of(pa.float64())
+
+
+def positions(values, column_type):
+    found = value_hashes(values, column_type)
+    return dict(zip(found.hashes.tolist(), found.numbers.tolist(), strict=True)), \
+        found.unknown.tolist()
+
+
+def hash_of(value, column_type) -> int:
+    [only] = value_hashes(value, column_type).hashes.tolist()
+    return only
+
+
+@pytest.mark.parametrize("chunks", [[[1, 2, 3]], [[1], [2, 3]], [[1], [], [2], [3]], [[]], []])
+def test_values_in_several_arrays_keep_their_positions(chunks):
+    values = pa.chunked_array(chunks, pa.int64())
+    expected = {hash_of(value, INT64): place for place, value in enumerate(values.to_pylist())}
+    assert positions(values, INT64) == (expected, [])
+
+
+def test_a_zero_has_the_hashes_of_both_zeros():
+    found = value_hashes(pa.array([1.0, 0.0, 2.0, -0.0]), DOUBLE)
+    assert set(found.numbers.tolist()) == {0, 1, 2, 3} and not found.unknown.size
+    of_first, of_second = (set(found.hashes[found.numbers == place].tolist()) for place in (1, 3))
+    assert of_first == of_second and len(of_first) == 2
+
+
+def test_values_without_an_answer_are_unknown_at_their_positions():
+    values = pa.chunked_array([[1.0, float("nan")], [float("nan"), 2.0]])
+    found, unknown = positions(values, DOUBLE)
+    assert found == {hash_of(1.0, DOUBLE): 0, hash_of(2.0, DOUBLE): 3} and unknown == [1, 2]
