@@ -26,7 +26,7 @@ from secure_bloom.encryption_requirement import (
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.pruning.expressions import RowGroupFilter
-from secure_bloom.pruning.predicates import Filters
+from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.storage.versions import until_unchanged
 
 if TYPE_CHECKING:
@@ -208,8 +208,9 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
 
     def filter(self, expression: Filters) -> Dataset:
         """Return the data set of the rows for which a filter holds, besides earlier ones."""
-        self.scanner([], expression)  # checks the filter
-        where = (*self._view.where, expression)
+        condition = condition_of(expression)
+        self.scanner([], condition)  # checks the filter
+        where = (*self._view.where, condition)
         return Dataset(self._name, self._files, self._view._replace(where=where))
 
     def replace_schema(self, schema: pa.Schema) -> Dataset:

@@ -145,6 +145,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
         rows = search.rows(values)
         return pa.Table.from_batches(rows.batches(), rows.schema)
 
+    if isinstance(values, Iterator):
+        values = list(values)  # the search may be tried again
     if on_error is not None:
         return found()
     return until_unchanged(found, ChangedMeanwhileError, OutdatedError)

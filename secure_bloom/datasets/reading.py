@@ -13,7 +13,7 @@ from secure_bloom.datasets.index_use import index_use
 from secure_bloom.encryption_requirement import RequireEncryption, encryption_requirement
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.pruning.predicates import Filters
+from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FileSource, is_path, resolve
 from secure_bloom.storage.versions import until_unchanged
@@ -77,6 +77,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
     requirement = encryption_requirement(require_encryption)
     keys = keys_for_files(keys, masks=masking.is_masking(on_missing_key))
     index = index_use(index, on_missing_key)
+    if filters is not None:
+        filters = condition_of(filters)  # once, although reading may be tried again
     if not is_path(source):
         return ParquetFile(source, keys, require_encryption=requirement,
                            on_missing_key=on_missing_key).read(columns, filters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
@@ -149,6 +149,9 @@ class Index(Summarized):
         AuthenticationError, FormatError
             If the index was changed, or is damaged; with the name of the file.
         """
+        if isinstance(values, Iterator):
+            values = list(values)  # the lookup may be tried again
+
         def look_up_newest() -> Lookup:
             index = self.column(column)
             return look_up(index, index.coverage(listing_for(self._table, index)), values)

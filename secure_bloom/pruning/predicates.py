@@ -92,7 +92,9 @@ Condition: TypeAlias = "list[list[Predicate]] | pc.Expression"
 def condition_of(filters: Filters) -> Condition:
     """Return the alternatives of a list, or an Expression as it is.
 
-    Raises TypeError or ValueError if this is neither.
+    The values of ``in`` may be an iterator, which has them only once. What uses a filter several
+    times must therefore use the result of one call. Raises TypeError or ValueError if the filter is
+    neither.
     """
     if not isinstance(filters, list | tuple):
         import pyarrow.compute as pc  # takes 50 ms
@@ -130,7 +132,9 @@ def _predicate(part: Any) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
             raise TypeError(f"the operator {op!r} requires a list, tuple or set of values")
-        return Predicate(column, op, ValueList(plain_values(value)))
+        # Those of a checked filter stay as they are: it may be checked again.
+        return Predicate(column, op, value if isinstance(value, ValueList)
+                         else ValueList(plain_values(value)))
     return Predicate(column, op, plain_value(value))
 
 
