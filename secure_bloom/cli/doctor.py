@@ -12,20 +12,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import click
 
 import secure_bloom
 from secure_bloom.cli import shared
 from secure_bloom.display import count
-from secure_bloom.errors import SecureBloomError
-
-if TYPE_CHECKING:
-    from secure_bloom.keys.kms import KmsClient
 
 _OLDEST_JAVA = 17  # that Spark 4 runs on
-_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]{1,9})')
 _SECONDS = 30  # a Java without a session answers in one
 _MARKS = {"ok": "ok", "note": "-", "problem": "PROBLEM"}
 
@@ -51,11 +47,11 @@ class Finding:
 
 
 @click.command(short_help="Check the installation: packages, kernels, Spark, keys.")
-@shared.kms_options
+@shared.kms_options_opened_later
 @click.option("--key", metavar="NAME", help="Master key to try: it wraps and unwraps a random key.")
 @shared.json_option
 @click.pass_context
-def doctor(ctx: click.Context, kms: KmsClient | None, key: str | None, as_json: bool) -> None:
+def doctor(ctx: click.Context, kms: shared.OpenKms, key: str | None, as_json: bool) -> None:
     """Check what secure_bloom needs on this machine, and say how to mend what is missing.
 
     Nothing is changed. With --key, the KMS is asked to wrap and unwrap a random key; without it,
@@ -147,8 +143,8 @@ def _java() -> Finding:
         return Finding("Java", "problem", "there is no java on the PATH, and JAVA_HOME is not set",
                        remedy)
     try:
-        text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_SECONDS,
-                              stdin=subprocess.DEVNULL).stderr
+        text = subprocess.run([java, "-version"], capture_output=True, text=True,
+                              errors="replace", timeout=_SECONDS, stdin=subprocess.DEVNULL).stderr
     except (OSError, subprocess.TimeoutExpired):
         return Finding("Java", "problem", f"{java} cannot be run", remedy)
     version = _JAVA_VERSION.search(text)
@@ -159,22 +155,26 @@ def _java() -> Finding:
     return Finding("Java", "ok", f"{version[1]}, {java}")
 
 
-def _keys(kms: Any, key: str | None) -> Iterator[Finding]:
-    if kms is None:
-        yield Finding("keys", "note", "no KMS is named", "use --keyring or --kms, or set "
-                      "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
-        return
+def _keys(open_kms: shared.OpenKms, key: str | None) -> Iterator[Finding]:
     data_key = secrets.token_bytes(16)
     try:
+        kms = open_kms()
+        if kms is None:
+            yield Finding("keys", "note", "no KMS is named", "use --keyring or --kms, or set "
+                          "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
+            return
         client = getattr(kms, "client", kms)  # that of the environment is opened here
         kind = type(client).__name__
         if key is None:
             yield Finding("keys", "ok", f"{kind} was opened; try a master key with --key")
             return
         unwrapped = client.unwrap_key(client.wrap_key(data_key, key), key)
-    except SecureBloomError as error:
-        yield Finding("keys", "problem", str(error), "check the name of the key, the address of "
-                      "the KMS, and that you may use the key to wrap and unwrap")
+    except click.ClickException:  # wrong usage
+        raise
+    except Exception as error:  # a KMS of another package may raise any
+        yield Finding("keys", "problem", str(error) or type(error).__name__,
+                      "check the name of the key, the address of the KMS or path of the keyring, "
+                      "and that you may use the key to wrap and unwrap")
         return
     if unwrapped == data_key:
         yield Finding("keys", "ok", f"{kind} wraps and unwraps with {key!r}")

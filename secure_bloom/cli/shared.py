@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from secure_bloom.keys.kms import KmsClient
 
 Command: TypeAlias = Callable[..., Any]  # a function, before click turns it into a command
+OpenKms: TypeAlias = "Callable[[], KmsClient | None]"
 
 BAD, USAGE, UNREADABLE, KEY, TAMPERED, FAULT, ABORTED = 1, 2, 3, 4, 5, 70, 130
 _STEPS = 1000  # of a progress bar
@@ -87,15 +88,27 @@ def kms_options(command: Command) -> Command:
     Without these options, the environment determines the client.
     """
     @functools.wraps(command)
-    def with_client(*args: Any, keyring: str | None, kms: str | None, **options: Any) -> Any:
-        return command(*args, kms=_client(keyring, kms), **options)
+    def with_client(*args: Any, kms: OpenKms, **options: Any) -> Any:
+        return command(*args, kms=kms(), **options)
+
+    return kms_options_opened_later(with_client)
+
+
+def kms_options_opened_later(command: Command) -> Command:
+    """Add the options of :func:`kms_options`; the command receives a function that opens ``kms``.
+
+    So the command can report why the KMS cannot be opened.
+    """
+    @functools.wraps(command)
+    def with_opener(*args: Any, keyring: str | None, kms: str | None, **options: Any) -> Any:
+        return command(*args, kms=functools.partial(_client, keyring, kms), **options)
 
     kms = click.option("--kms", metavar="URI", help="KMS with the master keys, such as "
                        "awskms:?region=eu-west-1 or vault:https://host:8200/transit. "
                        "Default: SECURE_BLOOM_KMS.")
     keyring = click.option("--keyring", type=click.Path(dir_okay=False), metavar="FILE",
                            help="Keyring with the master keys. Default: SECURE_BLOOM_KEYRING.")
-    return keyring(kms(with_client))
+    return keyring(kms(with_opener))
 
 
 def _client(keyring: str | None, uri: str | None) -> KmsClient | None:

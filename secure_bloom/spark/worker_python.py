@@ -141,13 +141,17 @@ def fault(python: str) -> str | None:
     """Return why a Python cannot be used, as the end of a sentence; None if it can."""
     try:
         result = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True,
-                                stdin=subprocess.DEVNULL, timeout=_SECONDS)
+                                errors="replace", stdin=subprocess.DEVNULL, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return "cannot be run"
     if result.returncode:
         return "does not have secure_bloom, or its dependencies"
-    version, release = json.loads(result.stdout.splitlines()[-1])
-    if tuple(version) != sys.version_info[:2]:
+    try:
+        version, release = json.loads(result.stdout.splitlines()[-1])
+        version = tuple(version)
+    except (IndexError, TypeError, ValueError):  # another program
+        return "cannot be run as Python"
+    if version != sys.version_info[:2]:
         return f"is Python {_version(version)}, but the driver uses {_version(sys.version_info)}"
     if release != secure_bloom.__version__:
         return f"has secure_bloom {release}, but the driver has {secure_bloom.__version__}"

@@ -1,6 +1,7 @@
 """The command doctor, and the page about the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,29 @@ def test_a_kms_that_returns_another_key_is_a_problem():
         def unwrap_key(self, wrapped_key, master_key_identifier):
             return b"0" * 16
 
-    [finding] = doctor._keys(Liar({"pii": b"k" * 16}), "pii")
+    [finding] = doctor._keys(lambda: Liar({"pii": b"k" * 16}), "pii")
     assert finding.state == "problem" and "another key" in finding.detail
+
+
+@pytest.mark.parametrize("option", [["--keyring", "none.json"], ["--kms", "nowhere:x"]])
+def test_a_kms_of_an_option_that_cannot_be_opened_is_a_problem(option):
+    code, found = run(*option)
+    assert code == 1 and option[1][:7] in found["keys"]["detail"]
+
+
+def test_two_options_for_the_kms_are_wrong_usage():
+    arguments = ["doctor", "--json", "--keyring", "none.json", "--kms", "nowhere:x"]
+    assert CliRunner().invoke(main, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), OSError("odd"), RuntimeError()], ids=repr)
+def test_any_error_of_a_kms_is_a_problem(error):
+    class Odd(InMemoryKms):
+        def wrap_key(self, key_bytes, master_key_identifier):
+            raise error
+
+    [finding] = doctor._keys(lambda: Odd({"pii": b"k" * 16}), "pii")
+    assert finding.state == "problem" and finding.detail == (str(error) or "RuntimeError")
 
 
 def test_a_package_that_is_missing_is_a_problem_only_if_it_is_required():
@@ -67,11 +89,12 @@ def test_a_package_that_is_missing_is_a_problem_only_if_it_is_required():
 
 
 @pytest.mark.parametrize("version, state", [
-    ('openjdk version "17.0.2"', "ok"), ('java version "1.8.0_292"', "problem"), ("?", "problem")])
+    ('openjdk version "17.0.2"', "ok"), ('java version "1.8.0_292"', "problem"), ("?", "problem"),
+    ("\udcff", "problem"), (f'version "{"0" * 5000}1"', "problem")], ids=lambda text: text[:9])
 def test_the_version_of_java(version, state, tmp_path, monkeypatch):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
+    java.write_bytes(os.fsencode(f"#!/bin/sh\necho '{version}' >&2\n"))
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert doctor._java().state == state
@@ -91,6 +114,16 @@ def test_a_python_without_secure_bloom_is_noted(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/bin/false")
     _, found = run()
     assert found["Python of Spark's workers"]["state"] == "note"
+
+
+@pytest.mark.parametrize("output", ["", "hello", "1", "[1, 2]", "\udcff"], ids=ascii)
+def test_a_program_that_is_not_python_is_no_python_for_the_workers(tmp_path, output):
+    pytest.importorskip("pyspark")
+    from secure_bloom.spark.worker_python import fault
+    program = tmp_path / "program"
+    program.write_bytes(os.fsencode(f"#!/bin/sh\necho '{output}'\n"))
+    program.chmod(0o755)
+    assert fault(str(program)) == "cannot be run as Python"
 
 
 @pytest.mark.slow
