@@ -1,15 +1,18 @@
 """Lookups in a new process: what they import, and that rows are read alike in both ways."""
 
+import io
 import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from secure_bloom import EncryptionConfiguration, ParquetFile, index, read_table, write_table
+from secure_bloom import EncryptionConfiguration, ParquetFile, find, index, read_table, write_table
 from secure_bloom.arrow import few_row_groups
+from secure_bloom.errors import FormatError
 from secure_bloom.keys import Keyring
-from tests.support import run_python
+from tests.support import arrow_file, run_python
 
 SLOW_IMPORTS = {"pandas", "numba", "pyspark", "pyarrow.dataset", "pyarrow.compute"}
 TEXTS = [f"x{number}" for number in range(10)]
@@ -93,3 +96,27 @@ def test_names_with_dots_are_not_mistaken_for_fields_of_structs(tmp_path):
     for columns in (["a"], ["a.b"], ["n"]):
         with ParquetFile(tmp_path / "a.parquet") as file:
             assert file.read(columns, [("n", ">", 0)]).equals(table.select(columns).slice(1))
+
+
+def with_fewer_values(file: bytes, column: int, count: int) -> bytes:
+    """Return a file in which the only page of a column claims to have so many values."""
+    start = pq.read_metadata(io.BytesIO(file)).row_group(0).column(column).data_page_offset
+    header = file.index(b"\x2c\x15\x0a", start)  # DataPageHeader, its number of values: 5
+    return file[:header + 2] + bytes([2 * count]) + file[header + 3:]
+
+
+@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize("column", [0, 1])
+@pytest.mark.parametrize("few", [0, 4], ids=["pyarrow.dataset", "pyarrow.parquet"])
+def test_a_column_with_fewer_rows_than_the_others_is_an_error(tmp_path, monkeypatch, few, column,
+                                                                 count):
+    monkeypatch.setattr(few_row_groups, "_FEW", few)
+    schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in "ab"])
+    table = pa.table({"a": range(5), "b": range(5)}, schema)
+    path = tmp_path / "x.parquet"
+    path.write_bytes(with_fewer_values(arrow_file(table), column, count))
+    for read in (lambda: read_table(path, filters=[("a", ">=", 0)]),
+                 lambda: read_table(tmp_path, filters=[("a", ">=", 0)]),
+                 lambda: find(path, "a", [0, 1])):
+        with pytest.raises(FormatError, match=r"x\.parquet"):
+            read()

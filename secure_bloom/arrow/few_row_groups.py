@@ -70,14 +70,22 @@ class FilePart:
             for field in schema)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with the columns of a schema."""
+        """Yield the rows with the columns of a schema.
+
+        Raises FormatError if a row group does not have as many as the footer says.
+        """
         names = [name for name in dict.fromkeys(schema.names) if name not in self.constants]
         # One by one: pyarrow cannot read nested dictionaries of several row groups at a time.
-        for batch in (batch for number in self.numbers
-                      for batch in self.opened.iter_batches(_BATCH_ROWS, [number], names)):
-            yield pa.RecordBatch.from_arrays([
-                pa.repeat(self.constants[name], batch.num_rows) if name in self.constants
-                else batch.column(name) for name in schema.names], schema=schema)
+        for number in self.numbers:
+            missing = self.opened.metadata.row_group(number).num_rows
+            for batch in self.opened.iter_batches(_BATCH_ROWS, [number], names):
+                missing -= batch.num_rows
+                yield pa.RecordBatch.from_arrays([
+                    pa.repeat(self.constants[name], batch.num_rows) if name in self.constants
+                    else batch.column(name) for name in schema.names], schema=schema)
+            if missing:  # pyarrow stops where the shortest column ends
+                raise FormatError("the pages of a column do not have as many rows as the footer "
+                                  "says", row_group=number)
 
 
 def batches_of_few(parts: Sequence[FilePart], schema: pa.Schema, each: Each = map) \
