@@ -423,8 +423,8 @@ class ParquetFile(Summarized):
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         if not groups:
             return
-        ends = accumulate(map(self._footer.row_group_num_rows, groups))
-        rows = rows_read = 0
+        counts = list(map(self._footer.row_group_num_rows, groups))
+        ends, rows, rows_read = accumulate(counts), 0, 0
         _, masked = self._to_read(columns, None)
         with self._source.one_version(), self._page_errors(columns, masked=masked):
             wanted = [field for field in self.schema  # fails here if pyarrow cannot read it
@@ -442,6 +442,9 @@ class ParquetFile(Summarized):
                     yield with_masked(batch, wanted, masked) if masked else batch
             except pa.ArrowInvalid as error:
                 raise FormatError("pyarrow cannot read the pages") from error
+            if rows != sum(counts):  # pyarrow stops where the shortest column ends
+                raise FormatError("the pages of a column do not have as many rows as the footer "
+                                  "says")
 
     def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None) \
             -> ds.ParquetFileFragment | None:

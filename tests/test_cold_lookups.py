@@ -117,6 +117,6 @@ def test_a_column_with_fewer_rows_than_the_others_is_an_error(tmp_path, monkeypa
     path.write_bytes(with_fewer_values(arrow_file(table), column, count))
     for read in (lambda: read_table(path, filters=[("a", ">=", 0)]),
                  lambda: read_table(tmp_path, filters=[("a", ">=", 0)]),
-                 lambda: find(path, "a", [0, 1])):
+                 lambda: find(path, "a", [0, 1]), lambda: list(ParquetFile(path).iter_batches())):
         with pytest.raises(FormatError, match=r"x\.parquet"):
             read()
