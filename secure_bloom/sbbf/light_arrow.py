@@ -75,8 +75,7 @@ def repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:
 
 def to_numpy(numbers: pa.ChunkedArray) -> np.ndarray:
     """Return numbers that are not null as a numpy array."""
-    chunks = [np.from_dlpack(chunk) for chunk in numbers.chunks]
-    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, np.int8), *chunks])
+    return np.from_dlpack(numbers.combine_chunks())
 
 
 def _functions() -> Any:
