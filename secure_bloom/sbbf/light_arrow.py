@@ -43,7 +43,7 @@ def filter_rows(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
 def array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     """Return values that are not null as an array of a type.
 
-    Other types than numbers, booleans, text and bytes do import pandas.
+    Types other than numbers, booleans, text and bytes still import pandas.
     """
     count = len(values)
     if arrow_type in _DTYPES:
