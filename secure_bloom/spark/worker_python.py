@@ -19,6 +19,7 @@ import re
 import shlex
 import subprocess
 import sys
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,11 +97,11 @@ def _without_archives(context: SparkContext, python: str) -> str:
     itself is returned.
     """
     try:
-        launcher = Path(context._temp_dir, "python-" + re.sub(r"\W", "_", python))
+        launcher = Path(context._temp_dir, f"python-{uuid.uuid5(uuid.NAMESPACE_URL, python)}")
         if launcher.exists():
             return str(launcher)
         home = jvm_of(context).System.getenv("SPARK_HOME")
-        draft = launcher.with_suffix(".new")
+        draft = launcher.with_suffix(f".{uuid.uuid4().hex}")  # a thread may do the same now
         draft.write_text(_LAUNCHER.format(home=shlex.quote(home), python=shlex.quote(python)))
         draft.chmod(0o700)
         installed = _output([str(draft), "-c", _INSTALLED])

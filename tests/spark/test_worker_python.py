@@ -138,6 +138,20 @@ def test_with_another_pyspark_than_the_installed_one_workers_run_as_spark_says(t
     assert worker_python._without_archives(context, sys.executable) == sys.executable
 
 
+def test_each_python_has_a_launcher_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_python, "_output", lambda command: str(tmp_path / "init"))
+    jvm = SimpleNamespace(System=SimpleNamespace(getenv=lambda name: str(tmp_path)))
+    context = SimpleNamespace(_temp_dir=str(tmp_path), _jvm=jvm)
+    names = ["a-b", "a_b", "a b"]
+    for name in names:
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{name}'\n")
+        (tmp_path / name).chmod(0o755)
+    for name in names * 2:
+        launcher = worker_python._without_archives(context, str(tmp_path / name))
+        assert subprocess.run([launcher], capture_output=True, text=True).stdout == f"{name}\n"
+    assert len([*tmp_path.glob("python-*")]) == len(names)
+
+
 def test_a_python_that_fits_is_used_and_looked_at_once(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(worker_python, "fault", lambda python: calls.append(python))
