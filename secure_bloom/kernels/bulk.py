@@ -91,14 +91,15 @@ class Bulk:
     def sort(self, values: np.ndarray, first_bit: int = 0, *, runs: int = 1) -> None:
         """Sort an array (uint64) in place, fast if its numbers are random.
 
-        It is fastest if the first ``first_bit`` bits are the same in all of them. The array may
-        consist of ``runs`` sorted arrays, which makes no difference here.
+        The first ``first_bit`` bits must be the same in all of them: many numbers in which they
+        differ would be out of order. The array may consist of ``runs`` sorted arrays, which makes
+        no difference here.
         """
         writable(values, np.uint64)
         if first_bit < 0:
             raise ValueError(f"{first_bit} bits in common")
         if values.size < _FEW or self.raw.sort(values, np.empty_like(values),
-                                                    min(first_bit, _COMMON_BITS)):
+                                              min(first_bit, _COMMON_BITS)):
             values.sort(kind="stable")  # many bits of the numbers were the same
 
     def _insert(self, words: np.ndarray, values: np.ndarray, hashed: bool) -> None:
