@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -163,7 +163,7 @@ def _keys(open_kms: shared.OpenKms, key: str | None) -> Iterator[Finding]:
             yield Finding("keys", "note", "no KMS is named", "use --keyring or --kms, or set "
                           "SECURE_BLOOM_KEYRING or SECURE_BLOOM_KMS")
             return
-        client = getattr(kms, "client", kms)  # that of the environment is opened here
+        client: Any = getattr(kms, "client", kms)  # that of the environment is opened here
         kind = type(client).__name__
         if key is None:
             yield Finding("keys", "ok", f"{kind} was opened; try a master key with --key")
