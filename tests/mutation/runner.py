@@ -124,7 +124,6 @@ class Workplace:
             sys.stdout.flush()
             os._exit(code)
 
-
     def _keep_kernels(self) -> None:
         """Let the compiled kernels be used although one of their sources may be a mutant.
 

@@ -50,6 +50,7 @@ def test_statements_are_changed(source, mutated):
     assert found == set(mutated)
 
 
+@pytest.mark.slow
 def test_every_mutant_of_the_core_is_valid_python():
     count = 0
     for room in ROOMS:

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 
 import pytest
 
@@ -129,8 +128,8 @@ def test_attempts_that_are_repeated_write_parts_of_their_own(spark, folder, keyr
     run = index_merging.run_tasks
 
     def twice(spark, work, numbers):
-        first, second = run(spark, work, numbers), run(spark, work, numbers)
-        return [random.choice(pair) for pair in zip(first, second, strict=True)]
+        attempts = [run(spark, work, numbers) for _ in range(2)]
+        return [attempts[number % 2][number] for number in range(len(numbers))]
 
     monkeypatch.setattr(index_merging, "run_tasks", twice)
     compact(spark, folder, keyring)

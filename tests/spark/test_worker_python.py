@@ -100,6 +100,7 @@ def test_workers_import_the_pyspark_that_is_installed(spark):
     assert path == ([entry for entry in others if not entry.startswith(home)] or [""])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used, unused", [
     ("source.schema()", "secure_bloom.spark.reading.reader secure_bloom.spark.writing.writer"),
     ("source.reader(source.schema())", "secure_bloom.spark.writing.writer"),

@@ -55,7 +55,7 @@ def test_the_folders_above_a_path_end_at_the_root(path, folders):
 
 
 def test_a_folder_to_which_jobs_commit_all_the_time_is_an_error(tmp_path, monkeypatch):
-    """Rather than a listing of which nobody knows whether it ever existed."""
+    """A listing might mix files of several jobs."""
     generations = iter(range(10**6))
     monkeypatch.setattr(visibility, "_generation", lambda *_: next(generations))
     monkeypatch.setattr(visibility.time, "sleep", lambda seconds: None)
@@ -125,11 +125,11 @@ def test_a_file_that_is_truncated_while_it_is_copied_is_left_as_it_is(tmp_path, 
     assert path.read_bytes() == b"0123" and os.listdir(tmp_path) == ["f"]
 
 
-def test_leftovers_on_a_store_are_none_of_ours():
+def test_leftovers_are_not_searched_for_on_other_filesystems():
     remove_leftovers_of(pa_fs.PyFileSystem(Inaccessible("/")), ["/a"])
 
 
-def test_a_source_of_no_known_kind_is_refused():
+def test_a_source_of_an_unknown_kind_is_refused():
     with pytest.raises(TypeError, match="not int"):
         Source(7)
 
