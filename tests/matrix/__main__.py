@@ -33,6 +33,8 @@ def main() -> int:
                         help="the results; those of other cells are kept")
     parser.add_argument("--docs", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
+    if unknown := set(arguments.cells) - {cell.name for cell in CELLS}:
+        parser.error(f"no such cell: {', '.join(sorted(unknown))}")
     BUILD.mkdir(parents=True, exist_ok=True)
     results = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
     for cell in CELLS:
@@ -50,14 +52,15 @@ def _tried(cell: Cell) -> dict[str, Any]:
     """Return the versions of a cell, and how its tests ended."""
     python = _interpreter(cell.python)
     if python is None:
-        return {"skipped": f"Python {cell.python} is not installed"}
+        return {"quick": f"not tried: Python {cell.python} is not installed"}
     folder = BUILD / cell.name
     tree, binaries = folder / "tree", folder / "venv" / "bin"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(
         "build", "built", ".venv", ".git", ".hypothesis", "__pycache__", "*.egg-info"))
     if not _installed(cell, python, folder):
-        return {"failed": f"the packages cannot be installed: {folder / 'install.log'}"}
+        print(f"{cell.name}: {folder / 'install.log'}", flush=True)
+        return {"failed": True, "quick": "the packages cannot be installed"}
     result: dict[str, Any] = {"versions": _versions(binaries / "python")}
     for name, arguments in _TESTS.items():
         log = folder / f"{name}.log"
@@ -65,9 +68,12 @@ def _tried(cell: Cell) -> dict[str, Any]:
             subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments], cwd=tree,
                            stdout=file, stderr=subprocess.STDOUT)
         counts = {what: int(count) for count, what in _COUNT.findall(_last_line(log))}
-        result[name] = counts.get("passed", 0)
-        if counts.keys() != {"passed"}:
-            result["failed"] = f"{_last_line(log)}: {log}"
+        if counts.keys() == {"passed"}:
+            result[name] = f"{counts['passed']:,} passed"
+        else:
+            result[name] = _last_line(log)
+            result["failed"] = True
+            print(f"{cell.name}, {name}: {result[name]}: {log}", flush=True)
     return result
 
 
@@ -124,12 +130,11 @@ def table(results: dict[str, Any]) -> str:
     lines = [f"| cell | Python | {' | '.join(_SHOWN)} | {' | '.join(_TESTS)} |",
              "|" + "---|" * (len(_SHOWN) + len(_TESTS) + 2)]
     for cell in CELLS:
-        result = results.get(cell.name, {"skipped": "not tried"})
+        result = results.get(cell.name, {"quick": "not tried"})
         versions = result.get("versions", {})
-        cells = [versions.get(name, "") for name in ("Python", *_SHOWN)]
-        verdict = result.get("failed") or result.get("skipped")
-        counts = [verdict, ""] if verdict else [f"{result[name]:,} passed" for name in _TESTS]
-        lines.append(f"| {' | '.join([cell.name, *cells, *counts])} |")
+        shown = [versions.get(name, "") for name in ("Python", *_SHOWN)]
+        outcomes = [result.get(name, "") for name in _TESTS]
+        lines.append(f"| {' | '.join([cell.name, *shown, *outcomes])} |")
     return "\n".join(lines)
 
 

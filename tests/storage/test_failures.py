@@ -9,6 +9,7 @@ import pytest
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.storage import processes, rewrite, visibility
 from secure_bloom.storage.files import Source, read_file, write_file
+from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros, remove_leftovers_of
 from secure_bloom.storage.table_formats import Table, first_table, folders_above
@@ -125,8 +126,13 @@ def test_a_file_that_is_truncated_while_it_is_copied_is_left_as_it_is(tmp_path, 
     assert path.read_bytes() == b"0123" and os.listdir(tmp_path) == ["f"]
 
 
-def test_leftovers_are_not_searched_for_on_other_filesystems():
-    remove_leftovers_of(pa_fs.PyFileSystem(Inaccessible("/")), ["/a"])
+def test_leftovers_are_removed_on_the_local_filesystem_only(tmp_path):
+    path, leftover = tmp_path / "a", tmp_path / temporary_name("a")
+    leftover.touch()
+    remove_leftovers_of(pa_fs.PyFileSystem(CountingHandler()), [str(path)])
+    assert leftover.exists()
+    remove_leftovers_of(LOCAL, [str(path)])
+    assert not leftover.exists()
 
 
 def test_a_source_of_an_unknown_kind_is_refused():
