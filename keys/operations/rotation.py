@@ -77,8 +77,8 @@ def rotate_master_keys(path: FilePath, keys: KeyWrapper | FilePath | None = None
 
     Can be repeated after a crash: files that are done are not changed again. Each file changes
     atomically, and only after each key has opened its column or footer, and the new master key has
-    unwrapped what it wrapped. Files that a
-    running job writes in the meantime are not seen: rotate again when the job is done.
+    unwrapped what it wrapped. Files that a running job writes in the meantime are not seen: rotate
+    again when the job is done.
 
     Parameters
     ----------
@@ -233,6 +233,6 @@ class _Rotation:
 def _check_key(chunk: ColumnChunk) -> None:
     """Check that a key opens its column.
 
-    A KMS might have unwrapped a wrong key. Rewrapped, it would replace the right one for ever.
+    The KMS might have returned a wrong key. Wrapped again, it would replace the right one.
     """
     chunk.metadata()

@@ -29,10 +29,10 @@ _BATCH_ROWS = 131_072  # as in pyarrow.dataset
 
 
 class FilePart:
-    """Some or all (None) of the row groups of an open file, as pyarrow is to read them.
+    """Some or all (None) of the row groups of an open file, for pyarrow to read.
 
     ``partition`` is an expression that holds for all rows. ``constants`` are columns that are not
-    in the file, and have one value in all rows.
+    in the file, and have one value in all rows. ``numbers`` are those of the row groups.
     """
 
     def __init__(self, file: pa.NativeFile,

@@ -56,6 +56,7 @@ def constants_in(alternatives: list[list[Predicate]], columns: Container[str],
                if p.column not in columns}
     if not missing:
         return dict(partition_values)
+    # Not pa.scalar, which would import pandas.
     return dict.fromkeys(missing, pa.nulls(1)[0]) | dict(partition_values)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _OLDEST_JAVA = 17  # that Spark 4 runs on
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_SECONDS = 30  # a Java without a session answers in one
+_SECONDS = 30  # Java takes about one to print its version
 _MARKS = {"ok": "ok", "note": "-", "problem": "PROBLEM"}
 
 
@@ -56,7 +56,7 @@ class Finding:
 @shared.json_option
 @click.pass_context
 def doctor(ctx: click.Context, kms: KmsClient | None, key: str | None, as_json: bool) -> None:
-    """Check what secure_bloom needs on this machine, and say how to mend what is missing.
+    """Check what secure_bloom needs on this machine, and say how to fix problems.
 
     Nothing is changed. With --key, the KMS is asked to wrap and unwrap a random key; without it,
     the KMS is only opened.
@@ -114,7 +114,7 @@ def _extras() -> Iterator[Finding]:
     for extra, package, purpose in (
             ("aws", "boto3", "keys in AWS KMS"), ("vault", "urllib3", "keys in HashiCorp Vault"),
             ("pkcs11", "python-pkcs11", "keys in an HSM"), ("lance", "pylance", "Lance indexes"),
-            ("polars", "polars", "scan"), ("spark", "pyspark", "Spark")):
+            ("polars", "polars", "scans with Polars"), ("spark", "pyspark", "Spark")):
         yield _package(package, f"for {purpose}: pip install 'secure_bloom[{extra}]'",
                        is_required=False)
 

@@ -26,9 +26,10 @@ def open_files(found: Files, keys: Keys, requirement: Requirement | None, *,
                schema: pa.Schema | None = None, with_source: bool = False,
                on_missing_key: OnMissingKey = "error", indexes: Indexes | None = None,
                selection: Selection | None = None) -> tuple[list[DatasetFile], View]:
-    """Open the files that were found as a data set, and return them and how they are seen.
+    """Open the files of a data set; return them, and what scanners need besides them.
 
     Scans use ``indexes``. If there is only one scan, ``selection`` may be what it is to read.
+    Raises ColumnError if the files have a column that ``with_source`` would add.
     """
     checks = FolderChecks(requirement, found.partition_schema.names)
     access = FileAccess.new(found.filesystem, keys, checks, with_source, on_missing_key, indexes,

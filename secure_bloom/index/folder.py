@@ -147,7 +147,7 @@ class IndexFolder:
         return posixpath.join(self.path, f"{version:012}{MANIFEST}")
 
     def segment_path(self, name: str) -> str:
-        """Return the path of a segment."""
+        """Return the path of a file of a segment."""
         return posixpath.join(self.path, name)
 
     def infos(self) -> list[pa_fs.FileInfo]:

@@ -19,7 +19,7 @@ FINGERPRINT_BITS = 38  #: D pairs of value and row group give D / 2**38 false ro
 MAX_GROUP_BITS = 64 - FINGERPRINT_BITS
 MAX_ROW_GROUPS = 1 << MAX_GROUP_BITS  #: of one segment
 MAX_PAIRS = 1 << (FINGERPRINT_BITS - 4)  #: of one segment
-CACHED_PAIRS = 1 << 17  #: pairs that are sorted at a time, in the cache of a processor
+CACHED_PAIRS = 1 << 17  #: pairs that fit the cache of a processor while they are sorted
 _PAGE_BITS = 13  # a page has at most 2**13 buckets, with 1/2 to 1 entry each
 
 
@@ -133,9 +133,10 @@ def unpack(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def sorted_pairs(parts: list[np.ndarray], first_bit: int = 0, *, are_sorted: bool = True) \
         -> np.ndarray:
-    """Return pairs in order, each once. Several parts should be in order themselves.
+    """Return pairs in order, each once.
 
-    ``first_bit`` is the number of leading bits that all pairs have in common.
+    ``first_bit`` is the number of leading bits that all pairs have in common. ``are_sorted`` says
+    whether several parts are in order themselves, which makes it faster.
     """
     pairs = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     kernels_for(pairs.size).sort(pairs, first_bit, runs=len(parts) if are_sorted else 1)

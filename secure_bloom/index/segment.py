@@ -79,7 +79,7 @@ class SegmentInfo:
 
     @property
     def name(self) -> str:
-        """Name of its own file."""
+        """Name of the file that has the end of the segment."""
         return self.id + SUFFIX
 
     @property
@@ -95,7 +95,7 @@ class SegmentInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the fields in the types of JSON."""
         fields = asdict(self)
-        if not self.parts:  # so readers that know no parts can read it
+        if not self.parts:  # readers without support for parts refuse them
             del fields["parts"]
         return fields
 

@@ -19,6 +19,7 @@ from secure_bloom.index.geometry import Geometry
 from secure_bloom.index.sealing import ID_SIZE, MAGIC, IndexKey, ModuleType, Sealer
 from secure_bloom.index.segment import (
     DIRECTORY_PART,
+    PART_SUFFIX,
     SUFFIX,
     Part,
     SegmentInfo,
@@ -66,12 +67,12 @@ def write_segment(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey,
 def write_part(filesystem: pa_fs.FileSystem, folder: str, key: IndexKey, segment_id: bytes,
                geometry: Geometry, slices: Iterable[np.ndarray], slice_bits: int,
                first_slice: int) -> WrittenPart:
-    """Write the pages of successive slices of a segment in a file of their own.
+    """Write the pages of successive slices of a segment in a separate file, a part.
 
-    The file of the first slice begins the segment.
+    The part with the first slice begins the segment.
     """
     part_id = os.urandom(ID_SIZE).hex()  # another one for each attempt
-    with _new_file(filesystem, folder, Part(part_id, 0).name) as file:
+    with _new_file(filesystem, folder, part_id + PART_SUFFIX) as file:
         if first_slice == 0:
             file.add(MAGIC)
         written = file.add_pages(key.segment(segment_id), geometry, slices, slice_bits,

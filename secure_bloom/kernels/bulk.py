@@ -19,9 +19,8 @@ from secure_bloom.kernels.checks import filter_words, readable, writable
 #: Values worth a thread: a millisecond or two of work; starting a thread takes a tenth of that.
 WORDS, STRINGS = 1 << 19, 1 << 18
 
-
-_UNSORTED = 1 << 10  #: numbers that numpy sorts as fast
-_COMMON_BITS = 24  #: that the kernel allows; it needs 28 others
+_FEW = 1 << 10  #: numbers that numpy sorts as fast
+_COMMON_BITS = 24  #: leading bits in common, at most; the kernel sorts by up to 28 others
 
 
 class Bulk:
@@ -98,7 +97,7 @@ class Bulk:
         writable(values, np.uint64)
         if first_bit < 0:
             raise ValueError(f"{first_bit} bits in common")
-        if values.size < _UNSORTED or self.raw.sort(values, np.empty_like(values),
+        if values.size < _FEW or self.raw.sort(values, np.empty_like(values),
                                                     min(first_bit, _COMMON_BITS)):
             values.sort(kind="stable")  # many bits of the numbers were the same
 

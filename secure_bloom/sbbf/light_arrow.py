@@ -43,7 +43,7 @@ def filter_rows(batch: pa.RecordBatch, rows: pa.BooleanArray) -> pa.RecordBatch:
 def array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     """Return values that are not null as an array of a type.
 
-    Other types than numbers, booleans, text and bytes do import pandas.
+    Types other than numbers, booleans, text and bytes still import pandas.
     """
     count = len(values)
     if arrow_type in _DTYPES:
@@ -75,8 +75,7 @@ def repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:
 
 def to_numpy(numbers: pa.ChunkedArray) -> np.ndarray:
     """Return numbers that are not null as a numpy array."""
-    chunks = [np.from_dlpack(chunk) for chunk in numbers.chunks]
-    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, np.int8), *chunks])
+    return np.from_dlpack(numbers.combine_chunks())
 
 
 def _functions() -> Any:

@@ -1,7 +1,7 @@
 """Merge segments of an index, distributed over a Spark cluster.
 
 Pages are in the order of fingerprints. So each task merges the pages of one slice of the
-fingerprints from all segments, and writes them in a file of its own, a part of the new segment. The
+fingerprints from all segments, and writes them in a separate file, a part of the new segment. The
 driver writes the rest: directory, file table and footer. Parts have no effect until the segment is
 published, so attempts that fail or are repeated are harmless; ``vacuum`` deletes what they leave.
 """
@@ -35,7 +35,7 @@ from secure_bloom.storage.files import FilePath
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TASK_PAIRS = 1 << 25  # a task merges about so many, in a few seconds; fewer need no task
+_TASK_PAIRS = 1 << 25  # a task merges about as many, in a few seconds
 
 
 def compact_index(spark: SparkSession, path: FilePath, columns: str | Iterable[str] | None, *,
@@ -67,11 +67,11 @@ class SparkMerge:
     def __call__(self, index: ColumnIndex, segments: Sequence[Segment], keep: Keep,
                  budget: int) -> SegmentInfo:
         """Write one segment with the files of several that are kept."""
-        plan, files = MergePlan.of(segments, keep, budget)
         pairs = sum(segment.pairs for segment in segments)
-        task_bits = min(plan.slice_bits, (max(1, pairs // _TASK_PAIRS) - 1).bit_length())
-        if task_bits == 0:
+        if pairs < 2 * _TASK_PAIRS:
             return merge_here(index, segments, keep, budget)
+        plan, files = MergePlan.of(segments, keep, budget)
+        task_bits = min(plan.slice_bits, (pairs // _TASK_PAIRS - 1).bit_length())
         folder = index.folder
         task = MergeTask(self._root, folder.table, folder.column, SentKey(index.manifest),
                          os.urandom(ID_SIZE), plan, [segment.info for segment in segments],

@@ -1,7 +1,7 @@
 """The data source ``secure_parquet``, as Spark sees it.
 
 Spark starts a Python process for each of its questions: schema, plan, rows, write, commit. Readers
-and writers are imported where they are made, so that each process imports what it needs only.
+and writers are imported where they are made, so that each process imports only what it needs.
 """
 
 from __future__ import annotations
