@@ -22,7 +22,9 @@ _TESTS = {"quick": ["--tier", "check", "-n", "2", "--dist", "loadgroup"],
           "Spark": ["--tier", "test", "-n", "0", "tests/spark/test_write.py",
                     "tests/spark/test_read.py"]}
 _SHOWN = "pyarrow", "numpy", "cryptography", "numba", "pyspark", "pandas"
-_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
+_COUNTS = re.compile(r"^=* ?(\d+ (?:failed|passed|errors?)(?:, \d+ (?:passed|errors?|skipped))*)",
+                     re.MULTILINE)
+_PASSED, _FAILED = 0, 1  #: exit codes of pytest
 
 
 def main() -> int:
@@ -58,22 +60,19 @@ def _tried(cell: Cell) -> dict[str, Any]:
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(
         "build", "built", ".venv", ".git", ".hypothesis", "__pycache__", "*.egg-info"))
+    print(f"{cell.name}: packages, to {folder / 'install.log'}", flush=True)
     if not _installed(cell, python, folder):
-        print(f"{cell.name}: {folder / 'install.log'}", flush=True)
         return {"failed": True, "quick": "the packages cannot be installed"}
     result: dict[str, Any] = {"versions": _versions(binaries / "python")}
     for name, arguments in _TESTS.items():
         log = folder / f"{name}.log"
+        print(f"{cell.name}: {name} tests, to {log}", flush=True)
         with log.open("wb") as file:
-            subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments], cwd=tree,
-                           stdout=file, stderr=subprocess.STDOUT)
-        counts = {what: int(count) for count, what in _COUNT.findall(_last_line(log))}
-        if counts.keys() == {"passed"}:
-            result[name] = f"{counts['passed']:,} passed"
-        else:
-            result[name] = _last_line(log)
+            done = subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments],
+                                  cwd=tree, stdout=file, stderr=subprocess.STDOUT)
+        result[name] = outcome(done.returncode, log.read_text(errors="replace"))
+        if done.returncode:
             result["failed"] = True
-            print(f"{cell.name}, {name}: {result[name]}: {log}", flush=True)
     return result
 
 
@@ -119,10 +118,13 @@ def _versions(python: Path) -> dict[str, str]:
     return {"Python": version, **{one["name"].lower(): one["version"] for one in json.loads(shown)}}
 
 
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines()
-             if " passed" in line or " failed" in line or " error" in line]
-    return lines[-1].strip("= ") if lines else "no test was run"
+def outcome(code: int, printed: str) -> str:
+    """Return how tests ended, from the exit code of pytest and what it has printed."""
+    counts = _COUNTS.findall(printed)
+    text = re.sub(r"\d{4,}", lambda number: f"{int(number[0]):,}", counts[-1]) if counts else ""
+    if code in (_PASSED, _FAILED) and text:
+        return text
+    return f"pytest ended with exit code {code}{text and ': ' + text}"
 
 
 def table(results: dict[str, Any]) -> str:

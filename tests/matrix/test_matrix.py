@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix.__main__ import PAGE, table
+from tests.matrix.__main__ import PAGE, outcome, table
 from tests.matrix.cells import CELLS, OLDEST
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,19 @@ def test_no_lower_bound_is_left_out():
 def test_the_oldest_cell_has_the_oldest_python():
     [oldest] = [cell for cell in CELLS if cell.name == "oldest"]
     assert PROJECT["project"]["requires-python"] == f">={oldest.python}"
+
+
+@pytest.mark.parametrize(("code", "printed", "expected"), [
+    (0, "...\nSKIPPED [1] 2 passed by\n1234 passed, 5 skipped, 7 deselected in 3.21s (0:00:03)\n",
+     "1,234 passed, 5 skipped"),
+    (1, "FAILED a.py::b - 1 error\n= 2 failed, 1234 passed, 1 error in 3.21s =\n",
+     "2 failed, 1,234 passed, 1 error"),
+    (2, "!! KeyboardInterrupt !!\n12 passed in 3.21s\n",
+     "pytest ended with exit code 2: 12 passed"),
+    (5, "9 deselected in 0.1s\n", "pytest ended with exit code 5"),
+    (-9, "....", "pytest ended with exit code -9")])
+def test_an_interrupted_run_has_not_passed(code, printed, expected):
+    assert outcome(code, printed) == expected
 
 
 def test_the_table_shows_versions_skipped_cells_and_failures():
