@@ -40,8 +40,7 @@ def _lookups(spark: SparkSession, crowd: DataFrame, plan: Plan) -> Comparison:
     """Look up existing values in unsorted files: filters can skip, statistics cannot."""
     folder = plan.folder
     path, keyring = str(folder / "people"), Keyring(folder / "keyring.json")
-    crowd.repartition(FILES).write.options(**_native_options(folder), **ROW_GROUP).parquet(
-        path)
+    crowd.repartition(FILES).write.options(**_native_options(folder), **ROW_GROUP).parquet(path)
     wanted = [row.ssn for row in crowd.limit(LOOKUPS).collect()]
     known = native.read_options(path, kms=keyring)
 

@@ -38,6 +38,7 @@ def imported_by(code: str) -> set[str]:
     return set(run_python(f"import sys, secure_bloom\n{code}\nprint(*sys.modules)").split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "value", "is_there"), [
     ("ssn", "x7", True), ("ssn", "none", False), ("id", 7, True), ("amt", 3.5, True),
     ("raw", b"x7", True)])
@@ -52,6 +53,7 @@ def test_a_lookup_in_a_file_imports_only_what_it_needs(tmp_path, keyring, column
         & loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lookup", ["read_table({0!r}, {1!r}, filters=[('ssn', '=', 'x7')])",
                                     "find({0!r}, 'ssn', ['x7'], {1!r})"])
 @pytest.mark.parametrize("is_indexed", [False, True])
@@ -69,6 +71,7 @@ def test_a_lookup_in_a_folder_imports_only_what_it_needs(tmp_path, keyring, look
     assert "secure_bloom.index.segment" in loaded or not is_indexed
 
 
+@pytest.mark.slow
 def test_few_row_groups_are_read_as_many_are(tmp_path, monkeypatch):
     """Few are read with pyarrow.parquet, many with pyarrow.dataset."""
     path = tmp_path / "a.parquet"

@@ -54,6 +54,7 @@ def test_the_folder_is_listed_again(table, removing, how):
     assert len(done) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["find", "dataset"])
 def test_files_that_are_removed_after_each_listing_are_a_typed_error(table, removing, how):
     for number in range(3, 20):

@@ -72,15 +72,15 @@ def test_pages_outside_of_a_segment_are_refused(tmp_path, monkeypatch):
 
 def test_a_disk_that_fails_is_not_a_missing_segment(tmp_path):
     """Else a lookup would read the index again and again."""
-    stored = folder_of(tmp_path)
-    path = tmp_path / "_index" / "ssn" / "x.seg"
+    stored, info = folder_of(tmp_path), build_segment(tmp_path, KEY, [[[1, 2]]]).info
+    path = tmp_path / "_index" / "ssn" / info.name
     path.mkdir(parents=True)  # exists, and cannot be read
     with pytest.raises(OSError) as caught:
-        stored.open_segment("x.seg")
+        stored.open_segment(info)
     assert not isinstance(caught.value, ChangedMeanwhileError)
     path.rmdir()
     with pytest.raises(ChangedMeanwhileError, match="missing"):
-        stored.open_segment("x.seg")
+        stored.open_segment(info)
 
 
 def test_bytes_that_are_not_a_file_table_are_refused():

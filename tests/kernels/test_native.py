@@ -412,7 +412,7 @@ def test_the_test_at_loading_names_no_fault_of_numpy_itself():
 
     class Numba:
         hash_words, hash_fixed, hash_binary = raw.hash_words, raw.hash_fixed, raw.hash_binary
-        insert, check = raw.insert, raw.check
+        insert, check, sort = raw.insert, raw.check, raw.sort
         struct_ends, fields = footers.struct_ends, footers.fields
         with_bloom_filters = footers.with_bloom_filters
 

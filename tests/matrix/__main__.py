@@ -22,7 +22,9 @@ _TESTS = {"quick": ["--tier", "check", "-n", "2", "--dist", "loadgroup"],
           "Spark": ["--tier", "test", "-n", "0", "tests/spark/test_write.py",
                     "tests/spark/test_read.py"]}
 _SHOWN = "pyarrow", "numpy", "cryptography", "numba", "pyspark", "pandas"
-_COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
+_COUNTS = re.compile(r"^=* ?(\d+ (?:failed|passed|errors?)(?:, \d+ (?:passed|errors?|skipped))*)",
+                     re.MULTILINE)
+_PASSED, _FAILED = 0, 1  #: exit codes of pytest
 
 
 def main() -> int:
@@ -33,6 +35,8 @@ def main() -> int:
                         help="the results; those of other cells are kept")
     parser.add_argument("--docs", action="store_true", help="write docs/compatibility.md")
     arguments = parser.parse_args()
+    if unknown := set(arguments.cells) - {cell.name for cell in CELLS}:
+        parser.error(f"no such cell: {', '.join(sorted(unknown))}")
     BUILD.mkdir(parents=True, exist_ok=True)
     results = json.loads(arguments.state.read_text()) if arguments.state.exists() else {}
     for cell in CELLS:
@@ -50,24 +54,25 @@ def _tried(cell: Cell) -> dict[str, Any]:
     """Return the versions of a cell, and how its tests ended."""
     python = _interpreter(cell.python)
     if python is None:
-        return {"skipped": f"Python {cell.python} is not installed"}
+        return {"quick": f"not tried: Python {cell.python} is not installed"}
     folder = BUILD / cell.name
     tree, binaries = folder / "tree", folder / "venv" / "bin"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(
         "build", "built", ".venv", ".git", ".hypothesis", "__pycache__", "*.egg-info"))
+    print(f"{cell.name}: packages, to {folder / 'install.log'}", flush=True)
     if not _installed(cell, python, folder):
-        return {"failed": f"the packages cannot be installed: {folder / 'install.log'}"}
+        return {"failed": True, "quick": "the packages cannot be installed"}
     result: dict[str, Any] = {"versions": _versions(binaries / "python")}
     for name, arguments in _TESTS.items():
         log = folder / f"{name}.log"
+        print(f"{cell.name}: {name} tests, to {log}", flush=True)
         with log.open("wb") as file:
-            subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments], cwd=tree,
-                           stdout=file, stderr=subprocess.STDOUT)
-        counts = {what: int(count) for count, what in _COUNT.findall(_last_line(log))}
-        result[name] = counts.get("passed", 0)
-        if counts.keys() != {"passed"}:
-            result["failed"] = f"{_last_line(log)}: {log}"
+            done = subprocess.run([binaries / "python", "-m", "pytest", "-q", *arguments],
+                                  cwd=tree, stdout=file, stderr=subprocess.STDOUT)
+        result[name] = outcome(done.returncode, log.read_text(errors="replace"))
+        if done.returncode:
+            result["failed"] = True
     return result
 
 
@@ -113,10 +118,13 @@ def _versions(python: Path) -> dict[str, str]:
     return {"Python": version, **{one["name"].lower(): one["version"] for one in json.loads(shown)}}
 
 
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines()
-             if " passed" in line or " failed" in line or " error" in line]
-    return lines[-1].strip("= ") if lines else "no test was run"
+def outcome(code: int, printed: str) -> str:
+    """Return how tests ended, from the exit code of pytest and what it has printed."""
+    counts = _COUNTS.findall(printed)
+    text = re.sub(r"\d{4,}", lambda number: f"{int(number[0]):,}", counts[-1]) if counts else ""
+    if code in (_PASSED, _FAILED) and text:
+        return text
+    return f"pytest ended with exit code {code}{text and ': ' + text}"
 
 
 def table(results: dict[str, Any]) -> str:
@@ -124,12 +132,11 @@ def table(results: dict[str, Any]) -> str:
     lines = [f"| cell | Python | {' | '.join(_SHOWN)} | {' | '.join(_TESTS)} |",
              "|" + "---|" * (len(_SHOWN) + len(_TESTS) + 2)]
     for cell in CELLS:
-        result = results.get(cell.name, {"skipped": "not tried"})
+        result = results.get(cell.name, {"quick": "not tried"})
         versions = result.get("versions", {})
-        cells = [versions.get(name, "") for name in ("Python", *_SHOWN)]
-        verdict = result.get("failed") or result.get("skipped")
-        counts = [verdict, ""] if verdict else [f"{result[name]:,} passed" for name in _TESTS]
-        lines.append(f"| {' | '.join([cell.name, *cells, *counts])} |")
+        shown = [versions.get(name, "") for name in ("Python", *_SHOWN)]
+        outcomes = [result.get(name, "") for name in _TESTS]
+        lines.append(f"| {' | '.join([cell.name, *shown, *outcomes])} |")
     return "\n".join(lines)
 
 

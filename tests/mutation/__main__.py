@@ -9,6 +9,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.mutation.covering import Covering
@@ -37,16 +38,18 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help="write docs/reliability.md")
     arguments = parser.parse_args()
     tried = load(arguments.state)
-    mutants = [(key, mutant) for key, mutant in _in_order(arguments.seed)
+    every = _in_order(arguments.seed)
+    mutants = [(key, mutant) for key, mutant in every
                if mutant.file.split("/")[1] in (arguments.room or ROOMS)
                and arguments.file in (None, mutant.file)]
     todo = [(key, mutant) for key, mutant in mutants
             if (key in tried and tried[key].outcome == "survived" and not explanation(tried[key])
                 if arguments.again else key not in tried)]
     _run(todo, tried, arguments)
-    print("\n".join(summary(tried)))
+    existing = Counter(mutant.file.split("/")[1] for _, mutant in every)
+    print("\n".join(summary(tried, existing)))
     if arguments.docs:
-        write_page(tried)
+        write_page(tried, existing)
     return 0
 
 

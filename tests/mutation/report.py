@@ -60,16 +60,16 @@ def explanation(one: Tried) -> str | None:
     return explained().get((one.file, one.source, one.after))
 
 
-def summary(tried: dict[str, Tried]) -> list[str]:
-    """Return the table of the page as Markdown."""
-    lines = ["| room | mutants tried | killed | survived, explained | survived | killed of those "
-             "that are not explained |", "|---|---|---|---|---|---|"]
+def summary(tried: dict[str, Tried], existing: Counter[str]) -> list[str]:
+    """Return the table of the page as Markdown; ``existing`` is how many mutants a room has."""
+    lines = ["| room | mutants | tried | killed | survived, explained | survived | killed of those "
+             "that are not explained |", "|---|---|---|---|---|---|---|"]
     total: Counter[str] = Counter()
     for room in ROOMS:
         counts = Counter(_outcome(one) for one in tried.values() if one.room == room)
         total += counts
-        lines.append(_row(f"`{room}`", counts))
-    return [*lines, _row("all", total)]
+        lines.append(_row(f"`{room}`", existing[room], counts))
+    return [*lines, _row("all", existing.total(), total)]
 
 
 def _outcome(one: Tried) -> str:
@@ -78,16 +78,17 @@ def _outcome(one: Tried) -> str:
     return "explained" if explanation(one) else "survived"
 
 
-def _row(name: str, counts: Counter[str]) -> str:
+def _row(name: str, existing: int, counts: Counter[str]) -> str:
     unexplained = counts["killed"] + counts["survived"]
     share = f"{100 * counts['killed'] / unexplained:.1f}%" if unexplained else ""
-    return (f"| {name} | {counts.total():,} | {counts['killed']:,} | {counts['explained']:,} | "
-            f"{counts['survived']:,} | {share} |")
+    numbers = [existing, counts.total(), *(counts[what] for what in ("killed", "explained",
+                                                                     "survived"))]
+    return f"| {' | '.join([name, *(f'{number:,}' for number in numbers), share])} |"
 
 
-def write_page(tried: dict[str, Tried]) -> None:
+def write_page(tried: dict[str, Tried], existing: Counter[str]) -> None:
     """Replace the table of the page."""
     text = PAGE.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    table = "\n".join(summary(tried))
+    table = "\n".join(summary(tried, existing))
     PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")

@@ -84,16 +84,9 @@ class Workplace:
         child = os.fork()
         if not child:
             self._be_pytest(tests)
-        deadline = time.monotonic() + seconds + _START
-        while True:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                break
-            if time.monotonic() > deadline:
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return "time", None
-            time.sleep(0.02)
+        status = _ended(child, time.monotonic() + seconds + _START)
+        if status is None:
+            return "time", None
         code = os.waitstatus_to_exitcode(status)
         if code == 0:
             return "survived", None
@@ -124,7 +117,6 @@ class Workplace:
             sys.stdout.flush()
             os._exit(code)
 
-
     def _keep_kernels(self) -> None:
         """Let the compiled kernels be used although one of their sources may be a mutant.
 
@@ -134,6 +126,22 @@ class Workplace:
             from secure_bloom.kernels.interface import BUILT, MANIFEST, sources_digest
             manifest = json.loads((BUILT / MANIFEST).read_text())
             (BUILT / MANIFEST).write_text(json.dumps(manifest | {"sources": sources_digest()}))
+
+
+def _ended(child: int, deadline: float) -> int | None:
+    """Wait for a process; return its status, or None if it took too long and was killed."""
+    try:
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return status
+            time.sleep(0.02)
+    except KeyboardInterrupt:  # does not reach the tests, which have a process group of their own
+        os.killpg(child, signal.SIGKILL)
+        raise
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
 
 
 def _write(path: Path, source: str) -> None:

@@ -256,7 +256,7 @@ MOMENTS = pa.table({"s": ["a"], "t": pa.array([NOON], pa.timestamp("us", "UTC"))
 def test_a_filter_that_arrow_cannot_evaluate(tmp_path, monkeypatch, condition, message, error):
     """The error is about the filter, names the file, and comes before any row is read."""
     write_table(MOMENTS, tmp_path / "x")
-    monkeypatch.setattr("secure_bloom.arrow.pages._rows", None)
+    monkeypatch.setattr("secure_bloom.arrow.pages.read_batches", None)
     for read in (lambda: ParquetFile(tmp_path / "x").read(filters=condition),
                  lambda: next(ParquetFile(tmp_path / "x").iter_tables(filters=condition)),
                  lambda: ParquetFile(tmp_path / "x").prune(condition),

@@ -24,9 +24,10 @@ def table(tried: dict[str, Tried], about: dict[str, Any]) -> str:
     lines = ["| check | promise | tried | goal | failures | details |", "|---|---|---|---|---|---|"]
     for name, check in CHECKS.items():
         one = tried[name]
-        details = ", ".join(f"{what}: {number:,}" for what, number in sorted(one.counts.items()))
+        details = "; ".join(f"{what}: {number:,}" for what, number in sorted(one.counts.items()))
         lines.append(f"| `{name}` | {check.promise} | {one.tried:,} {check.unit} | "
                      f"{check.target:,} | {len(one.failures)} | {details} |")
     seconds = sum(one.seconds for one in tried.values())
     versions = ", ".join(f"{name} {version}" for name, version in about.items())
-    return "\n".join([*lines, "", f"In {seconds:,.0f} seconds of processes; {versions}."])
+    return "\n".join([*lines, "", f"In {seconds:,.0f} seconds, summed over all processes; "
+                      f"{versions}."])

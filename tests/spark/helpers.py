@@ -56,6 +56,22 @@ def people(spark, rows=100, start=0):
         "concat('ssn-', id) as ssn", "concat('city-', id % 10) as city", "id")
 
 
+def sent_to_tasks(monkeypatch, module, job):
+    """Return what a job would send to Spark with ``module.run_tasks``: a function, and its tasks.
+    """
+    sent = []
+
+    def run(spark, work, tasks):
+        sent.extend((work, tasks))
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "run_tasks", run)
+        with pytest.raises(InterruptedError):
+            job()
+    return sent
+
+
 @contextmanager
 def settings(spark, values):
     """Change settings of a session temporarily."""

@@ -11,7 +11,7 @@ from secure_bloom.errors import ColumnError, KeyRetrievalError
 from secure_bloom.index import Index, UpdateResult
 from secure_bloom.keys import Keyring
 from secure_bloom.spark import indexing
-from tests.spark.helpers import PLAINTEXT, people, uses_spark, write
+from tests.spark.helpers import PLAINTEXT, people, sent_to_tasks, uses_spark, write
 
 pytestmark = uses_spark
 
@@ -41,17 +41,7 @@ def segments(folder, column="ssn") -> set[str]:
 
 def work_of(folder, keyring, monkeypatch) -> list:
     """Return the function that would be sent to the tasks, and the files of each task."""
-    sent = []
-
-    def run(spark, work, tasks):
-        sent.extend((work, tasks))
-        raise InterruptedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(indexing, "run_tasks", run)
-        with pytest.raises(InterruptedError):
-            build(None, folder, keyring)
-    return sent
+    return sent_to_tasks(monkeypatch, indexing, lambda: build(None, folder, keyring))
 
 
 def test_tasks_build_an_index_that_python_readers_use(spark, folder, keyring):

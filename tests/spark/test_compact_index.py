@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 
 import pytest
 
@@ -11,7 +10,7 @@ from secure_bloom.errors import ChangedMeanwhileError, ColumnError, KeyRetrieval
 from secure_bloom.index import Index, compaction, geometry, merging
 from secure_bloom.keys import Keyring
 from secure_bloom.spark import index_merging, tasks
-from tests.spark.helpers import people, uses_spark, write
+from tests.spark.helpers import people, sent_to_tasks, uses_spark, write
 
 pytestmark = uses_spark
 
@@ -95,17 +94,7 @@ def test_building_merges_many_segments_in_tasks(spark, folder, keyring, encrypte
 
 def work_of(folder, keyring, monkeypatch):
     """Return the function that would be sent to the tasks, and their number."""
-    sent = []
-
-    def run(spark, work, items):
-        sent.append((work, items))
-        raise InterruptedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(index_merging, "run_tasks", run)
-        with pytest.raises(InterruptedError):
-            compact(None, folder, keyring)
-    return sent[0]
+    return sent_to_tasks(monkeypatch, index_merging, lambda: compact(None, folder, keyring))
 
 
 def test_a_merge_that_is_killed_changes_nothing(spark, folder, keyring, monkeypatch):
@@ -129,8 +118,8 @@ def test_attempts_that_are_repeated_write_parts_of_their_own(spark, folder, keyr
     run = index_merging.run_tasks
 
     def twice(spark, work, numbers):
-        first, second = run(spark, work, numbers), run(spark, work, numbers)
-        return [random.choice(pair) for pair in zip(first, second, strict=True)]
+        attempts = [run(spark, work, numbers) for _ in range(2)]
+        return [attempts[number % 2][number] for number in range(len(numbers))]
 
     monkeypatch.setattr(index_merging, "run_tasks", twice)
     compact(spark, folder, keyring)

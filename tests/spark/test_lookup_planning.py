@@ -14,6 +14,8 @@ from secure_bloom.spark.options.row_filters import checked, to_json
 from secure_bloom.spark.reading import planning, reader
 from secure_bloom.spark.source import SecureParquet
 
+pytestmark = pytest.mark.slow  # they write many files
+
 FILES = 100
 BY_COLUMN = EncryptionConfiguration("footer", {"pii": ["ssn"]})
 

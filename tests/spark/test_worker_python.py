@@ -100,6 +100,7 @@ def test_workers_import_the_pyspark_that_is_installed(spark):
     assert path == ([entry for entry in others if not entry.startswith(home)] or [""])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used, unused", [
     ("source.schema()", "secure_bloom.spark.reading.reader secure_bloom.spark.writing.writer"),
     ("source.reader(source.schema())", "secure_bloom.spark.writing.writer"),
@@ -169,18 +170,18 @@ def test_one_that_does_not_fit_is_looked_at_once(tmp_path, bare, monkeypatch):
 
 
 def test_the_python_itself_is_asked(tmp_path, bare, monkeypatch):
-    assert worker_python._fault(sys.executable) is None
-    assert "does not have secure_bloom" in worker_python._fault(bare)
+    assert worker_python.fault(sys.executable) is None
+    assert "does not have secure_bloom" in worker_python.fault(bare)
     # It is found in the current folder, but its dependencies are not.
     monkeypatch.chdir(os.path.dirname(os.path.dirname(secure_bloom.__file__)))
-    assert "or its dependencies" in worker_python._fault(bare)
-    assert worker_python._fault(str(tmp_path / "none")) == "cannot be run"
+    assert "or its dependencies" in worker_python.fault(bare)
+    assert worker_python.fault(str(tmp_path / "none")) == "cannot be run"
     own = f"[{sys.version_info[0]}, {sys.version_info[1]}]"
     older = program(tmp_path / "older", f"echo '[{own}, \"0.0.1\"]'")
-    assert worker_python._fault(older) == (
+    assert worker_python.fault(older) == (
         f"has secure_bloom 0.0.1, but the driver has {secure_bloom.__version__}")
     other = program(tmp_path / "other", f"echo '[[3, 8], \"{secure_bloom.__version__}\"]'")
-    assert worker_python._fault(other).startswith("is Python 3.8, but the driver uses 3.")
+    assert worker_python.fault(other).startswith("is Python 3.8, but the driver uses 3.")
 
 
 def test_a_warning_of_one_line_says_what_to_do_where_no_python_fits(bare, monkeypatch):

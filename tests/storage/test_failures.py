@@ -9,6 +9,7 @@ import pytest
 from secure_bloom.errors import ChangedMeanwhileError, SecureBloomError
 from secure_bloom.storage import processes, rewrite, visibility
 from secure_bloom.storage.files import Source, read_file, write_file
+from secure_bloom.storage.local_files import temporary_name
 from secure_bloom.storage.many_files import each_file
 from secure_bloom.storage.rewrite import Kept, Rewrite, Zeros, remove_leftovers_of
 from secure_bloom.storage.table_formats import Table, first_table, folders_above
@@ -55,7 +56,7 @@ def test_the_folders_above_a_path_end_at_the_root(path, folders):
 
 
 def test_a_folder_to_which_jobs_commit_all_the_time_is_an_error(tmp_path, monkeypatch):
-    """Rather than a listing of which nobody knows whether it ever existed."""
+    """A listing might mix files of several jobs."""
     generations = iter(range(10**6))
     monkeypatch.setattr(visibility, "_generation", lambda *_: next(generations))
     monkeypatch.setattr(visibility.time, "sleep", lambda seconds: None)
@@ -125,11 +126,16 @@ def test_a_file_that_is_truncated_while_it_is_copied_is_left_as_it_is(tmp_path, 
     assert path.read_bytes() == b"0123" and os.listdir(tmp_path) == ["f"]
 
 
-def test_leftovers_on_a_store_are_none_of_ours():
-    remove_leftovers_of(pa_fs.PyFileSystem(Inaccessible("/")), ["/a"])
+def test_leftovers_are_removed_on_the_local_filesystem_only(tmp_path):
+    path, leftover = tmp_path / "a", tmp_path / temporary_name("a")
+    leftover.touch()
+    remove_leftovers_of(pa_fs.PyFileSystem(CountingHandler()), [str(path)])
+    assert leftover.exists()
+    remove_leftovers_of(LOCAL, [str(path)])
+    assert not leftover.exists()
 
 
-def test_a_source_of_no_known_kind_is_refused():
+def test_a_source_of_an_unknown_kind_is_refused():
     with pytest.raises(TypeError, match="not int"):
         Source(7)
 

@@ -42,6 +42,7 @@ def roll_back(store, filesystem):
         failing.commit([staged])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "new"), [(overwrite, [3, 4]), (roll_back, [1, 2])])
 def test_every_state_of_the_disk(base, tmp_path, monkeypatch, operation, new):
     run = copy(base, tmp_path / "run")

@@ -93,8 +93,9 @@ def _spy(path: Path) -> None:
     kek.wrap_locally = wrap_locally
 
 
-if __name__ == "__main__":
-    _run(Path(sys.argv[1]), Path(sys.argv[2]))
-
 CHECK = Check("spark_secrets", "Spark's logs, event log, web pages and temporary folders hold no "
               "key", "files", 10_000, _try, is_extra=True)
+
+
+if __name__ == "__main__":
+    _run(Path(sys.argv[1]), Path(sys.argv[2]))
