@@ -611,4 +611,4 @@ def test_warmup_compiles_with_numba_if_it_is_chosen(monkeypatch, choose_again):
     monkeypatch.setenv("SECURE_BLOOM_KERNELS", "numba")
     result = run("warmup")
     assert result.exit_code == 0, result.stderr
-    assert re.fullmatch(r"numba: 11 kernels in /\S+\n", result.stdout)
+    assert re.fullmatch(r"numba: 12 kernels in /\S+\n", result.stdout)
