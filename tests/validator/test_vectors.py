@@ -68,7 +68,7 @@ def test_every_operation_and_outcome_occurs():
 def test_the_set_is_small():
     sizes = {path: path.stat().st_size for path in VECTORS.rglob("*") if path.is_file()
              and "__pycache__" not in path.parts}
-    assert sum(sizes.values()) < 4_000_000
+    assert sum(sizes.values()) < 4_500_000
     assert all(size < 20_000 for path, size in sizes.items() if path.suffix == ".parquet")
 
 
