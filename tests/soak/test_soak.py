@@ -50,9 +50,9 @@ def test_the_search_for_secrets_finds_them(tmp_path):
 
 def test_nonces_that_were_used_twice_are_noticed():
     found = [os.urandom(12) for _ in range(5)]
-    nonces._check_distinct(found)
+    nonces._check_distinct(b"".join(found))
     with pytest.raises(AssertionError, match="twice"):
-        nonces._check_distinct([*found, found[2]])
+        nonces._check_distinct(b"".join([*found, found[2]]))
 
 
 def test_a_case_is_determined_by_its_seed(tmp_path):
