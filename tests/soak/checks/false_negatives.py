@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
+from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index
 from tests.modes import Mode
 from tests.soak.check import Case, Check
@@ -81,6 +82,18 @@ def _attach(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
     assert not secure_bloom.attach(folder, True, mode.keys).failed
 
 
+def _seal(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    """Encrypt plaintext filters of encrypted columns, as another writer leaves them."""
+    folder.mkdir()
+    names = ["id", *(name for name in table.column_names[1:3]
+                     if not pa.types.is_dictionary(table.schema.field(name).type))]
+    columns = {} if mode.is_uniform else {"column_keys": {"kc1": names}}
+    (folder / "a.parquet").write_bytes(leaking_file(
+        table, names, mode.keys, kms=mode.keys, row_group_size=_row_group_size(case, table),
+        encryption=EncryptionConfiguration("kf", **columns, **mode.options)))
+    assert not secure_bloom.seal(folder, mode.keys).failed
+
+
 def _erase(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
     _write(case, table, mode, folder)
     ids = case.random.sample(range(table.num_rows), min(3, table.num_rows - 1))
@@ -98,8 +111,8 @@ def _by_pyarrow(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[Case, pa.Table, Mode, Path], None]] = {
-    "write_table": _write, "write_dataset": _write_dataset, "attach": _attach, "erase": _erase,
-    "pyarrow": _by_pyarrow}
+    "write_table": _write, "write_dataset": _write_dataset, "attach": _attach, "seal": _seal,
+    "erase": _erase, "pyarrow": _by_pyarrow}
 
 
 # --- ways to ask ---------------------------------------------------------------------------------
@@ -116,6 +129,19 @@ def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
                     answers = file.might_contain(LEAVES.get(name, name), values)
                     assert answers[group].all(), f"{name} of row group {group}"
                 number += len(values)
+    return number
+
+
+def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    """The first value of each row group."""
+    number = 0
+    for path in folder.glob("*.parquet"):
+        with secure_bloom.ParquetFile(path, mode.keys) as file:
+            for group in range(file.num_row_groups):
+                values = distinct_values(file.open_in_pyarrow().read_row_group(group, [name])[name])
+                if len(values):
+                    assert group in file.prune([(name, "==", values[0].as_py())]), name
+                    number += 1
     return number
 
 
@@ -201,7 +227,7 @@ def _plain(table: pa.Table, name: str) -> pa.DataType:
     return plain(table[name]).type
 
 
-_ASKERS = {"filters": _filters, "read_table": _read, "dataset": _dataset,
+_ASKERS = {"filters": _filters, "prune": _prune, "read_table": _read, "dataset": _dataset,
             "duckdb": _duckdb, "find": _find, "index": _index}
 
 CHECK = Check("false_negatives", "a value that is there is never reported absent",
