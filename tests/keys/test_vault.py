@@ -1,18 +1,12 @@
 """Vault's Transit engine: against a loopback server that follows its HTTP API."""
 
 import base64
-import datetime
-import ipaddress
 import logging
 import os
 import pickle
 import sys
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from secure_bloom.errors import (
     KeyAccessError,
@@ -34,6 +28,7 @@ from tests.keys.checks import (
     through_a_fork,
     without_secrets,
 )
+from tests.peers.certificates import self_signed
 from tests.peers.loopback import answer, hang_up, slow
 from tests.peers.transit import TOKEN, Transit
 
@@ -319,24 +314,7 @@ def test_mounts_that_are_refused(mount):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (x509.CertificateBuilder().subject_name(name).issuer_name(name)
-            .public_key(key.public_key()).serial_number(1)
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName(
-                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256()))
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption()))
-    return folder / "cert.pem", folder / "key.pem"
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.slow
