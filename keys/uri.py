@@ -39,7 +39,7 @@ def open_kms(uri: str) -> KmsClient:
     Parameters
     ----------
     uri : str
-        In the form described in ``docs/keys.md``.
+        In the form described in ``docs/kms.md``.
 
     Raises
     ------

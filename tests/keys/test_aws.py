@@ -338,7 +338,7 @@ def test_no_secret_is_logged(proxy, caplog):
         without_secrets(caplog.text, SECRET)
         logging.getLogger("botocore").setLevel(logging.DEBUG)
         kms.unwrap_key(wrapped, "alias/footer")
-        assert base64.b64encode(KEY).decode() in caplog.text  # as docs/keys.md warns
+        assert base64.b64encode(KEY).decode() in caplog.text  # as docs/kms.md warns
     finally:
         logging.getLogger("botocore").setLevel(logging.NOTSET)
 

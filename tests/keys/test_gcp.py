@@ -361,6 +361,9 @@ def test_no_secret_is_logged(cloud, account, pauses, caplog):
         logging.getLogger("google").removeHandler(caplog.handler)
     assert "cryptoKeys/footer:decrypt" in caplog.text
     without_secrets(caplog.text, account.secret)
+    attached = [str(record.httpRequest) for record in caplog.records
+                if hasattr(record, "httpRequest")]
+    assert base64.b64encode(KEY).decode() in "".join(attached)  # as docs/kms.md warns
 
 
 def test_what_shows(cloud):
