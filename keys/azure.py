@@ -41,6 +41,7 @@ from secure_bloom.keys.kms import (
     unwrap_locally,
     wrap_locally,
 )
+from secure_bloom.keys.per_process import PerProcess
 
 _ALGORITHM = "RSA-OAEP-256"
 _WRAPPED = re.compile(r"azurekeyvault:v1:([0-9A-Za-z]{1,64}):([\w+/]+=*):([\w+/]+=*)", re.ASCII)
@@ -87,7 +88,7 @@ class AzureKms(KmsClient):
         self.timeout = timeout
         self.attempts = attempts
         self._credential = credential
-        self._live: tuple[int, Any] | None = None
+        self._connection = PerProcess()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
@@ -122,7 +123,7 @@ class AzureKms(KmsClient):
         if not _KEY_NAME.fullmatch(name):
             raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
                                    "letters, digits and '-'")
-        client = self._client()
+        client = self._connection.get(self._connect)
         from azure.core.rest import HttpRequest
         path = "/".join(filter(None, ("/keys", name, version, action)))
         body = {"alg": _ALGORITHM, "value": base64.urlsafe_b64encode(value).decode().rstrip("=")}
@@ -160,26 +161,20 @@ class AzureKms(KmsClient):
         except Exception as error:  # the parsers of JSON, which quote the response
             raise _no_answer(where, error) from None
 
-    def _client(self) -> Any:
-        """Return this process's client: a client copied by a fork would share its connections."""
-        live = self._live
-        if live is None or live[0] != os.getpid():
-            try:
-                from azure.identity import DefaultAzureCredential
-                from azure.keyvault.keys import KeyClient
-            except ImportError as error:
-                raise MissingExtraError(
-                    f"Azure Key Vault needs azure-keyvault-keys and azure-identity ({error}): "
-                    "pip install 'secure_bloom[azure]'") from error
-            # A vault may request tokens only for its own domain, which a loopback address is not.
-            client = KeyClient(
-                self.vault_url, self._credential or DefaultAzureCredential(),
-                connection_timeout=self.timeout, read_timeout=self.timeout, retry_total=0,
-                permit_redirects=False,
-                verify_challenge_resource=not is_loopback(urlsplit(self.vault_url).hostname or ""))
-            # Two threads may get here at once; each creates its own client, and one is kept.
-            live = self._live = os.getpid(), client
-        return live[1]
+    def _connect(self) -> Any:
+        try:
+            from azure.identity import DefaultAzureCredential
+            from azure.keyvault.keys import KeyClient
+        except ImportError as error:
+            raise MissingExtraError(
+                f"Azure Key Vault needs azure-keyvault-keys and azure-identity ({error}): "
+                "pip install 'secure_bloom[azure]'") from error
+        # A vault may request tokens only for its own domain, which a loopback address is not.
+        return KeyClient(
+            self.vault_url, self._credential or DefaultAzureCredential(),
+            connection_timeout=self.timeout, read_timeout=self.timeout, retry_total=0,
+            permit_redirects=False,
+            verify_challenge_resource=not is_loopback(urlsplit(self.vault_url).hostname or ""))
 
     def _where(self, name: str) -> str:
         return f"Azure Key Vault {self.vault_url}, master key {name!r}"
@@ -189,7 +184,7 @@ class AzureKms(KmsClient):
             raise TypeError("an AzureKms with a credential given as an object cannot be pickled, "
                             "because the pickle might contain secrets: let "
                             "DefaultAzureCredential find one where it is used")
-        return {**self.__dict__, "_live": None}
+        return self.__dict__
 
     def __repr__(self) -> str:
         return f"<AzureKms vault_url={self.vault_url!r}>"

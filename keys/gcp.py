@@ -11,7 +11,6 @@ made it. Checksums (CRC-32C) in both directions detect bytes that were damaged o
 from __future__ import annotations
 
 import base64
-import os
 import re
 from typing import Any
 
@@ -25,6 +24,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.per_process import PerProcess
 
 _PREFIX = "gcpkms:v1:"
 _KEY_RING = re.compile(r"projects/[a-z0-9.:-]+/locations/[a-z0-9-]+/keyRings/[\w-]{1,63}", re.ASCII)
@@ -76,7 +76,7 @@ class GcpKms(KmsClient):
         self.timeout = timeout
         self.attempts = attempts
         self._credentials = credentials
-        self._live: tuple[int, Any] | None = None
+        self._connection = PerProcess()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`."""
@@ -103,7 +103,7 @@ class GcpKms(KmsClient):
         if not _KEY_NAME.fullmatch(name):
             raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
                                    "letters, digits, '_' and '-'")
-        client = self._client(where)
+        client = self._connection.get(lambda: self._connect(where))
         from google_crc32c import value as crc32c
         fields = {**data, "additional_authenticated_data": name.encode()}
         request = {"name": f"{self.key_ring}/cryptoKeys/{name}", **fields,
@@ -140,26 +140,20 @@ class GcpKms(KmsClient):
             raise KmsUnavailableError(f"{where}: this is not a valid response of Cloud KMS "
                                       f"({type(error).__name__})") from None
 
-    def _client(self, where: str) -> Any:
-        """Return this process's client: a client copied by a fork would share its connections."""
-        live = self._live
-        if live is None or live[0] != os.getpid():
-            try:
-                import google_crc32c  # noqa: F401
-                from google.auth.exceptions import GoogleAuthError
-                from google.cloud.kms_v1 import KeyManagementServiceClient
-            except ImportError as error:
-                raise MissingExtraError(f"Google Cloud KMS needs google-cloud-kms ({error}): "
-                                        "pip install 'secure_bloom[gcp]'") from error
-            options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
-            try:
-                client = KeyManagementServiceClient(
-                    credentials=self._credentials, transport="rest", client_options=options)
-            except GoogleAuthError as error:
-                raise _without_credentials(error, where) from None
-            # Two threads may get here at once; each creates its own client, and one is kept.
-            live = self._live = os.getpid(), client
-        return live[1]
+    def _connect(self, where: str) -> Any:
+        try:
+            import google_crc32c  # noqa: F401
+            from google.auth.exceptions import GoogleAuthError
+            from google.cloud.kms_v1 import KeyManagementServiceClient
+        except ImportError as error:
+            raise MissingExtraError(f"Google Cloud KMS needs google-cloud-kms ({error}): "
+                                    "pip install 'secure_bloom[gcp]'") from error
+        options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
+        try:
+            return KeyManagementServiceClient(
+                credentials=self._credentials, transport="rest", client_options=options)
+        except GoogleAuthError as error:
+            raise _without_credentials(error, where) from None
 
     def _where(self, name: str) -> str:
         return f"Google Cloud KMS, master key {name!r} of {self.key_ring}"
@@ -169,7 +163,7 @@ class GcpKms(KmsClient):
             raise TypeError("a GcpKms with credentials given as an object cannot be pickled, "
                             "because the pickle might contain secrets: use Application Default "
                             "Credentials where it is used")
-        return {**self.__dict__, "_live": None}
+        return self.__dict__
 
     def __repr__(self) -> str:
         return f"<GcpKms key_ring={self.key_ring!r} endpoint_url={self.endpoint_url!r}>"

@@ -4,7 +4,6 @@ Tokens come from a managed identity, through azure-identity, as in an Azure App 
 """
 
 import base64
-import json
 import logging
 import pickle
 import sys
@@ -19,15 +18,16 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
 )
-from secure_bloom.keys import AzureKms, attempts
+from secure_bloom.keys import AzureKms
 from tests.keys.checks import (
     KEY,
+    connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    other_processes,
     paused,
     refused,
-    through_a_child,
-    through_a_fork,
+    round_trip,
     without_secrets,
 )
 from tests.peers.certificates import self_signed
@@ -60,14 +60,6 @@ def environment(monkeypatch, identity, certificate):
 
 
 @pytest.fixture
-def pauses(monkeypatch):
-    """The pauses between attempts, which are not made."""
-    made = []
-    monkeypatch.setattr(attempts, "sleep", made.append)
-    return made
-
-
-@pytest.fixture
 def vault(certificate):
     with KeyVault("footer", "column", "a-B1", tls=certificate) as server:
         yield server
@@ -97,13 +89,9 @@ class Credential:
 @pytest.mark.parametrize("name", ["footer", "a-B1"])
 @pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
 def test_what_is_wrapped_is_unwrapped(vault, name, key):
-    kms = client(vault)
-    wrapped = kms.wrap_key(key, name)
+    wrapped = round_trip(lambda: client(vault), key, name)
     assert wrapped.startswith("azurekeyvault:v1:")
     assert key not in wrapped.encode()
-    assert client(vault).unwrap_key(wrapped, name) == key
-    assert kms.unwrap_key(wrapped.encode(), name) == key
-    assert kms.wrap_key(key, name) != wrapped
 
 
 @pytest.mark.slow
@@ -357,20 +345,12 @@ def test_without_the_packages(monkeypatch, module):
 @pytest.mark.slow
 def test_other_processes(vault):
     kms = client(vault)
-    wrapped = kms.wrap_key(KEY, "footer")
+    other_processes(kms, "footer")
     assert TOKEN.encode() not in pickle.dumps(kms)
-    assert through_a_child(kms, wrapped, "footer") == KEY
-    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "footer")) == str(KEY)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
 
 
 def test_a_fork_opens_connections_of_its_own(vault):
-    kms = client(vault)
-    kms.wrap_key(KEY, "footer")
-    before = kms._live[1]
-    assert through_a_fork(lambda: (kms.wrap_key(KEY, "footer"),
-                                   kms._live[1] is before)[1]) == "False"
-    assert kms._live[1] is before
+    connections_of_its_own_after_a_fork(client(vault), "footer")
 
 
 @pytest.mark.slow
@@ -393,4 +373,3 @@ def test_no_secret_is_logged(vault, pauses, caplog):
 def test_what_shows(vault):
     kms = client(vault, credential=Credential())
     assert repr(kms) == f"<AzureKms vault_url={vault.url!r}>"
-    without_secrets(json.dumps({**client(vault).__getstate__()}), TOKEN)

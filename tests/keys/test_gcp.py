@@ -21,15 +21,16 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
 )
-from secure_bloom.keys import GcpKms, attempts
+from secure_bloom.keys import GcpKms
 from tests.keys.checks import (
     KEY,
+    connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    other_processes,
     paused,
     refused,
-    through_a_child,
-    through_a_fork,
+    round_trip,
     without_secrets,
 )
 from tests.peers.cloud_kms import KEY_RING, UNIVERSE, CloudKms, ServiceAccount, refusal
@@ -51,14 +52,6 @@ def environment(monkeypatch, account):
 
 
 @pytest.fixture
-def pauses(monkeypatch):
-    """The pauses between attempts, which are not made."""
-    made = []
-    monkeypatch.setattr(attempts, "sleep", made.append)
-    return made
-
-
-@pytest.fixture
 def cloud(account):
     with CloudKms("footer", "column", "a_b-C1", account=account) as server:
         yield server
@@ -73,13 +66,9 @@ def client(server, **options) -> GcpKms:
 @pytest.mark.parametrize("name", ["footer", "a_b-C1"])
 @pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
 def test_what_is_wrapped_is_unwrapped(cloud, name, key):
-    kms = client(cloud)
-    wrapped = kms.wrap_key(key, name)
+    wrapped = round_trip(lambda: client(cloud), key, name)
     assert wrapped.startswith("gcpkms:v1:")
     assert key not in base64.b64decode(wrapped.removeprefix("gcpkms:v1:"))
-    assert client(cloud).unwrap_key(wrapped, name) == key
-    assert kms.unwrap_key(wrapped.encode(), name) == key
-    assert kms.wrap_key(key, name) != wrapped
 
 
 @pytest.mark.slow
@@ -322,20 +311,12 @@ def test_without_the_packages(monkeypatch, module):
 @pytest.mark.slow
 def test_other_processes(cloud, account):
     kms = client(cloud)
-    wrapped = kms.wrap_key(KEY, "footer")
+    other_processes(kms, "footer")
     assert account.secret.encode() not in pickle.dumps(kms)
-    assert through_a_child(kms, wrapped, "footer") == KEY
-    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "footer")) == str(KEY)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
 
 
 def test_a_fork_opens_connections_of_its_own(cloud):
-    kms = client(cloud)
-    kms.wrap_key(KEY, "footer")
-    before = kms._live[1]
-    assert through_a_fork(lambda: (kms.wrap_key(KEY, "footer"),
-                                   kms._live[1] is before)[1]) == "False"
-    assert kms._live[1] is before
+    connections_of_its_own_after_a_fork(client(cloud), "footer")
 
 
 def test_credentials_given_as_an_object_are_not_pickled(cloud):

@@ -23,7 +23,7 @@ from tests.support import run_python
 
 def settings(client) -> dict:
     return {name: value for name, value in vars(client).items()
-            if name not in ("_live", "_pin_refused") and value is not None}
+            if name not in ("_connection", "_pin_refused") and value is not None}
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,14 @@ from secure_bloom.errors import (
 from secure_bloom.keys import VaultKms
 from tests.keys.checks import (
     KEY,
+    connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    other_processes,
     paused,
     refused,
+    round_trip,
     through_a_child,
-    through_a_fork,
     without_secrets,
 )
 from tests.peers.certificates import self_signed
@@ -60,12 +62,8 @@ def token_of_the_tests() -> str:
 @pytest.mark.parametrize("name", ["footer", "a.b-c_1"])
 @pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
 def test_what_is_wrapped_is_unwrapped(transit, name, key):
-    kms = client(transit)
-    wrapped = kms.wrap_key(key, name)
+    wrapped = round_trip(lambda: client(transit), key, name)
     assert wrapped.startswith("vault:v1:")
-    assert client(transit).unwrap_key(wrapped, name) == key
-    assert kms.unwrap_key(wrapped.encode(), name) == key
-    assert kms.wrap_key(key, name) != wrapped
 
 
 @pytest.mark.slow
@@ -344,9 +342,7 @@ def test_other_processes(transit, monkeypatch):
     kms = client(transit)
     wrapped = kms.wrap_key(KEY, "footer")
     assert TOKEN.encode() not in pickle.dumps(kms)
-    assert through_a_child(kms, wrapped, "footer") == KEY
-    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "footer")) == str(KEY)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
+    other_processes(kms, "footer")
     monkeypatch.delenv("VAULT_TOKEN")
     kms = client(transit, token=token_of_the_tests)
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
@@ -354,12 +350,7 @@ def test_other_processes(transit, monkeypatch):
 
 
 def test_a_fork_opens_connections_of_its_own(transit):
-    kms = client(transit)
-    kms.wrap_key(KEY, "footer")
-    before = kms._live[1]
-    assert through_a_fork(lambda: (kms.wrap_key(KEY, "footer"),
-                                   kms._live[1] is before)[1]) == "False"
-    assert kms._live[1] is before
+    connections_of_its_own_after_a_fork(client(transit), "footer")
 
 
 def test_a_token_given_as_text_is_not_pickled(transit):
