@@ -94,8 +94,9 @@ class Identity(Loopback):
         self.token = TOKEN
 
     def _issue(self, request):
-        return answer(200, {"access_token": self.token, "token_type": "Bearer",
-                            "expires_on": str(int(time.time()) + 3600)})(request)
+        document = {"access_token": self.token, "token_type": "Bearer", "resource": RESOURCE,
+                    "expires_on": str(int(time.time()) + 3600)}
+        return answer(200, document)(request)
 
 
 def _operate(action: str, number: int, fields: dict) -> bytes:
