@@ -44,6 +44,8 @@ from secure_bloom.keys.kms import (
 from secure_bloom.keys.per_process import PerProcess
 
 _ALGORITHM = "RSA-OAEP-256"
+# Before, the first requests of several threads could be sent with the body of one of them.
+_OLDEST = (4, 11, 3)
 _WRAPPED = re.compile(r"azurekeyvault:v1:([0-9A-Za-z]{1,64}):([\w+/]+=*):([\w+/]+=*)", re.ASCII)
 _VERSION = re.compile(r"/keys/([^/]+)/([0-9A-Za-z]{1,64})", re.ASCII)
 # The vault's own rule. Names come from untrusted files: a slash must not lead to other paths.
@@ -164,11 +166,15 @@ class AzureKms(KmsClient):
     def _connect(self) -> Any:
         try:
             from azure.identity import DefaultAzureCredential
-            from azure.keyvault.keys import KeyClient
+            from azure.keyvault.keys import KeyClient, __version__
         except ImportError as error:
             raise MissingExtraError(
                 f"Azure Key Vault needs azure-keyvault-keys and azure-identity ({error}): "
                 "pip install 'secure_bloom[azure]'") from error
+        if tuple(map(int, re.findall("[0-9]+", __version__)[:3])) < _OLDEST:
+            raise MissingExtraError(
+                f"Azure Key Vault needs another azure-keyvault-keys than {__version__}, which may "
+                "mix up the keys of threads: pip install --upgrade 'secure_bloom[azure]'")
         # A vault may request tokens only for its own domain, which a loopback address is not.
         return KeyClient(
             self.vault_url, self._credential or DefaultAzureCredential(),

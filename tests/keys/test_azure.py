@@ -340,6 +340,14 @@ def test_without_the_packages(monkeypatch, module):
     refused(MissingExtraError, lambda: AzureKms(URL).wrap_key(KEY, "a"), "secure_bloom[azure]")
 
 
+def test_a_version_that_mixes_up_threads(vault, monkeypatch):
+    monkeypatch.setattr("azure.keyvault.keys.__version__", "4.11.2")
+    refused(MissingExtraError, lambda: client(vault).wrap_key(KEY, "footer"), "4.11.2", "--upgrade")
+    assert vault.requests == []
+    monkeypatch.setattr("azure.keyvault.keys.__version__", "4.12.0b1")
+    assert client(vault).wrap_key(KEY, "footer")
+
+
 # --- processes, threads, secrets -----------------------------------------------------------------
 
 @pytest.mark.slow
