@@ -71,8 +71,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         the columns that a scan reads are requested. The schemas of results mark masked columns,
         and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
-        one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
+        there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------

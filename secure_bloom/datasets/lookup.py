@@ -114,8 +114,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
-        one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
+        there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------

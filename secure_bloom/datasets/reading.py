@@ -62,8 +62,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         which means that all values are null, in the files whose key is missing. A
         :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
     index : {"auto", "off", "require"}
-        Whether to use the index of a folder for ``filters``, see ``docs/index.md``. "auto": if
-        there is one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of a folder for ``filters``, see ``docs/table-index.md``. "auto":
+        if there is one, and its key is available. "require": an error if it cannot be used.
 
     Raises
     ------

@@ -53,7 +53,7 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
         Default: the local file system, or the one that a URI names.
     index : {"auto", "off", "require"}
         Whether to use the index of the folder to find the rows, and to verify that they are gone;
-        see ``docs/index.md``.
+        see ``docs/table-index.md``.
     files_at_once : int, optional
         Default: one per core.
     advance : callable, optional

@@ -319,7 +319,7 @@ def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
     hash_key : bytes, optional
         Key of the hashes that stand for values in the report. Default: a random one.
     index : {"auto", "off", "require"}
-        Whether to use the index of the folder; see ``docs/index.md``.
+        Whether to use the index of the folder; see ``docs/table-index.md``.
 
     Returns
     -------
