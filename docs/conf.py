@@ -1,0 +1,52 @@
+"""How Sphinx builds the site: ``make docs``.
+
+The source folder is that of the repository, so that a link from one page to another is the same on
+a code host and on the site.
+"""
+
+import re
+
+from secure_bloom import __version__
+
+project = "secure_bloom"
+author = "The developers of secure_bloom"
+copyright = author
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click",
+              "sphinx_copybutton"]
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "*.md", "vectors/README.md"]
+exclude_patterns = [".*", "**/.*", "build", "dist", "demo-output", "benchmarks", "build_kernels",
+                    "keys", "secure_bloom", "tests", "vectors/*/**", "**/node_modules"]
+nitpicky = True  # a reference to a name that has no entry is a warning, and so an error
+nitpick_ignore_regex = [(r"py:.*", r"(?!secure_bloom\.).*")]
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_block", "colon_fence"]
+
+html_theme = "furo"
+html_title = f"secure_bloom {version}"
+html_extra_path = ["_site"]  # index.html, which leads to the start page
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_show_copyright = False
+copybutton_exclude = ".linenos, .gp, .go"
+pygments_style, pygments_dark_style = "default", "github-dark"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say the types, in words that fit the reader
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+
+
+def link_pages(app, what, name, obj, options, lines):
+    """Make links of the pages that docstrings name: ``docs/keys.md``."""
+    for number, line in enumerate(lines):
+        lines[number] = re.sub(r"(?:``)?\bdocs/([a-z-]+)\.md\b(?:``)?", r":doc:`/docs/\1`", line)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", link_pages)
