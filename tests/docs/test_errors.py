@@ -18,7 +18,7 @@ from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.sbbf import kernel_choice
 from tests.doc_examples import run_examples
 
-TEXT = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 #: name of a class -> the typical message of its section
 MESSAGES = dict(re.findall(r"^### (\w+)\n\n```text\n(.*?)\n```", TEXT, re.MULTILINE | re.DOTALL))
 PUBLIC = {name for name, value in vars(errors).items() if inspect.isclass(value)
@@ -217,7 +217,7 @@ def test_the_message_is_one_that_is_raised(name, folder, monkeypatch):
 def test_every_error_has_a_section():
     sections = set(re.findall(r"^### (\w+)$", TEXT, re.MULTILINE))
     assert sections == PUBLIC - BASES
-    assert BASES <= set(re.findall(r"`(\w+)`", TEXT))
+    assert set(re.findall(r"`(\w+)`", TEXT)) >= BASES
 
 
 def test_every_section_says_cause_and_remedy():
