@@ -22,6 +22,8 @@ exclude_patterns = [".*", "**/.*", "build", "dist", "demo-output", "benchmarks",
 nitpicky = True  # a reference to a name that has no entry is a warning, and so an error
 nitpick_ignore_regex = [(r"py:.*", r"(?!secure_bloom\.).*")]
 
+suppress_warnings = ["misc.highlighting_failure"]  # of the policies of a KMS
+
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_block", "colon_fence"]
 
@@ -39,7 +41,7 @@ pygments_style, pygments_dark_style = "default", "github-dark"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say the types, in words that fit the reader
 napoleon_use_rtype = False
-napoleon_preprocess_types = False
+napoleon_use_ivar = True
 
 
 def link_pages(app, what, name, obj, options, lines):

@@ -109,8 +109,8 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
     """Parquet files as one table; made by :func:`secure_bloom.dataset`.
 
     Every method of :class:`pyarrow.dataset.Dataset` that reads rows skips row groups by partition,
-    statistics and Bloom filters. Filters are Expressions, or lists of predicates
-    (:mod:`secure_bloom.pruning.predicates`).
+    statistics and Bloom filters. Filters are Expressions, or lists of predicates,
+    see ``docs/filters.md``.
     """
 
     def __init__(self, name: str, files: list[DatasetFile], view: View):

@@ -90,8 +90,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     column : str
         Name of a column, or dotted path of a field of structs.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`; None
-        is not found.
+        They are compared as by the operator ``in``, see ``docs/filters.md``; None is
+        not found.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``.
     columns : list of str, optional

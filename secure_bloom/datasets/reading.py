@@ -42,9 +42,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         Names of the columns to read. Default: all.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
         Only rows that match are returned. ``[("city", "==", "Rome")]``, or a list of such lists of
-        which one must hold; :mod:`secure_bloom.pruning.predicates` defines the operators. Or an
-        Expression such as ``pc.field("city") == "Rome"``, with Arrow's semantics; see
-        ``docs/filters.md``.
+        which one must hold. Or an Expression such as ``pc.field("city") == "Rome"``, with Arrow's
+        semantics; see ``docs/filters.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source`` if that is a path; default: local, or by URI.
     all_files : bool

@@ -39,7 +39,7 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
         Dotted path of a leaf column. In a column of lists or maps, a row goes if any of its values
         is one of these.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`.
+        They are compared as by the operator ``in``, see ``docs/filters.md``.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of all columns.
     dry_run : bool

@@ -58,7 +58,7 @@ class BloomFilterIndex(Summarized):
     ----------
     path : str
     items, probability : int, float
-        Parameters that size each filter; see :class:`secure_bloom.lance.layout.Parameters`.
+        Number of values that each filter is sized for, and its false-positive probability then.
     num_bytes : int
         Size of each filter.
     column : str or None
