@@ -27,8 +27,8 @@ demo: setup  ## run the demo on real data, with Python and with Spark
 	$(BIN)/secure-bloom demo
 
 docs: setup  ## build the documentation site in build/site; any warning is an error
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --conf-dir docs \
-	  --doctree-dir build/doctrees . build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --write-all \
+	  --conf-dir docs --doctree-dir build/doctrees . build/site
 
 check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
 	$(BIN)/pytest --tier check $(PYTEST_ARGS)

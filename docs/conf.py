@@ -50,5 +50,13 @@ def link_pages(app, what, name, obj, options, lines):
         lines[number] = re.sub(r"(?:``)?\bdocs/([a-z-]+)\.md\b(?:``)?", r":doc:`/docs/\1`", line)
 
 
+def break_long_names(app, pagename, templatename, context, doctree):
+    """Let a browser break names such as ``parquet.encryption.footer.key`` after a part."""
+    context["body"] = re.sub(
+        r'(?<=<span class="pre">)[^<]{16,}(?=</span>)',
+        lambda name: re.sub(r"([._/#])(?=\w)", r"\1<wbr>", name[0]), context.get("body", ""))
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", link_pages)
+    app.connect("html-page-context", break_long_names)
