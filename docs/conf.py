@@ -35,7 +35,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
-copybutton_exclude = ".linenos, .gp, .go"
+smartquotes = False  # they would change ``--option``
 pygments_style, pygments_dark_style = "default", "github-dark"
 
 autodoc_member_order = "bysource"

@@ -16,7 +16,6 @@ from secure_bloom.keys import CachedKms, Keyring, VaultKms
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.master_key_check import MasterKeyCheck
 from secure_bloom.sbbf import kernel_choice
-from tests.doc_examples import run_examples
 
 TEXT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 #: name of a class -> the typical message of its section
@@ -224,8 +223,3 @@ def test_every_section_says_cause_and_remedy():
     for section in TEXT.split("\n### ")[1:]:
         name = section.split("\n")[0]
         assert "\n**Cause:** " in section and "\n**Remedy:** " in section, name
-
-
-def test_the_example(tmp_path):
-    [done] = run_examples(TEXT, tmp_path)
-    assert f"```text\n{done.stdout}```" in TEXT

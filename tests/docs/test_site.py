@@ -40,6 +40,17 @@ def test_every_name_of_the_reference_has_an_entry(site):
     assert {"secure_bloom.ParquetFile.might_contain", "secure_bloom.errors.FormatError"} <= entries
 
 
+@pytest.mark.parametrize(("width", "colors"), [(390, "dark"), (1400, "light")])
+def test_pages_fit_the_window(site, browser, width, colors):
+    """Wide tables scroll by themselves. Every picture is there."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=colors)
+    for path in (site / "docs").rglob("*.html"):
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
+        assert page.evaluate("[...document.images].every(one => one.naturalWidth > 0)"), path
+    page.close()
+
+
 def test_pictures_are_on_the_site(site):
     text = (site / "docs" / "concepts.html").read_text()
     for name in ("leak", "modules", "keys", "commit", "index"):
