@@ -18,7 +18,7 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,7 @@ help:  ## show this help
 demo: setup  ## run the demo on real data, with Python and with Spark
 	$(BIN)/secure-bloom demo
 
+.PHONY: docs
 docs: setup  ## build the documentation site in build/site; any warning is an error
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --write-all \
 	  --conf-dir docs --doctree-dir build/doctrees . build/site
