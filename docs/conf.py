@@ -35,7 +35,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
-smartquotes = False  # they would change ``--option``
+smartquotes_action = "De"  # quotation marks stay as they are
 pygments_style, pygments_dark_style = "default", "github-dark"
 
 autodoc_member_order = "bysource"
@@ -50,6 +50,30 @@ def link_pages(app, what, name, obj, options, lines):
         lines[number] = re.sub(r"(?:``)?\bdocs/([a-z-]+)\.md\b(?:``)?", r":doc:`/docs/\1`", line)
 
 
+def split_attributes(app, what, name, obj, options, lines):
+    """Give each of the attributes ``a, b : int`` an entry of its own."""
+    text = re.sub(r"^:(ivar|vartype) ([\w, ]+):((?:.*\n(?!:|\n|\Z))*.*)",
+                  lambda field: "\n".join(f":{field[1]} {one}:{field[3]}"
+                                          for one in field[2].split(", ")),
+                  "\n".join(lines), flags=re.MULTILINE)
+    lines[:] = text.split("\n")
+
+
+def shorten_signature(app, what, name, obj, options, signature, returns):
+    """Show no signature of a class that callers only get, such as a result."""
+    is_a_class = what in ("class", "exception")
+    if is_a_class and signature and "Parameters\n" not in (obj.__doc__ or ""):
+        return "", None
+    return (signature or "").replace("<factory>", "...") or None, returns
+
+
+def mark_options(app, context, lines):
+    """Show ``--option`` in the help of a command as code."""
+    for number, line in enumerate(lines):
+        if not line.startswith(".. "):
+            lines[number] = re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"``\g<0>``", line)
+
+
 def break_long_names(app, pagename, templatename, context, doctree):
     """Let a browser break names such as ``parquet.encryption.footer.key`` after a part."""
     context["body"] = re.sub(
@@ -59,4 +83,8 @@ def break_long_names(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.connect("autodoc-process-docstring", link_pages)
+    app.connect("autodoc-process-docstring", split_attributes, priority=600)  # after napoleon
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("sphinx-click-process-description", mark_options)
+    app.connect("sphinx-click-process-options", mark_options)
     app.connect("html-page-context", break_long_names)

@@ -1,8 +1,8 @@
 """The errors of secure_bloom: one base class, and one subclass per possible reaction of the caller.
 
 Every error may carry its location (``file``, ``row_group``, ``column``); lower layers raise without
-knowing it, and :func:`error_location` adds it as the error propagates. No message ever contains key
-bytes, plaintext or a probe value.
+knowing it, and it is added as the error propagates. No message ever contains key bytes, plaintext,
+or a probe value.
 """
 
 from __future__ import annotations

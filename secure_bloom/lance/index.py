@@ -57,8 +57,10 @@ class BloomFilterIndex(Summarized):
     Attributes
     ----------
     path : str
-    items, probability : int, float
-        Number of values that each filter is sized for, and its false-positive probability then.
+    items : int
+        Number of values that each filter is sized for.
+    probability : float
+        False-positive probability of a filter with that many distinct values.
     num_bytes : int
         Size of each filter.
     column : str or None
