@@ -9,8 +9,6 @@ import re
 from secure_bloom import __version__
 
 project = "secure_bloom"
-author = "The developers of secure_bloom"
-copyright = author
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click",
@@ -25,7 +23,6 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!secure_bloom\.).*")]
 suppress_warnings = ["misc.highlighting_failure"]  # of the policies of a KMS
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_block", "colon_fence"]
 
 html_theme = "furo"
 html_title = f"secure_bloom {version}"
