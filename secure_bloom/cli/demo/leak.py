@@ -43,8 +43,8 @@ def make_and_find(story: Story, flights: pa.Table, output: Path, keyring: Keyrin
         Bar("sealed", len(after), f"{len(after):,}", "protected"))))
     story.say(f"A second audit, with the keys, reports {len(errors)} findings. What was copied "
               "before stays leaked.")
-    story.highlight(f"{len(before):,} → {len(after):,}", "guesses confirmed without a key, before "
-                    "and after sealing")
+    story.highlight(f"{len(before):,} → {len(after):,}", "guesses confirmed before and after "
+                    "sealing")
 
 
 def _confirmed(path: Path, guesses: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ _PER_LINE = 34  # cells
 _CELL = 20
 
 _STYLE = """
-body{max-width:52rem}
+body{max-width:52rem}.cards{margin-top:1rem}
 pre{margin:.75rem 0;padding:.75rem 1rem;overflow-x:auto;background:var(--soft);border-radius:.4rem;
 font:.85rem/1.45 ui-monospace,monospace}
 pre.output{background:none;border:1px solid var(--line)}
@@ -48,9 +48,9 @@ def _part(part: Part) -> str:
         case Text(text):
             return f"<p>{escape(text)}</p>"
         case Code(text):
-            return f"<pre>{escape(text)}</pre>"
+            return f"<pre tabindex=\"0\">{escape(text)}</pre>"
         case Output(text):
-            return f"<pre class=\"output\">{escape(text)}</pre>"
+            return f"<pre tabindex=\"0\" class=\"output\">{escape(text)}</pre>"
         case Cells():
             return _cells(part)
         case Bars(title, bars):

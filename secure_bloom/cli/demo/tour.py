@@ -88,7 +88,7 @@ def _chapters(with_spark: bool) -> list[_Chapter]:
             ("SQL with DuckDB", _query),
             *([("Write and read with Spark", through_spark)] if with_spark else []),
             ("A leak, made and found", leaking),
-            ("An index over a file for each day", _index),
+            ("An index of many files", _index),
             ("Erase the aircraft", _erase)]
 
 
@@ -118,7 +118,8 @@ def _write(tour: Tour) -> None:
 
 def _look_up(tour: Tour) -> None:
     story = tour.story
-    story.say(f"Where did aircraft {AIRCRAFT} fly? The filters say which row groups may know.")
+    story.say(f"Where did aircraft {AIRCRAFT} fly? The filters say which row groups "
+              "may have the answer.")
     story.add(Code(f'read_table("flights.parquet", keyring, filters=[("tailnum", "==", '
                    f'"{AIRCRAFT}")])'))
     with ParquetFile(tour.file, tour.keyring) as file:
