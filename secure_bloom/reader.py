@@ -322,9 +322,9 @@ class ParquetFile(Summarized):
         Parameters
         ----------
         filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression
-            ``[("city", "==", "Rome")]``, or a list of such lists of which one must hold;
-            :mod:`secure_bloom.pruning.predicates` defines the operators. Or an Expression such as
-            ``pc.field("city") == "Rome"``, with Arrow's semantics; see ``docs/filters.md``.
+            ``[("city", "==", "Rome")]``, or a list of such lists of which one must hold. Or an
+            Expression such as ``pc.field("city") == "Rome"``, with Arrow's semantics; see
+            ``docs/filters.md``.
 
         Raises
         ------
