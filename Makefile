@@ -1,4 +1,4 @@
-# make demo: set everything up and run the demo on real data
+# make demo: set everything up and take a tour of real data
 # make check: style and quick tests, to run between edits
 # make test: set everything up and run the tests required for a merge
 # make docs: build the documentation site in build/site
@@ -23,8 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: setup  ## run the demo on real data, with Python and with Spark
-	$(BIN)/secure-bloom demo
+demo: setup  ## take a tour of real data: Python, DuckDB, Spark; also as demo-output/tour.html
+	$(BIN)/secure-bloom demo --html demo-output/tour.html
 
 .PHONY: docs
 docs: setup  ## build the documentation site in build/site; any warning is an error
