@@ -33,6 +33,8 @@ from secure_bloom.keys.kms import check_key, unwrap_locally, wrap_locally
 from secure_bloom.storage.local_files import sync_folder, temporary_stem
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+#: with which JSON of an object may begin; none, too
+_FIRST_BYTES = b"{ \t\r\n"
 _AAD = b"secure_bloom keyring 2"
 _SALT_SIZE = 16
 _TEMPORARY = ".keyring.tmp"
@@ -205,6 +207,8 @@ def _no_keyring(path: Path) -> Iterator[None]:
 def _load(path: Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
+            if file.peek(1)[:1] not in _FIRST_BYTES:
+                raise ValueError("not JSON")  # before its mode: nobody should change that of data
             check_private(file.fileno(), path)
             return json.loads(file.read())
     except FileNotFoundError as error:

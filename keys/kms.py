@@ -109,7 +109,8 @@ class InMemoryKms(KmsClient):
                                   master_key_identifier.encode())
         except KeyUnwrapError:
             raise KeyUnwrapError("the wrapped key cannot be unwrapped with master key "
-                                 f"{master_key_identifier!r}") from None
+                                 f"{master_key_identifier!r}; is this the keyring or KMS that the "
+                                 "file was written with?") from None
 
     def _master_keys(self) -> Mapping[str, bytes]:
         return self._keys

@@ -125,6 +125,13 @@ def test_a_keyring_open_to_others_is_refused(ring, path, mode):
     assert Keyring(path).names() == []
 
 
+def test_nobody_is_told_to_change_the_mode_of_another_file(path):
+    path.write_bytes(b"PAR1 and so on")
+    path.chmod(0o644)
+    with pytest.raises(KeyringError, match="not a keyring"):
+        Keyring(path)
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
 def test_modes_that_are_private(ring, path, mode):
     path.chmod(mode)
