@@ -470,7 +470,7 @@ def test_where_must_be_a_path_or_a_file(where):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none; create"):
         write_table(TABLE, tmp_path / "none" / "x", bloom_filters=ALL)
 
 

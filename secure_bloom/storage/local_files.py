@@ -204,7 +204,11 @@ def _open_temporary(path: str, mode: int) -> BinaryIO:
 def _open_new(name: str, mode: int) -> BinaryIO:
     # Not buffered: a forked process would write the buffer a second time. Not write-only: such a
     # file cannot be locked over NFS.
-    return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
+    try:
+        return open(name, "x+b", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
+    except FileNotFoundError:
+        folder = os.path.dirname(name)
+        raise FileNotFoundError(f"there is no folder {folder}; create it first") from None
 
 
 @contextlib.contextmanager
