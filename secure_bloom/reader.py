@@ -48,7 +48,7 @@ from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
-from secure_bloom.parquet.schema import LeafColumn, unknown_column
+from secure_bloom.parquet.schema import LeafColumn, check_names, unknown_column
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
@@ -419,6 +419,7 @@ class ParquetFile(Summarized):
         Before a batch is yielded, it is checked to be of the version that was opened.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
+        check_names(columns)
         for name in columns or ():
             if not self._leaves([name]):
                 with error_location(file=self.name):

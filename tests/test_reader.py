@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+import secure_bloom
 from secure_bloom import (
     BloomFilterOptions,
     ExplicitKeys,
@@ -565,6 +566,36 @@ def test_a_column_that_does_not_exist_cannot_be_selected(folder, name):
             with pytest.raises(UnknownColumnError, match="there is no such column") as raised:
                 ask(["a", name])
             assert raised.value.column == name and raised.value.file == str(file)
+
+
+def test_a_misspelt_column_is_the_same_error_everywhere(folder):
+    path, keys = folder
+    file = next(path.rglob("*.parquet"))
+    data = secure_bloom.dataset(path, keys)
+    wrong = pc.field("aa") == 1
+    for ask in (lambda: read_table(path, keys=keys, filters=[("aa", "==", 1)]),
+                lambda: ParquetFile(file, keys).prune(wrong), lambda: data.to_table(filter=wrong),
+                lambda: data.to_table(columns=["aa"]),
+                lambda: secure_bloom.find(path, "aa", 1, keys)):
+        with pytest.raises(UnknownColumnError, match=r"no such column \(did you mean 'a'\?\)"):
+            ask()
+
+
+def test_one_name_in_place_of_a_list_is_not_a_list_of_letters(folder):
+    path, keys = folder
+    file, data = next(path.rglob("*.parquet")), secure_bloom.dataset(path, keys)
+    for ask in (lambda: read_table(path, keys=keys, columns="a"),
+                lambda: ParquetFile(file, keys).read("a"),
+                lambda: list(ParquetFile(file, keys).iter_batches("a")),
+                lambda: data.to_table(columns="a"),
+                lambda: secure_bloom.find(path, "a", 1, keys, columns="a")):
+        with pytest.raises(TypeError, match=r"write \['a'\]"):
+            ask()
+
+
+def test_a_row_group_that_does_not_exist():
+    with pytest.raises(IndexError, match="there is no row group 77 in <buffer>; it has 4"):
+        ParquetFile(PLAIN).read_bloom_filter(77, "a")
 
 
 def test_a_column_of_no_file_cannot_be_asked_for(folder):

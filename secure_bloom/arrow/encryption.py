@@ -196,6 +196,7 @@ def writing_kms(kms: Any, encryption: EncryptionConfiguration) -> CachedKms | Ke
                             "client itself")
         return kms
     if not (hasattr(kms, "wrap_key") and hasattr(kms, "unwrap_key")):
+        given = "" if kms is None else f", not {type(kms).__name__}"
         raise TypeError("an EncryptionConfiguration names master keys: pass keys=, a KmsClient "
-                        f"such as secure_bloom.keys.Keyring, or set {KEYRING} or {KMS}")
+                        f"such as secure_bloom.keys.Keyring{given}, or set {KEYRING} or {KMS}")
     return cached(kms)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from secure_bloom.arrow.views import without_views
 from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, PredicateError
+from secure_bloom.parquet.schema import unknown_column
 from secure_bloom.pruning.expression_tree import Literal, Node, parse, walk
 from secure_bloom.pruning.expressions import alternatives_in, columns_in
 
@@ -30,11 +31,10 @@ class ExpressionRows:
         names = columns_in(tree)
         self.columns = schema.names if names is None else names
         for name in self.columns:
-            if (found := len(schema.get_all_field_indices(name))) != 1:
-                raise ColumnError(
-                    f"{found} columns have this name" if found else
-                    f"there is no such column; existing columns: {listed(schema.names)}",
-                    column=name)
+            if name not in schema.names:
+                raise unknown_column(name, schema.names)
+            if (found := len(schema.get_all_field_indices(name))) > 1:
+                raise ColumnError(f"{found} columns have this name", column=name)
         self.alternatives = alternatives_in(tree, schema)
         self._expression = expression
         # A row of nulls, because Arrow does not compare all types if there are no rows.

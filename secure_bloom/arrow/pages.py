@@ -30,7 +30,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
-from secure_bloom.parquet.schema import unknown_column
+from secure_bloom.parquet.schema import check_names, unknown_column
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -87,6 +87,7 @@ def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | 
     The ``masked`` columns are not read, but null; the filter does not use them. ``each`` is
     ``map``, or the method of a thread pool.
     """
+    check_names(columns)
     known = projected_schema(schema, columns)
     if known is not None and (row_filter is not None or not parts):
         read = _without(known, masked)

@@ -28,7 +28,7 @@ from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import Scan, in_order, inspected, pool_for
 from secure_bloom.datasets.schemas import common_schema
 from secure_bloom.datasets.sources import DatasetSource, Files, find_files
-from secure_bloom.display import count, listed
+from secure_bloom.display import count
 from secure_bloom.encryption_requirement import (
     FolderChecks,
     RequireEncryption,
@@ -43,6 +43,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.denials import keys_for_files
 from secure_bloom.keys.retrieval import Keys
+from secure_bloom.parquet.schema import check_names, unknown_column
 from secure_bloom.pruning.predicates import Predicate
 from secure_bloom.pruning.value_list import ValueList
 from secure_bloom.sbbf.probes import is_scalar
@@ -176,6 +177,7 @@ class Search:
                  all_files: bool = False, require_encryption: RequireEncryption = None,
                  on_missing_key: OnMissingKey = "error", on_error: OnError | None = None,
                  advance: Advance | None = None, index: IndexUse = "auto"):
+        check_names(columns)
         self.column, self.columns = column, columns
         self._on_error, self._advance = on_error, advance or (lambda fraction: None)
         requirement = encryption_requirement(require_encryption)
@@ -240,8 +242,7 @@ class Search:
             is_known = name in known or (name == self.column and any(
                 name.startswith(f"{group}.") for group in known))
             if not is_known:
-                raise ColumnError(f"there is no such column; existing columns: {listed(known)}",
-                                  column=name)
+                raise unknown_column(name, known)
 
     def _needed_parts(self, files: list[DatasetFile]) -> list[pa.Schema]:
         """Return of each file the schema of the columns that are needed."""

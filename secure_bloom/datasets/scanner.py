@@ -21,8 +21,8 @@ from secure_bloom.datasets.duckdb_versions import warn_of_old_duckdb
 from secure_bloom.datasets.masking import NOT_MASKED, MaskedColumns, find_masked
 from secure_bloom.datasets.report import ScanReport, describe
 from secure_bloom.datasets.scan import NewReader, Rows, Scan, pool_for
-from secure_bloom.display import Summarized, count, listed
-from secure_bloom.errors import ColumnError
+from secure_bloom.display import Summarized, count
+from secure_bloom.parquet.schema import check_names, unknown_column
 from secure_bloom.pruning.expressions import RowGroupFilter, columns_of
 from secure_bloom.pruning.predicates import Filters, condition_of
 from secure_bloom.storage.versions import until_unchanged
@@ -62,6 +62,7 @@ class Scanner(Summarized):
                  row_group_filter: RowGroupFilter | None = None):
         self.dataset_schema = view.schema
         self._view, self._files, self._options = view, files, options
+        check_names(columns)
         self._columns = columns if columns is None or isinstance(columns, Mapping) \
             else list(columns)
         self._projected = _projected(view.schema, self._columns)
@@ -241,8 +242,7 @@ def _projected(schema: pa.Schema, columns: Columns) -> pa.Schema:
     if not isinstance(columns, Mapping):
         for name in columns:
             if name not in schema.names:
-                raise ColumnError("there is no such column; existing columns: "
-                                  f"{listed(schema.names)}", column=name)
+                raise unknown_column(name, schema.names)
     known = projected_schema(schema, columns)
     if known is not None:
         return known

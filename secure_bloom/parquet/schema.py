@@ -226,6 +226,12 @@ def unknown_column(path: str, known: Sequence[str]) -> UnknownColumnError:
     return error
 
 
+def check_names(columns: object) -> None:
+    """Raise TypeError if names of columns are one string, which would be a list of letters."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names: write [{columns!r}]")
+
+
 def similar_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that may be meant; None if none is similar."""
     short = tuple(one for one in known if len(one) <= MAX_NAME) if len(name) <= MAX_NAME else ()

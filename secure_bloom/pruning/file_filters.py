@@ -58,7 +58,11 @@ class FileFilters:
         key = (source.base_path, source.version, row_group, column.ordinal)
         if cache is not None and (known := cache.get(key)) is not None:
             return known
-        chunk = self._footer.row_groups[row_group][column.ordinal]
+        try:
+            chunk = self._footer.row_groups[row_group][column.ordinal]
+        except IndexError:
+            raise IndexError(f"there is no row group {row_group} in {source.name}; it has "
+                             f"{len(self._footer.row_groups)}") from None
         with error_location(file=source.name):
             found = read_filter(source, chunk, self._footer.start, disjoint)
         if cache is not None and found is not None and source.version is not None:

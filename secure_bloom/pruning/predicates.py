@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from secure_bloom.display import listed
 from secure_bloom.errors import ColumnError, error_location
+from secure_bloom.parquet.schema import unknown_column
 from secure_bloom.pruning.operands import operand, positions_of
 from secure_bloom.pruning.value_list import ValueList, as_value_list, without_nulls
 from secure_bloom.sbbf.arrow_types import plain_type
@@ -123,7 +123,8 @@ def normalize(filters: Any) -> list[list[Predicate]]:
 
 def _predicate(part: Any) -> Predicate:
     if not isinstance(part, tuple | list) or len(part) != 3 or not isinstance(part[0], str):
-        raise TypeError("a predicate must be a tuple (column, op, value)")
+        raise TypeError("filters must be a list of tuples (column, op, value), such as "
+                        '[("city", "==", "Oslo")]')
     column, op, value = part
     if op not in OPERATORS:
         raise ValueError(f"operator must be one of {', '.join(OPERATORS)}, not {op!r}")
@@ -151,10 +152,10 @@ def find_field(schema: pa.Schema, path: str) -> Field:
     Raises ColumnError if there is none or more than one, or a row can hold several values of it.
     """
     found = list(fields_at(schema, path))
-    if len(found) != 1:
-        raise ColumnError(f"{len(found)} columns have this path" if found else
-                          f"there is no such column; existing columns: {listed(schema.names)}",
-                          column=path)
+    if not found:
+        raise unknown_column(path, schema.names)
+    if len(found) > 1:
+        raise ColumnError(f"{len(found)} columns have this path", column=path)
     if pa.types.is_nested(found[0].type):
         raise ColumnError("rows cannot be filtered by a column of lists or structs; use prune and "
                           "might_contain to find where values in lists may be", column=path)

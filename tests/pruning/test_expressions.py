@@ -16,7 +16,7 @@ import pytest
 from secure_bloom import ParquetFile, read_table, write_table
 from secure_bloom.arrow.predicate_rows import PredicateRows
 from secure_bloom.arrow.row_filter import RowFilter
-from secure_bloom.errors import ColumnError, PredicateError
+from secure_bloom.errors import PredicateError, UnknownColumnError
 from secure_bloom.pruning import expression_tree
 from secure_bloom.pruning.expressions import alternatives_in, columns_of, usable_for
 from secure_bloom.pruning.predicates import Predicate
@@ -241,7 +241,7 @@ MOMENTS = pa.table({"s": ["a"], "t": pa.array([NOON], pa.timestamp("us", "UTC"))
 
 @pytest.mark.parametrize(("condition", "message", "error"), [
     (field("other") == 1, "column other: there is no such column; existing columns: s, t",
-     ColumnError),
+     UnknownColumnError),
     (field("s") == 4711, "(no kernel matching input types (string, int16)); the columns are s: str",
      PredicateError),
     (field("s").isin([4711]), "set: string vs int64); the columns are s: string", PredicateError),
