@@ -23,6 +23,7 @@ from tests.keys.checks import (
     connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    no_proxy_sees_keys,
     other_processes,
     paused,
     refused,
@@ -285,6 +286,14 @@ def test_endpoints_that_are_refused(url, monkeypatch):
 def test_an_endpoint_of_the_environment_is_checked_too(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", "http://example.com")
     refused(ValueError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "unencrypted")
+
+
+@pytest.mark.parametrize("place", ["argument", "environment"])
+def test_a_proxy_does_not_see_keys(moto, keys, monkeypatch, place):
+    if place == "environment":
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", moto)
+    endpoint = moto if place == "argument" else None
+    no_proxy_sees_keys(lambda: client(endpoint), "alias/footer", monkeypatch)
 
 
 @pytest.mark.parametrize("limits", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")},
