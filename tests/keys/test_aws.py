@@ -3,6 +3,7 @@
 import base64
 import logging
 import sys
+from pathlib import Path
 
 import boto3
 import pytest
@@ -18,6 +19,7 @@ from secure_bloom.errors import (
     MissingExtraError,
 )
 from secure_bloom.keys import AwsKms
+from tests.doc_examples import run_examples
 from tests.keys.checks import (
     KEY,
     connections_of_its_own_after_a_fork,
@@ -33,7 +35,7 @@ from tests.keys.checks import (
 from tests.peers.loopback import Loopback, answer, hang_up, slow
 
 REGION = "eu-west-1"
-ALIASES = ("alias/footer", "alias/column")
+ALIASES = ("alias/footer", "alias/pii")
 SECRET = "SECRETaccesskey"
 
 
@@ -114,6 +116,13 @@ def test_files(moto, keys, tmp_path, form):
     files_round_trip(client(moto), *names, tmp_path)
 
 
+@pytest.mark.slow
+def test_the_first_example_of_the_page(moto, keys, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "kms.md").read_text()
+    [done] = run_examples(page.partition("\n## ")[0], tmp_path, AWS_ENDPOINT_URL_KMS=moto)
+    assert done.stdout == "[{'ssn': '078-05-1120', 'city': 'Rome'}]\n"
+
+
 def test_what_a_call_sends(proxy):
     kms = client(proxy)
     wrapped = kms.wrap_key(KEY, "alias/footer")
@@ -184,8 +193,8 @@ def test_an_alias_is_resolved_in_the_region(moto, keys):
 ])
 def test_refusals(proxy, status, code, kind, word):
     proxy.always = error(status, code)
-    caught = refused(kind, lambda: client(proxy).unwrap_key("AAAA", "alias/column"),
-                     word, code, "'alias/column'", secrets=[SECRET])
+    caught = refused(kind, lambda: client(proxy).unwrap_key("AAAA", "alias/pii"),
+                     word, code, "'alias/pii'", secrets=[SECRET])
     assert caught.__cause__.response["Error"]["Code"] == code
     assert len(proxy.requests) == 1
 
