@@ -6,6 +6,8 @@
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
 # make matrix: try the oldest and the newest versions of Python and of packages
+# make packages: install the package in bare environments, with each extra
+# make release: check and build a release, and publish nothing
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
 #             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
 
@@ -17,7 +19,8 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools \
+	check-tools vectors packages release constraints clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,6 +107,20 @@ check-tools:
 vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
 	$(BIN)/python -m vectors.builder.indexes
+
+packages: setup  ## install the package in bare environments, with each extra
+	$(BIN)/python -m tests.packages --docs $(EXTRAS)
+
+release: setup  ## check and build a release, without publishing it; SKIP="tests docs"
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m release --skip $(SKIP)
+
+constraints:  ## write constraints.txt again, with the newest versions
+	rm -rf build/constraints
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --upgrade pip
+	build/constraints/bin/python -m pip install --quiet --group release --editable '.[all,test]'
+	build/constraints/bin/python -m release.constraints
 
 clean:  ## remove the output of make and of the tests
 	rm -rf $(VENV) build dist secure_bloom/kernels/built *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis
