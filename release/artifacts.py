@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from hashlib import sha256
@@ -28,8 +29,15 @@ def sbom(candidate: Candidate) -> str:
             folder=candidate.root)
         run(sys.executable, "-m", "pip", "--quiet", "--python", python, "install",
             "--constraint", candidate.root / "constraints.txt", wheel, folder=candidate.root)
+        for origin in python.parents[1].rglob("direct_url.json"):
+            origin.unlink()  # the path of the wheel on this machine
         run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible",
-            "--output-file", path, python, folder=candidate.root)
+            "--pyproject", candidate.root / "pyproject.toml", "--mc-type", "library",
+            "--output-file", path, python, folder=candidate.root,
+            SOURCE_DATE_EPOCH=f"{candidate.date}")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["metadata"]["component"]["version"] = candidate.version  # not in pyproject.toml
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
     return path.name
 
 

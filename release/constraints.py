@@ -15,7 +15,8 @@ _HEAD = """\
 
 def main() -> None:
     """Write the file."""
-    frozen = subprocess.run([sys.executable, "-m", "pip", "freeze", "--exclude-editable"],
+    frozen = subprocess.run([sys.executable, "-m", "pip", "freeze", "--exclude-editable", "--all",
+                             "--exclude", "pip"],
                             check=True, capture_output=True, text=True).stdout
     PATH.write_text(_HEAD + frozen, encoding="utf-8")
 
