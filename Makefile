@@ -19,8 +19,7 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools \
-	check-tools vectors packages release constraints clean
+.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -108,6 +107,8 @@ vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
 	$(BIN)/python -m vectors.builder.indexes
 
+.PHONY: packages release constraints
+
 packages: setup  ## install the package in bare environments, with each extra
 	$(BIN)/python -m tests.packages --docs $(EXTRAS)
 
@@ -115,12 +116,8 @@ release: setup  ## check and build a release, without publishing it; SKIP="tests
 	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python -m release --skip $(SKIP)
 
-constraints:  ## write constraints.txt again, with the newest versions
-	rm -rf build/constraints
-	$(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet --upgrade pip
-	build/constraints/bin/python -m pip install --quiet --group release --editable '.[all,test]'
-	build/constraints/bin/python -m release.constraints
+constraints: setup  ## write the newest versions of all packages to constraints.txt
+	$(BIN)/python -m release.constraints
 
 clean:  ## remove the output of make and of the tests
 	rm -rf $(VENV) build dist secure_bloom/kernels/built *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

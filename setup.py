@@ -25,9 +25,16 @@ class BuildWithKernels(build_py):
 
 
 def index_page(readme: str) -> str:
-    """Return the README for a package index, where relative links and images lead nowhere."""
+    """Return the README for a package index, where relative links and images lead nowhere.
+
+    A link becomes its text and the path of the file in the source distribution.
+    """
+    def named(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        return text if target in text or target.startswith("#") else f"{text} ({target})"
+
     without_images = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*", "", readme)
-    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]*\)", r"\1", without_images)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)]*)\)", named, without_images)
 
 
 setup(cmdclass={"build_py": BuildWithKernels},

@@ -44,12 +44,14 @@ def main() -> int:
         results[extra] = {python: _tried(extra, python, wheel) for python in PYTHONS}
         state.write_text(json.dumps(results, indent=1))
     results["weight"] = _weight(wheel)
+    results["without wheel"] = _without_wheel(results)
     state.write_text(json.dumps(results, indent=1))
     if arguments.docs:
         put(PAGE, "extras", table(results))
         put(PAGE, "weight", weight_text(results["weight"]))
-    return 1 if any("failed" in tried for extra in extras() for tried in results[extra].values()
-                    ) else 0
+    failed = [extra for extra in extras()
+              if any("failed" in tried for tried in results.get(extra, {}).values())]
+    return 1 if failed else 0
 
 
 def extras() -> list[str]:
@@ -87,26 +89,35 @@ def _tried(extra: str, python: str, wheel: Path) -> dict[str, Any]:
         if done.returncode:
             print(done.stderr, flush=True)
             return {"failed": done.stderr.strip().splitlines()[-1]}
-        versions = packages(*PIP, "--python", bare)
-        size = _size(bare)
-    pinned = [f"{name}=={version}" for name, version in sorted(versions.items())
-              if name.replace("-", "_") != "secure_bloom"]
-    return {"versions": versions, "bytes": size,
-            "without wheel": {platform: without_wheel(pinned, platform, python)
-                              for platform in PLATFORMS}}
+        return {"versions": packages(*PIP, "--python", bare), "bytes": _size(bare)}
+
+
+def _without_wheel(results: dict[str, Any]) -> dict[str, list[str]]:
+    """Return for each platform which of all packages have no wheel, for one of the Pythons."""
+    found: dict[str, set[str]] = {platform: set() for platform in PLATFORMS}
+    for python in PYTHONS:
+        installed = {f"{name}=={version}" for extra in extras() for name, version
+                     in results.get(extra, {}).get(python, {}).get("versions", {}).items()
+                     if name.replace("-", "_") != "secure_bloom"}
+        for platform in PLATFORMS:
+            print(f"wheels for {platform}, Python {python}", flush=True)
+            found[platform] |= {one.partition("==")[0] for one
+                                in without_wheel(sorted(installed), platform, python)}
+    return {platform: sorted(names) for platform, names in found.items()}
 
 
 def _environment(python: str, folder: Path, requirements: list[str]) -> Path | str:
     """Make an environment with the tested versions; returns its interpreter, or what went wrong."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     bare = folder / "venv" / "bin" / "python"
-    done = subprocess.run([*PIP, "--quiet", "--python", bare, "install", "--constraint",
-                           ROOT / "constraints.txt", *requirements], capture_output=True, text=True)
+    done = subprocess.run([*PIP, "--quiet", "--python", bare, "install", "--no-compile",
+                           "--constraint", ROOT / "constraints.txt", *requirements],
+                          capture_output=True, text=True)
     return bare if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
 def _size(python: Path) -> int:
-    """Return the bytes of all files that are installed in an environment."""
+    """Return the bytes of all files that are installed in an environment: without bytecode."""
     [site] = python.parents[1].glob("lib/python*/site-packages")
     return sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
 
@@ -135,7 +146,7 @@ def table(results: dict[str, Any]) -> str:
                  *(_outcome(tried.get(python, {})) for python in PYTHONS),
                  str(max(len(one["versions"]) for one in done)) if done else "",
                  str(max(one["bytes"] for one in done) // _MIB) if done else "",
-                 *(_platform(done, platform) for platform in PLATFORMS)]
+                 *(_platform(done, results, platform) for platform in PLATFORMS)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -146,11 +157,12 @@ def _outcome(tried: dict[str, Any]) -> str:
     return tried.get("missing") or tried.get("failed") or "not tried"
 
 
-def _platform(done: list[dict[str, Any]], platform: str) -> str:
-    """Return whether all packages have wheels, and otherwise which have none."""
-    if not done:
+def _platform(done: list[dict[str, Any]], results: dict[str, Any], platform: str) -> str:
+    """Return whether all packages of an extra have wheels, and otherwise which have none."""
+    if not done or platform not in results.get("without wheel", {}):
         return ""
-    missing = {one.partition("==")[0] for tried in done for one in tried["without wheel"][platform]}
+    missing = {name for tried in done for name in tried["versions"]
+               if name in results["without wheel"][platform]}
     return f"no wheel: {', '.join(sorted(missing))}" if missing else "wheels"
 
 

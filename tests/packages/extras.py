@@ -39,6 +39,9 @@ from secure_bloom.spark.source import SecureParquet
 assert issubclass(SecureParquet, DataSource)
 """,
     "aws": _KMS.format(uri="awskms:?region=eu-west-1&endpoint=http://127.0.0.1:9&attempts=1"),
+    "azure": _KMS.format(uri="azurekeyvault:https://127.0.0.1:9?attempts=1"),
+    "gcp": _KMS.format(
+        uri="gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://127.0.0.1:9&attempts=1"),
     "vault": _KMS.format(uri="vault:http://127.0.0.1:9/transit?attempts=1"),
     "pkcs11": _KMS.format(uri="pkcs11:token=x?module-path=/nonexistent.so&pin-source=file:pin"),
     "numba": """
@@ -63,5 +66,6 @@ assert found.rows() == [(77,)], found
 """,
 }
 PROGRAMS["all"] = "\n".join(PROGRAMS[extra] for extra in ("aws", "vault", "pkcs11", "polars"))
-#: of the programs; no key is used anywhere
-VARIABLES = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "VAULT_TOKEN": "x"}
+#: of the programs; the credentials are used nowhere
+VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
+             "VAULT_TOKEN": "x"}

@@ -12,7 +12,7 @@ from tests.packages.platforms import PLATFORMS, without_wheel
 
 
 def test_every_extra_for_users_is_tried():
-    assert PROGRAMS.keys() == set(packages.extras())
+    assert set(packages.extras()) <= PROGRAMS.keys()
 
 
 @pytest.mark.parametrize("extra", PROGRAMS)
@@ -47,13 +47,13 @@ def test_packages_without_a_wheel_are_found(monkeypatch, missing):
 
 
 def test_the_table_shows_what_was_tried():
-    none = {platform: [] for platform in PLATFORMS}
     results = {
-        "": {"3.11": {"versions": {"a": "1"}, "bytes": 3 << 20, "without wheel": none},
+        "": {"3.11": {"versions": {"a": "1"}, "bytes": 3 << 20},
              "3.12": {"missing": "Python 3.12 is not installed"},
              "3.13": {"failed": "ImportError: a"}},
-        "spark": {"3.11": {"versions": {"a": "1", "pyspark": "4"}, "bytes": 9 << 20,
-                           "without wheel": none | {"macOS 14, arm64": ["pyspark==4"]}}}}
+        "spark": {"3.11": {"versions": {"a": "1", "pyspark": "4"}, "bytes": 9 << 20}},
+        "without wheel": {platform: [] for platform in PLATFORMS}
+        | {"macOS 14, arm64": ["pyspark"]}}
     lines = packages.table(results).splitlines()
     assert lines[2] == ("| none | works | Python 3.12 is not installed | ImportError: a | 1 | 3 "
                         "| wheels | wheels | wheels | wheels |")
