@@ -40,7 +40,7 @@ def run(plan: Plan) -> Section:
     attach(path, {COLUMN: True})
     comparisons = [compare(work, {"pyarrow, whole file": lambda: _by_pyarrow(path), OURS:
                                   lambda: _attached(path)}, plan.rounds)]
-    spark = session(plan.folder)
+    spark = session()
     try:
         comparisons.append(compare(work, {"Spark, whole file": _by_spark(spark, path), OURS:
                                           lambda: _attached(path)}, plan.rounds))

@@ -46,7 +46,7 @@ def run(plan: Plan) -> Section:
         ONE_FILE: lambda: _rewrite(plan.folder, ring),
         WITH: lambda: _erase(folder, values, ring, "require"),
         WITHOUT: lambda: _erase(folder, values, ring, "off")}, plan.rounds)]
-    spark = session(plan.folder)
+    spark = session()
     try:
         comparisons.append(compare(work, {
             SPARK: lambda: _by_spark(spark, folder),

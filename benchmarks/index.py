@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import shutil
 import statistics
 import subprocess
@@ -30,6 +29,7 @@ import pyarrow.fs as pa_fs
 import secure_bloom
 from benchmarks.compare import Comparison, compare, median_time, table
 from benchmarks.lookup import scan, write_files
+from benchmarks.memory import memory
 from benchmarks.people import FILTERS, encryption, keyring, people
 from benchmarks.section import Plan, Section
 from benchmarks.slow_store import SlowStore
@@ -207,7 +207,8 @@ def _segments(plan: Plan) -> dict[str, float]:
     os.makedirs(folder.path)
     manifest, pairs = Manifest.new("x", None, None), plan.size(SEGMENT_PAIRS, 50_000)
     random_values = np.random.default_rng(1)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of what follows, proc(5)
     start, infos = time.process_time(), []
     for part in range(PARTS):
         builder = SegmentBuilder(manifest.key, _HASHED, BUDGET)
@@ -234,7 +235,7 @@ def _segments(plan: Plan) -> dict[str, float]:
         "false row groups": sum(hits.files.size for hits in one.find(
             random_values.integers(0, 2**62, 100_000))) / 100_000,
         "expected false row groups": merged.pairs / 2**geometry.FINGERPRINT_BITS,
-        "memory": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024}
+        "memory": memory("VmHWM") - before}
 
 
 # --- text and chart ------------------------------------------------------------------------------

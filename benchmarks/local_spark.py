@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -25,20 +27,20 @@ NATIVE = {
     "benchmark.keys": ",".join(f"{name}:{key.hex()}" for name, key in MASTER_KEYS.items())}
 
 
-def session(folder: Path) -> SparkSession:
-    """Start a session on all cores; compiled classes are written to a folder."""
+def session() -> SparkSession:
+    """Start a session on all cores, or return the one that an earlier benchmark has started."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (SparkSession.builder.master("local[*]").appName("benchmark")
             .config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.extraClassPath", str(_compiled(folder))).getOrCreate())
+            .config("spark.driver.extraClassPath", _classes().name).getOrCreate())
 
 
-def _compiled(folder: Path) -> Path:
-    classes = folder / "classes"
-    source = Path(__file__).with_name("BenchmarkKms.java")
-    if not classes.exists():
-        subprocess.run(["javac", "--release", "17", "-proc:none", "-cp", f"{JARS}/*",
-                        "-d", classes, source], check=True)
-    return classes
+@cache
+def _classes() -> TemporaryDirectory[str]:
+    """Compile the KMS class, for as long as this process lives: so long does its JVM."""
+    folder = TemporaryDirectory()
+    subprocess.run(["javac", "--release", "17", "-proc:none", "-cp", f"{JARS}/*", "-d",
+                    folder.name, Path(__file__).with_name("BenchmarkKms.java")], check=True)
+    return folder

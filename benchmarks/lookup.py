@@ -39,7 +39,7 @@ def run(plan: Plan) -> Section:
     values = write_files(plan.folder / "files", files, rows, ring)
     random.Random(1).shuffle(values)
     work = f"{files} files x {rows:,} rows"
-    spark = session(plan.folder)
+    spark = session()
     warm = compare(f"warm, {work}", {
         name: partial(_ask, function, plan.folder, cycle(values)) for name, function in
         ((SCAN, scan), (SPARK, partial(_ask_spark, spark)), (OURS, lookup))}, plan.rounds)
@@ -92,7 +92,7 @@ def scan(folder: Path, value: str) -> int:
 def spark_lookup(folder: Path, value: str) -> int:
     """Do the same with Spark, including its start and shutdown."""
     from benchmarks.local_spark import session
-    spark = session(folder)
+    spark = session()
     found = _ask_spark(spark, folder, value)
     spark.stop()
     return found

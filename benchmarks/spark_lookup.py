@@ -60,7 +60,7 @@ def run(plan: Plan) -> Section:
     ring = _write(plan.folder, folder, files)
     wanted = people(ROWS, seed=files // 2)["ssn"][7].as_py()
     filters = [("ssn", "=", wanted)]
-    spark = session(plan.folder)
+    spark = session()
     secure_bloom.spark.register(spark)
     spark.dataSource.register(OneRow)
 

@@ -160,7 +160,7 @@ def _adaptive(plan: dict, folder: Path) -> dict[str, str]:
 def data_source_session(folder: Path) -> SparkSession:
     """Start a session with ``secure_parquet``, and create a keyring in the folder."""
     keyring(folder / "keyring.json")
-    spark = session(folder)
+    spark = session()
     secure_bloom.spark.register(spark)
     spark.dataSource.register(ToPython)
     return spark

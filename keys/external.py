@@ -7,6 +7,7 @@ rotated without changing the Parquet file. The two files must always be moved to
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 import pyarrow.fs as pa_fs
 
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, UnsupportedError
-from secure_bloom.storage.files import Source, check_absent, create_file
+from secure_bloom.storage.files import Output, Source, check_absent, create_file
 from secure_bloom.storage.rewrite import Rewrite
 from secure_bloom.storage.versions import until_unchanged
 from secure_bloom.storage.visibility import material_path
@@ -56,6 +57,28 @@ def create_material(filesystem: pa_fs.FileSystem, path: str, materials: Mapping[
         create_file(filesystem, material_path(path), _to_bytes(materials))
     except FileExistsError:
         raise _exists(material_path(path)) from None
+
+
+def publish(output: Output, filesystem: pa_fs.FileSystem, path: str,
+            materials: Mapping[str, str]) -> None:
+    """Make a new Parquet file at ``path`` visible, after the key material that it needs.
+
+    Raises FileExistsError if one of the two already exists; then neither of them is replaced.
+    """
+    create_material(filesystem, path, materials)
+    try:
+        output.commit(lambda: check_new_file(filesystem, path))
+    except BaseException as error:
+        _remove_material(filesystem, path, error)
+        raise
+
+
+def _remove_material(filesystem: pa_fs.FileSystem, path: str, error: BaseException) -> None:
+    """Remove the key material of this file, unless the file nevertheless became visible."""
+    is_others = isinstance(error, FileExistsError)
+    with contextlib.suppress(OSError):
+        if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
+            filesystem.delete_file(material_path(path))
 
 
 class MaterialFile(Rewrite):

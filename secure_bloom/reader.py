@@ -27,7 +27,7 @@ from secure_bloom.arrow.decryption import (
 from secure_bloom.arrow.few_row_groups import FilePart
 from secure_bloom.arrow.leaves import leaf_types
 from secure_bloom.arrow.masking import OnMissingKey, with_masked
-from secure_bloom.arrow.pages import new_fragment, pyarrow_errors, to_table
+from secure_bloom.arrow.pages import pyarrow_errors, to_table
 from secure_bloom.arrow.schema import arrow_schema
 from secure_bloom.crypto.key_retriever import KeyRetriever
 from secure_bloom.display import Summarized, count, shown
@@ -59,8 +59,6 @@ from secure_bloom.storage.files import FileSource, Source
 from secure_bloom.storage.versions import FileVersion
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from secure_bloom.arrow.row_filter import RowFilter
 
 _Arguments = ParamSpec("_Arguments")
@@ -167,8 +165,8 @@ class ParquetFile(Summarized):
         """A block that succeeds only if everything read in it is of one version.
 
         For reads that other methods do not check: :meth:`read_at`, and what pyarrow reads for
-        :meth:`open_in_pyarrow` and :meth:`fragment_for`. Any error in the block is replaced by a
-        ChangedMeanwhileError if the file has changed.
+        :meth:`open_in_pyarrow`. Any error in the block is replaced by a ChangedMeanwhileError if
+        the file has changed.
 
         Raises
         ------
@@ -445,18 +443,6 @@ class ParquetFile(Summarized):
             if rows != sum(counts):  # pyarrow stops where the shortest column ends
                 raise FormatError("the pages of a column do not have as many rows as the footer "
                                   "says")
-
-    def fragment_for(self, alternatives: list[list[predicates.Predicate]] | None) \
-            -> ds.ParquetFileFragment | None:
-        """Return a pyarrow dataset fragment of the row groups where a normalized filter may hold.
-
-        None if there are none. Columns missing from this file are null.
-
-        The fragment reads through this object, and therefore only until :meth:`close`; its reads
-        are checked by :meth:`one_version`.
-        """
-        parts = self._parts_for(alternatives)
-        return new_fragment(parts[0]) if parts else None
 
     def _parts_for(self, alternatives: list[list[predicates.Predicate]] | None) -> list[FilePart]:
         """Return the row groups where a normalized filter may hold; one part or none."""

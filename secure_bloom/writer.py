@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from threading import RLock
-from typing import Any, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from secure_bloom.arrow.leaves import decode_half_dictionaries, without_half_dic
 from secure_bloom.arrow.masking import check_writable
 from secure_bloom.arrow.row_groups import row_groups
 from secure_bloom.arrow.schema import parquet_leaves
+from secure_bloom.arrow.sink import Sink
 from secure_bloom.arrow.streams import ArrowData, open_stream
 from secure_bloom.arrow.table_filters import build_filters, num_values, plan_filters
 from secure_bloom.arrow.writer_options import WriterOptions, check_options
@@ -53,7 +54,6 @@ from secure_bloom.storage.files import (
 )
 from secure_bloom.storage.spill import FilterStore
 from secure_bloom.storage.summary import FilterTotals
-from secure_bloom.storage.visibility import material_path
 
 DEFAULT_ROW_GROUP_ROWS = 1024 * 1024  # pyarrow's own default and limit
 MAX_ROW_GROUP_ROWS = 64 * 1024 * 1024
@@ -229,7 +229,7 @@ class ParquetWriter(Summarized):
         self._material_place = self._place_of_material(where, filesystem)
         self._output = open_output(where, filesystem, durable=durable)
         self._lock = RLock()
-        self._sink = _Sink(self._output)
+        self._sink = Sink(self._output)
         # Buffered in C++: each call of a sink in Python takes longer than writing a small page.
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER)
         try:
@@ -442,26 +442,11 @@ class ParquetWriter(Summarized):
         return place
 
     def _publish(self, output: Output) -> None:
-        """Make the file visible, after the key material next to it, which it needs."""
         material = self._encryption.external_material
         if self._material_place is None or material is None:
             output.commit()
-            return
-        filesystem, path = self._material_place
-        external.create_material(filesystem, path, material)
-        try:
-            output.commit(lambda: external.check_new_file(filesystem, path))
-        except BaseException as error:
-            self._remove_material(filesystem, path, error)
-            raise
-
-    def _remove_material(self, filesystem: pa_fs.FileSystem, path: str,
-                         error: BaseException) -> None:
-        """Remove the key material of this file, unless the file nevertheless became visible."""
-        is_others = isinstance(error, FileExistsError)
-        with contextlib.suppress(OSError):
-            if is_others or filesystem.get_file_info(path).type == pa_fs.FileType.NotFound:
-                filesystem.delete_file(material_path(path))
+        else:
+            external.publish(output, *self._material_place, material)
 
     def _abort(self) -> None:
         output = self._output
@@ -483,36 +468,3 @@ class ParquetWriter(Summarized):
                     writer.close()
             finally:
                 output.abort()
-
-
-class _Sink:
-    """The sink for pyarrow's output: passes bytes on, holds them back, or drops them."""
-
-    closed = False
-
-    def __init__(self, output: Output):
-        self._output: Output | None = output
-        self.position = 0
-        self._held: bytearray | None = None
-
-    def write(self, data: Any) -> int:
-        if self._held is not None:
-            self._held += data
-        elif self._output is not None and self._output.is_own:  # pyarrow's closes itself in a fork
-            self._output.write(data)
-            self.position += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        """Do nothing: pyarrow calls this when the stream before the sink ends."""
-
-    def hold(self) -> None:
-        self._held = bytearray()
-
-    def release(self) -> tuple[bytes, int]:
-        """Return what was held back, and the position where it belongs."""
-        held, self._held, self._output = bytes(self._held or b""), None, None
-        return held, self.position
-
-    def discard(self) -> None:
-        self._held = self._output = None

@@ -137,12 +137,12 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
-def value_lists(column: pa.ChunkedArray) -> list[Any]:
+def distinct_values(column: pa.ChunkedArray) -> pa.Array:
     """Return the distinct values that a lookup must find: neither null nor NaN."""
     found = plain(column).drop_null()
     if pa.types.is_floating(found.type):
         found = found.filter(pc.invert(pc.is_nan(found)))
-    return list(dict.fromkeys(found.to_pylist()))
+    return pc.unique(found)
 
 
 def small_file(case: Case, mode: Mode | None = None) -> tuple[bytes, Mode, pa.Table]:

@@ -11,7 +11,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
@@ -124,9 +123,8 @@ class Steps:
     """Does something at the n-th of all steps of a read: before or after each access."""
 
     _PLACES = ((files, "open_file"), (Source, "read_at"), (Source, "read_tail"),
-               (reader, "new_fragment"), (reader, "to_table"), (pages, "new_fragment"),
-               (folder_files, "to_table"), (pq.ParquetFile, "read"),
-               (FilePart, "has"), (FilePart, "batches"),
+               (reader, "to_table"), (pages, "new_fragment"), (folder_files, "to_table"),
+               (pq.ParquetFile, "read"), (FilePart, "has"), (FilePart, "batches"),
                (ParquetFile, "open_in_pyarrow"))
 
     def __init__(self, monkeypatch):
@@ -181,14 +179,6 @@ def by_batches(file, step):
     return found
 
 
-def by_fragment(file, step):
-    with file.one_version():
-        step()
-        fragment = file.fragment_for(None)
-        step()
-        return ds.FileSystemDataset([fragment], file.schema, fragment.format).to_table().to_pylist()
-
-
 def by_pyarrow(file, step):
     with file.one_version():
         return file.open_in_pyarrow().read().to_pylist()
@@ -203,7 +193,7 @@ METHODS = {
                                    for group in range(2) if step() is None],
     "bloom_filters": lambda file, step: file.bloom_filters,
     "iter_tables": by_tables, "iter_batches": by_batches,
-    "fragment_for": by_fragment, "open_in_pyarrow": by_pyarrow,
+    "open_in_pyarrow": by_pyarrow,
 }
 
 

@@ -8,10 +8,12 @@ from tests.soak.checks import (
     erasing,
     false_negatives,
     false_positives,
+    guided,
     hostile_bytes,
     long_life,
     nonces,
     secrets,
+    spark_false_negatives,
     spark_secrets,
     storage_faults,
     swaps,
@@ -22,4 +24,4 @@ CHECKS: dict[str, Check] = {check.name: check for check in (
     false_negatives.CHECK, false_positives.CHECK, tampering.CHECK, swaps.CHECK,
     hostile_bytes.CHECK, crashes.CHECK, erasing.CHECK, long_life.CHECK,
     differential.CHECK, concurrency.CHECK, storage_faults.CHECK, nonces.CHECK, secrets.CHECK,
-    spark_secrets.CHECK)}
+    guided.CHECK, spark_false_negatives.CHECK, spark_secrets.CHECK)}

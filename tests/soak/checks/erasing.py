@@ -11,10 +11,10 @@ from tests.soak.check import Case, Check
 from tests.soak.generators import (
     LEAVES,
     column_keys,
+    distinct_values,
     plain,
     random_options,
     random_table,
-    value_lists,
 )
 
 
@@ -27,7 +27,7 @@ def _try(case: Case) -> None:
                row_group_size=case.random.choice([7, 100, 10_000]), **random_options(case))
     table = secure_bloom.read_table(path, mode.keys)
     name = case.random.choice([name for name in table.column_names if name not in LEAVES])
-    values = value_lists(table[name])
+    values = distinct_values(table[name]).to_pylist()
     if not values:
         return
     erased = case.random.sample(values, min(len(values), case.random.choice([1, 3, 1000])))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow.parquet.encryption import EncryptionConfiguration
 
 import secure_bloom
+from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index
 from tests.modes import Mode
 from tests.soak.check import Case, Check
@@ -19,31 +20,34 @@ from tests.soak.generators import (
     KMS_MODES,
     LEAVES,
     column_keys,
+    distinct_values,
     leaf,
     plain,
     random_options,
     random_table,
-    value_lists,
 )
 
-_SAMPLE = 200  # values that are looked up
+_SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up
+_LARGE = 2_000_000  # rows of a large table
+_LARGE_SHARE = 0.2  # of the cases
 
 
 def _try(case: Case) -> None:
-    table = random_table(case, case.random.choice([1, 100, 5000, 50_000]))
+    is_large = case.random.random() < _LARGE_SHARE
+    table = random_table(case, _LARGE if is_large else case.random.choice([1, 100, 5000, 50_000]))
     mode, folder = case.random.choice(KMS_MODES), case.folder / "lake"
     write = case.random.choice(list(_WRITERS))
     _WRITERS[write](case, table, mode, folder)
     table = secure_bloom.read_table(folder, mode.keys)  # of all types as the files have them
-    for name in case.random.sample(table.column_names, 2):
-        if not _can_have_filter(folder, mode, LEAVES.get(name, name)):
-            continue
+    names = [name for name in table.column_names
+             if _can_have_filter(folder, mode, LEAVES.get(name, name))]
+    looked_up = case.random.sample(names, min(len(names), 1 if is_large else 2))
+    for name in names:
         for ask, ways in _ASKERS.items():
-            if name in LEAVES and ask != "filters":
-                continue
-            number = ways(case, table, mode, folder, name)
-            case.tried += number
-            case.counts[f"{write}, {ask}"] += number
+            if ask == "filters" or (name in looked_up and name not in LEAVES):
+                number = ways(case, table, mode, folder, name)
+                case.tried += number
+                case.counts[f"{write}, {ask}"] += number
 
 
 def _can_have_filter(folder: Path, mode: Mode, name: str) -> bool:
@@ -56,7 +60,11 @@ def _can_have_filter(folder: Path, mode: Mode, name: str) -> bool:
 def _write(case: Case, table: pa.Table, mode: Mode, folder: Path, filters: bool = True) -> None:
     folder.mkdir()
     mode.write(table, folder / "a.parquet", column_keys(case, table), bloom_filters=filters,
-               row_group_size=case.random.choice([1000, 20_000]), **random_options(case))
+               row_group_size=_row_group_size(case, table), **random_options(case))
+
+
+def _row_group_size(case: Case, table: pa.Table) -> int:
+    return case.random.choice([1000, 20_000] if table.num_rows < _LARGE else [250_000, _LARGE])
 
 
 def _write_dataset(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
@@ -64,13 +72,26 @@ def _write_dataset(case: Case, table: pa.Table, mode: Mode, folder: Path) -> Non
     secure_bloom.write_dataset(
         table, folder, bloom_filters=True, keys=mode.keys,
         encryption=EncryptionConfiguration("kf", **columns, **mode.options),
-        max_rows_per_file=20_000, row_group_size=case.random.choice([500, 5000]),
+        max_rows_per_file=max(20_000, table.num_rows // 4),
+        row_group_size=_row_group_size(case, table),
         **random_options(case))
 
 
 def _attach(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
     _write(case, table, mode, folder, filters=False)
     assert not secure_bloom.attach(folder, True, mode.keys).failed
+
+
+def _seal(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
+    """Encrypt plaintext filters of encrypted columns, as another writer leaves them."""
+    folder.mkdir()
+    names = ["id", *(name for name in table.column_names[1:3]
+                     if not pa.types.is_dictionary(table.schema.field(name).type))]
+    columns = {} if mode.is_uniform else {"column_keys": {"kc1": names}}
+    (folder / "a.parquet").write_bytes(leaking_file(
+        table, names, mode.keys, kms=mode.keys, row_group_size=_row_group_size(case, table),
+        encryption=EncryptionConfiguration("kf", **columns, **mode.options)))
+    assert not secure_bloom.seal(folder, mode.keys).failed
 
 
 def _erase(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
@@ -85,13 +106,13 @@ def _by_pyarrow(case: Case, table: pa.Table, mode: Mode, folder: Path) -> None:
     folder.mkdir()
     names = [LEAVES.get(name, name) for name in table.column_names
              if not pa.types.is_dictionary(table.schema.field(name).type)]
-    pq.write_table(table, folder / "a.parquet", row_group_size=5000,
+    pq.write_table(table, folder / "a.parquet", row_group_size=max(5000, table.num_rows // 2),
                    bloom_filter_options=dict.fromkeys(names, True), **random_options(case))
 
 
 _WRITERS: dict[str, Callable[[Case, pa.Table, Mode, Path], None]] = {
-    "write_table": _write, "write_dataset": _write_dataset, "attach": _attach, "erase": _erase,
-    "pyarrow": _by_pyarrow}
+    "write_table": _write, "write_dataset": _write_dataset, "attach": _attach, "seal": _seal,
+    "erase": _erase, "pyarrow": _by_pyarrow}
 
 
 # --- ways to ask ---------------------------------------------------------------------------------
@@ -102,13 +123,25 @@ def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
     for path in folder.glob("*.parquet"):
         with secure_bloom.ParquetFile(path, mode.keys) as file:
             for group in range(file.num_row_groups):
-                column = leaf(file.open_in_pyarrow().read_row_group(group, [name])[name])
-                values = value_lists(column)
-                if values:
-                    answers = file.might_contain(LEAVES.get(name, name),
-                                                 pa.array(values, plain(column).type))
+                column = file.open_in_pyarrow().read_row_group(group, [name])[name]
+                values = distinct_values(leaf(column))
+                if len(values):
+                    answers = file.might_contain(LEAVES.get(name, name), values)
                     assert answers[group].all(), f"{name} of row group {group}"
                 number += len(values)
+    return number
+
+
+def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
+    """The first value of each row group."""
+    number = 0
+    for path in folder.glob("*.parquet"):
+        with secure_bloom.ParquetFile(path, mode.keys) as file:
+            for group in range(file.num_row_groups):
+                values = distinct_values(file.open_in_pyarrow().read_row_group(group, [name])[name])
+                if len(values):
+                    assert group in file.prune([(name, "==", values[0].as_py())]), name
+                    number += 1
     return number
 
 
@@ -165,7 +198,7 @@ def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> 
         with secure_bloom.ParquetFile(path, mode.keys) as file:
             for group in range(file.num_row_groups):
                 column = file.open_in_pyarrow().read_row_group(group, [name])[name]
-                present = set(value_lists(column))
+                present = set(distinct_values(column).to_pylist())
                 for value, groups in zip(values, found.row_groups, strict=True):
                     assert value not in present or group in groups.get(path.name, []), \
                         f"{name}: one of the values"
@@ -179,8 +212,10 @@ def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
 
 
 def _sample(case: Case, table: pa.Table, name: str) -> list:
-    values = value_lists(table[name])
-    return case.random.sample(values, min(_SAMPLE, len(values)))
+    values = distinct_values(table[name])
+    size = _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE
+    chosen = case.numpy.choice(len(values), min(size, len(values)), replace=False)
+    return values.take(pa.array(chosen)).to_pylist()
 
 
 def _count(table: pa.Table, name: str, values: list) -> int:
@@ -192,7 +227,7 @@ def _plain(table: pa.Table, name: str) -> pa.DataType:
     return plain(table[name]).type
 
 
-_ASKERS = {"filters": _filters, "read_table": _read, "dataset": _dataset,
+_ASKERS = {"filters": _filters, "prune": _prune, "read_table": _read, "dataset": _dataset,
             "duckdb": _duckdb, "find": _find, "index": _index}
 
 CHECK = Check("false_negatives", "a value that is there is never reported absent",

@@ -13,7 +13,7 @@ _SIGMAS = 6.0  # of 10^5 cases, one in 10^4 exceeds 5 by chance
 
 
 def _try(case: Case) -> None:
-    distinct = int(10 ** case.random.uniform(0, 6))
+    distinct = int(10 ** case.random.uniform(0, 7))
     fpp = 10 ** case.random.uniform(-5, -1)
     filter_ = SplitBlockBloomFilter(BloomFilterOptions(fpp=fpp, ndv=distinct).num_blocks(0))
     hashes = case.numpy.integers(0, 2**64, distinct, np.uint64)

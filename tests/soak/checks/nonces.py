@@ -19,12 +19,13 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 import secure_bloom
 from secure_bloom import ExplicitKeys, UniformKey
 from secure_bloom.crypto.aes_gcm import NONCE_SIZE
-from secure_bloom.crypto.modules import LENGTH_SIZE
+from secure_bloom.crypto.modules import LENGTH_SIZE, ModuleCipher
 from secure_bloom.keys import InMemoryKms, Keyring, rotate_master_keys
 from tests.modes import MASTER_KEYS
 from tests.soak.check import Case, Check
 
 _FORKS = 3
+_MODULES = 500_000  # that each process encrypts with one key, beside those of files
 _TAIL = 8  # bytes after the footer: its length, and the magic number
 _ENCRYPTION = EncryptionConfiguration("kf", column_keys={"kc1": ["ssn"]})
 
@@ -34,25 +35,30 @@ def _try(case: Case) -> None:
         ["AES_GCM_V1", "AES_GCM_CTR_V1"]))
     rows = case.random.choice([100, 20_000, 100_000])
     _work(case.folder / "before", key, 10)  # all generators have begun when the process is forked
-    children = [_fork(lambda number=number: _work(case.folder / str(number), key, rows))
+    cipher = ModuleCipher(key.footer_key)
+    children = [_fork(lambda number=number: _all_work(case.folder / str(number), key, rows, cipher))
                 for number in range(_FORKS)]
-    _work(case.folder / "parent", key, rows)
+    _all_work(case.folder / "parent", key, rows, cipher)
     assert all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
-    in_files = [nonce for path in case.folder.glob("*/*.parquet") for nonce in _nonces(path)]
-    _check_distinct(in_files)
-    made = b"".join(path.read_bytes() for path in case.folder.glob("*/made"))
-    assert made
-    ours = [made[start:start + NONCE_SIZE] for start in range(0, len(made), NONCE_SIZE)]
-    _check_distinct(ours)
-    case.tried += len(in_files) + len(ours)
-    case.counts["in files"] += len(in_files)
-    case.counts["made by secure_bloom"] += len(ours)
+    in_files = b"".join(nonce for path in case.folder.glob("*/*.parquet")
+                        for nonce in _nonces(path))
+    for what, nonces in {"in files": in_files, "of wrapped keys and indexes": _all(case, "made"),
+                         "of modules": _all(case, "modules")}.items():
+        assert nonces
+        _check_distinct(nonces)
+        case.counts[what] += len(nonces) // NONCE_SIZE
+        case.tried += len(nonces) // NONCE_SIZE
 
 
-def _check_distinct(nonces: list[bytes]) -> None:
-    starts = np.frombuffer(b"".join(nonces), np.uint8).reshape(-1, NONCE_SIZE)[:, :8].copy()
-    if len(np.unique(starts.view(np.uint64))) < len(nonces):  # probably all 12 bytes are equal
-        assert len(set(nonces)) == len(nonces), "a nonce was used twice"
+def _all(case: Case, name: str) -> bytes:
+    return b"".join(path.read_bytes() for path in case.folder.glob(f"*/{name}"))
+
+
+def _check_distinct(nonces: bytes) -> None:
+    found = np.frombuffer(nonces, f"V{NONCE_SIZE}")
+    starts = np.frombuffer(nonces, np.uint8).reshape(-1, NONCE_SIZE)[:, :8].copy()
+    if len(np.unique(starts.view(np.uint64))) < len(found):  # probably all 12 bytes are equal
+        assert len(set(found.tolist())) == len(found), "a nonce was used twice"
 
 
 # --- what makes nonces ---------------------------------------------------------------------------
@@ -80,6 +86,14 @@ def _work(folder: Path, key: UniformKey, rows: int) -> None:
     finally:
         os.urandom = random
     (folder / "made").write_bytes(made)
+
+
+def _all_work(folder: Path, key: UniformKey, rows: int, cipher: ModuleCipher) -> None:
+    """Write, and encrypt many modules with a cipher that was made before this process."""
+    _work(folder, key, rows)
+    with open(folder / "modules", "wb") as file:
+        for _ in range(_MODULES):
+            file.write(cipher.encrypt(b"", b"")[LENGTH_SIZE:LENGTH_SIZE + NONCE_SIZE])
 
 
 def _with_a_kms(lake: Path, ring: Path) -> None:

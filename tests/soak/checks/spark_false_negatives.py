@@ -1,0 +1,126 @@
+"""The same promise with Spark: written by both of its engines, asked by it and by others."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import secure_bloom
+from secure_bloom import EncryptionConfiguration
+from secure_bloom.keys import Keyring
+from tests.modes import MASTER_KEYS
+from tests.soak.check import Case, Check
+from tests.soak.generators import distinct_values
+
+_LOOKED_UP = 20
+
+
+def _try(case: Case) -> None:
+    spark, table = _session(), _table(case)
+    keys = Keyring.create(case.folder / "keys.json")
+    for name, key in MASTER_KEYS.items():
+        keys.add(name, key)
+    pq.write_table(table, case.folder / "plain.parquet")
+    frame = spark.read.parquet(str(case.folder / "plain.parquet"))
+    engine, lake = case.random.choice(["native", "python"]), case.folder / "lake"
+    secure_bloom.spark.write(
+        frame, lake, keys=keys, engine=engine, bloom_filters=table.column_names,
+        encryption=EncryptionConfiguration("kf", {"kc1": table.column_names[:3]}))
+    for name in table.column_names:
+        for way, ask in _WAYS.items():
+            number = ask(case, lake, keys, table, name)
+            case.tried += number
+            case.counts[f"{engine}, {way}"] += number
+
+
+def _table(case: Case) -> pa.Table:
+    """Return columns of types that Spark and Arrow both have, with nulls."""
+    rows = case.random.choice([1, 200, 5000, 50_000])
+    numbers = case.numpy.integers(-10**6, 10**6, rows)
+    mask = pa.array(case.numpy.random(rows) < 0.1)
+    values = {
+        "number": pa.array(numbers), "small": pa.array((numbers % 100).astype("int8")),
+        "text": pa.array([f"{number:x}ß" for number in numbers.tolist()]),
+        "real": pa.array(numbers / 7), "bytes": pa.array([b"%d" % one for one in numbers.tolist()]),
+        "day": pa.array((numbers // 100).astype("int32")).view(pa.date32()),
+        "price": pa.array(numbers).cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 1))}
+    return pa.table({name: pc.if_else(mask, pa.scalar(None, array.type), array)
+                     for name, array in values.items()})
+
+
+@functools.cache
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    import secure_bloom.spark
+    from secure_bloom.spark import native
+    spark = SparkSession.builder.master("local[1]").appName("false negatives").config(
+        "spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").config(
+        "spark.log.level", "ERROR").config("spark.pyspark.python", sys.executable).getOrCreate()
+    secure_bloom.spark.register(spark)
+    native.enable(spark)
+    return spark
+
+
+# --- ways to ask ---------------------------------------------------------------------------------
+
+def _filters(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
+    number = 0
+    for path in lake.glob("*.parquet"):
+        with secure_bloom.ParquetFile(path, keys) as file:
+            for group in range(file.num_row_groups):
+                column = file.open_in_pyarrow().read_row_group(group, [name])[name]
+                values = distinct_values(column)
+                if len(values):
+                    assert file.might_contain(name, values)[group].all(), name
+                number += len(values)
+    return number
+
+
+def _sample(case: Case, table: pa.Table, name: str) -> list[Any]:
+    values = distinct_values(table[name])
+    chosen = case.numpy.choice(len(values), min(_LOOKED_UP, len(values)), replace=False)
+    return values.take(pa.array(chosen)).to_pylist()
+
+
+def _find(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
+    values = _sample(case, table, name)
+    found = secure_bloom.find(lake, name, pa.array(values, table[name].type), keys)
+    assert found.num_rows == _count(table, name, values), name
+    return len(values)
+
+
+def _load(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
+    values = _sample(case, table, name)
+    if values:
+        found = secure_bloom.spark.load(_session(), lake, [(name, "in", values)],
+                                        keyring=str(keys.path))
+        assert found.count() == _count(table, name, values), name
+    return len(values)
+
+
+def _native_read(case: Case, lake: Path, keys: Keyring, table: pa.Table, name: str) -> int:
+    from pyspark.sql.functions import col
+
+    values = _sample(case, table, name)
+    rows = secure_bloom.spark.read(_session(), lake, keys=keys, engine="native")
+    if values:
+        assert rows.where(col(name).isin(values)).count() == _count(table, name, values), name
+    return len(values)
+
+
+def _count(table: pa.Table, name: str, values: list[Any]) -> int:
+    found: int | None = pc.sum(pc.is_in(table[name], pa.array(values, table[name].type))).as_py()
+    return found or 0
+
+
+_WAYS = {"filters": _filters, "find": _find, "load": _load, "read by Spark": _native_read}
+
+CHECK = Check("spark_false_negatives", "no value that Spark writes, or looks for, is missed",
+              "values", 10**6, _try, is_extra=True)
