@@ -32,7 +32,7 @@ class Candidate:
     def version(self) -> str:
         """The version, from the only place that states it."""
         text = (self.root / "secure_bloom" / "__init__.py").read_text(encoding="utf-8")
-        return re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)[1]
+        return re.findall(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)[0]
 
     @property
     def date(self) -> int:

@@ -83,7 +83,6 @@ def _tried(extra: str, python: str, wheel: Path) -> dict[str, Any]:
         if isinstance(bare, str):
             return {"failed": bare}
         print(f"{name}: using", flush=True)
-        (Path(folder) / "pin").write_text("x")
         done = subprocess.run([bare, "-c", PROGRAMS[extra]], cwd=folder, text=True,
                               capture_output=True, env=os.environ | VARIABLES)
         if done.returncode:

@@ -43,7 +43,7 @@ assert issubclass(SecureParquet, DataSource)
     "gcp": _KMS.format(
         uri="gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://127.0.0.1:9&attempts=1"),
     "vault": _KMS.format(uri="vault:http://127.0.0.1:9/transit?attempts=1"),
-    "pkcs11": _KMS.format(uri="pkcs11:token=x?module-path=/nonexistent.so&pin-source=file:pin"),
+    "pkcs11": _KMS.format(uri="pkcs11:token=x?module-path=/nonexistent.so&pin-source=file:/nonexistent"),
     "numba": """
 import os
 os.environ["SECURE_BLOOM_KERNELS"] = "numba"
