@@ -88,9 +88,12 @@ def stream(name: str, folder: Path) -> None:
     """Write the row groups from standard input, and print the peak memory as JSON."""
     path, groups = folder / "streamed.parquet", 0
     chosen()  # loads the kernels
+    keys = Keyring(folder / "keyring.json")
+    with WRITERS[name](path, people(1).schema, keys):
+        pass  # imports all that is needed
     before = memory("VmRSS")
     with ipc.open_stream(sys.stdin.buffer) as source, \
-            WRITERS[name](path, source.schema, Keyring(folder / "keyring.json")) as writer:
+            WRITERS[name](path, source.schema, keys) as writer:
         for batch in source:
             if writer is not None:
                 writer.write_batch(batch, ROW_GROUP)

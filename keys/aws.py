@@ -10,7 +10,6 @@ AWS records in CloudTrail and which policies may refer to:
 from __future__ import annotations
 
 import base64
-import os
 from typing import Any
 
 from secure_bloom.errors import (
@@ -22,6 +21,7 @@ from secure_bloom.errors import (
     MissingExtraError,
 )
 from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.per_process import PerProcess
 
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded",
               "TooManyRequestsException", "RequestThrottled", "SlowDown"}
@@ -87,7 +87,7 @@ class AwsKms(KmsClient):
         self.profile = profile
         self.timeout = timeout
         self.attempts = attempts
-        self._live: tuple[int, Any] | None = None
+        self._connection = PerProcess()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`; the result is AWS's blob in base64."""
@@ -108,7 +108,7 @@ class AwsKms(KmsClient):
 
     def _call(self, action: str, result: str, name: str, **parameters: Any) -> bytes:
         where = f"AWS KMS, master key {name!r}"
-        client = self._client(where)
+        client = self._connection.get(lambda: self._connect(where))
         from botocore.exceptions import BotoCoreError, ClientError
         context = {"secure_bloom:purpose": "key-wrapping", "secure_bloom:master-key": name}
         try:
@@ -126,31 +126,23 @@ class AwsKms(KmsClient):
             raise KmsUnavailableError(f"{where}: this is not a valid AWS KMS response")
         return value
 
-    def _client(self, where: str) -> Any:
-        """Return this process's client: a client copied by a fork would share its connections."""
-        live = self._live
-        if live is None or live[0] != os.getpid():
-            try:
-                import boto3
-                from botocore.config import Config
-                from botocore.exceptions import BotoCoreError
-            except ImportError as error:
-                raise MissingExtraError(
-                    f"AWS KMS needs boto3 ({error}): pip install 'secure_bloom[aws]'") from error
-            config = Config(connect_timeout=self.timeout, read_timeout=self.timeout,
-                            retries={"mode": "standard", "total_max_attempts": self.attempts})
-            try:
-                client = boto3.session.Session(profile_name=self.profile).client(
-                    "kms", region_name=self.region, endpoint_url=self.endpoint_url, config=config)
-            except BotoCoreError as error:
-                raise _fault(error, where) from error
-            check_endpoint(client.meta.endpoint_url)  # it may come from the environment
-            # Two threads may get here at once; each creates its own client, and one is kept.
-            live = self._live = os.getpid(), client
-        return live[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None}
+    def _connect(self, where: str) -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError as error:
+            raise MissingExtraError(
+                f"AWS KMS needs boto3 ({error}): pip install 'secure_bloom[aws]'") from error
+        config = Config(connect_timeout=self.timeout, read_timeout=self.timeout,
+                        retries={"mode": "standard", "total_max_attempts": self.attempts})
+        try:
+            client = boto3.session.Session(profile_name=self.profile).client(
+                "kms", region_name=self.region, endpoint_url=self.endpoint_url, config=config)
+        except BotoCoreError as error:
+            raise _fault(error, where) from error
+        check_endpoint(client.meta.endpoint_url)  # it may come from the environment
+        return client
 
     def __repr__(self) -> str:
         return (f"<AwsKms region={self.region!r} endpoint_url={self.endpoint_url!r} "

@@ -162,7 +162,7 @@ def check_endpoint(url: str) -> None:
         raise ValueError("the address of a KMS must be a URL such as https://host:8200")
     if "@" in parts.netloc:
         raise ValueError("the address of a KMS must not contain a user name or password")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(host)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
         raise ValueError(f"keys would be sent unencrypted to {host!r}: use https, or http "
                          "to a loopback address")
 
@@ -175,7 +175,8 @@ def check_limits(timeout: float, attempts: int) -> None:
         raise ValueError(f"attempts must be 1 or more, not {attempts!r}")
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a URL names it, is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

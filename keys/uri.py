@@ -2,6 +2,8 @@
 
     keyring:PATH?passphrase-file=PATH&check-interval=SECONDS
     awskms:?region=eu-west-1&profile=x&endpoint=https://...
+    azurekeyvault:https://name.vault.azure.net?timeout=5
+    gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://...
     vault:https://host:8200/transit?namespace=x&ca-file=/path
     pkcs11:token=bloom;serial=x?module-path=/usr/lib/x.so&pin-source=file:/path
 
@@ -37,7 +39,7 @@ def open_kms(uri: str) -> KmsClient:
     Parameters
     ----------
     uri : str
-        In the form described in ``docs/keys.md``.
+        In the form described in ``docs/kms.md``.
 
     Raises
     ------
@@ -110,6 +112,17 @@ def _awskms(path: str, query: str) -> KmsClient:
     return AwsKms(endpoint_url=options.pop("endpoint", None), **options)
 
 
+def _azurekeyvault(path: str, query: str) -> KmsClient:
+    from secure_bloom.keys.azure import AzureKms
+    return AzureKms(path, **_parameters(query, _LIMITS, "azurekeyvault"))
+
+
+def _gcpkms(path: str, query: str) -> KmsClient:
+    from secure_bloom.keys.gcp import GcpKms
+    options = _parameters(query, {"endpoint": str, **_LIMITS}, "gcpkms")
+    return GcpKms(unquote(path), endpoint_url=options.pop("endpoint", None), **options)
+
+
 def _vault(path: str, query: str) -> KmsClient:
     from secure_bloom.keys.vault import VaultKms
     options = _parameters(query, {"namespace": str, "ca-file": str, **_LIMITS}, "vault")
@@ -142,7 +155,8 @@ def _pkcs11(path: str, query: str) -> KmsClient:
 
 
 _OPENERS: dict[str, Callable[..., Any]] = {
-    "awskms": _awskms, "keyring": _keyring, "pkcs11": _pkcs11, "vault": _vault}
+    "awskms": _awskms, "azurekeyvault": _azurekeyvault, "gcpkms": _gcpkms, "keyring": _keyring,
+    "pkcs11": _pkcs11, "vault": _vault}
 
 
 def _registered() -> EntryPoints:

@@ -25,6 +25,7 @@ from secure_bloom.errors import (
     UnsupportedError,
 )
 from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.per_process import PerProcess
 
 # Transit's own rule. Names come from untrusted files: dots and slashes must not lead from the path
 # of Transit to other paths of Vault.
@@ -92,7 +93,7 @@ class VaultKms(KmsClient):
         self.timeout = timeout
         self.attempts = attempts
         self._token = token
-        self._live: tuple[int, Any] | None = None
+        self._connection = PerProcess()
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
         """See :meth:`KmsClient.wrap_key`; the result is Transit's ciphertext."""
@@ -135,7 +136,7 @@ class VaultKms(KmsClient):
                    "Content-Type": "application/json"}
         if self.namespace:
             headers["X-Vault-Namespace"] = self.namespace
-        pool = self._pool()
+        pool = self._connection.get(self._connect)
         from urllib3.exceptions import HTTPError
         try:
             response = pool.request("POST", f"{self.address}/v1/{path}", headers=headers,
@@ -166,25 +167,19 @@ class VaultKms(KmsClient):
                                  "token")
         return token
 
-    def _pool(self) -> Any:
-        """Return this process's connection pool: one copied by a fork must not be used."""
-        live = self._live
-        if live is None or live[0] != os.getpid():
-            try:
-                import urllib3
-            except ImportError as error:
-                raise MissingExtraError(
-                    f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
-            retries = urllib3.Retry(
-                total=self.attempts - 1, redirect=0, allowed_methods=None,
-                status_forcelist=_TRANSIENT, raise_on_status=False, backoff_factor=_BACKOFF,
-                backoff_max=10, backoff_jitter=0.5, respect_retry_after_header=False)
-            pool = urllib3.PoolManager(
-                timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
-                ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
-            # Two threads may get here at once; each creates its own pool, and one is kept.
-            live = self._live = os.getpid(), pool
-        return live[1]
+    def _connect(self) -> Any:
+        try:
+            import urllib3
+        except ImportError as error:
+            raise MissingExtraError(
+                f"Vault needs urllib3 ({error}): pip install 'secure_bloom[vault]'") from error
+        retries = urllib3.Retry(
+            total=self.attempts - 1, redirect=0, allowed_methods=None,
+            status_forcelist=_TRANSIENT, raise_on_status=False, backoff_factor=_BACKOFF,
+            backoff_max=10, backoff_jitter=0.5, respect_retry_after_header=False)
+        return urllib3.PoolManager(
+            timeout=urllib3.Timeout(connect=self.timeout, read=self.timeout), retries=retries,
+            ca_certs=self.ca_file, cert_reqs="CERT_REQUIRED", maxsize=10)
 
     def _where(self, name: str) -> str:
         return f"Vault at {self.address}, master key {name!r} of {self.mount!r}"
@@ -194,7 +189,7 @@ class VaultKms(KmsClient):
             raise TypeError("a VaultKms with a token given as a string cannot be pickled, because "
                             "the pickle would contain the token: set VAULT_TOKEN where it is "
                             "used, or pass a function that returns the token")
-        return {**self.__dict__, "_live": None}
+        return self.__dict__
 
     def __repr__(self) -> str:
         return (f"<VaultKms address={self.address!r} mount={self.mount!r} "

@@ -52,7 +52,7 @@ def test_command_line(tmp_path):
 
 
 def test_a_kms_client_of_ones_own(tmp_path):
-    text = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    text = (Path(__file__).parent.parent / "docs" / "kms.md").read_text()
     code = re.search(r"## Other KMS.*?```python\n(.*?)```", text, re.DOTALL)[1]
     out = _run([sys.executable, "-c", code], tmp_path)
     assert "[{'ssn': '078-05-1120', 'city': 'Rome'}]" in out

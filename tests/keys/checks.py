@@ -17,6 +17,16 @@ import secure_bloom
 KEY = b"SECRET data key!"
 
 
+def round_trip(make_client, key: bytes, name: str) -> str:
+    """A key is wrapped and unwrapped, also by another client; returns it wrapped."""
+    client = make_client()
+    wrapped = client.wrap_key(key, name)
+    assert make_client().unwrap_key(wrapped, name) == key
+    assert client.unwrap_key(wrapped.encode(), name) == key
+    assert client.wrap_key(key, name) != wrapped
+    return wrapped
+
+
 def files_round_trip(client, footer_name: str, column_name: str, folder) -> None:
     """Files with a filter, double and single wrapping, written and read through the client."""
     table = pa.table({"ssn": [f"{i:09}" for i in range(100)], "x": range(100)})
@@ -65,6 +75,25 @@ def through_a_fork(call):
         result = pipe.read().decode()
     os.waitpid(child, 0)
     return result
+
+
+def other_processes(client, name: str) -> None:
+    """New and forked processes use the client, which stays usable."""
+    wrapped = client.wrap_key(KEY, name)
+    assert through_a_child(client, wrapped, name) == KEY
+    assert through_a_fork(lambda: client.unwrap_key(wrapped, name)) == str(KEY)
+    assert client.unwrap_key(wrapped, name) == KEY
+
+
+def connections_of_its_own_after_a_fork(client, name: str) -> None:
+    """A forked process does not use the connections of its parent."""
+    def connection():
+        client.wrap_key(KEY, name)
+        return client._connection.get(None)
+
+    before = connection()
+    assert through_a_fork(lambda: connection() is before) == "False"
+    assert connection() is before
 
 
 def in_threads(client, name: str, threads: int = 8, calls: int = 100) -> None:

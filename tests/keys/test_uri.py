@@ -8,14 +8,22 @@ import pytest
 
 from secure_bloom import keys
 from secure_bloom.errors import KeyringNotFoundError
-from secure_bloom.keys import AwsKms, Keyring, Pkcs11Kms, VaultKms, open_kms
+from secure_bloom.keys import (
+    AwsKms,
+    AzureKms,
+    GcpKms,
+    Keyring,
+    Pkcs11Kms,
+    VaultKms,
+    open_kms,
+)
 from tests.keys.checks import refused
 from tests.support import run_python
 
 
 def settings(client) -> dict:
     return {name: value for name, value in vars(client).items()
-            if name not in ("_live", "_pin_refused") and value is not None}
+            if name not in ("_connection", "_pin_refused") and value is not None}
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +50,29 @@ def test_keyring(tmp_path, monkeypatch, name):
 def test_awskms(uri, expected):
     client = open_kms(uri)
     assert type(client) is AwsKms
+    assert settings(client) == expected
+
+
+@pytest.mark.parametrize(("uri", "expected"), [
+    ("azurekeyvault:https://bloom.vault.azure.net",
+     {"vault_url": "https://bloom.vault.azure.net", "timeout": 5, "attempts": 4}),
+    ("AzureKeyVault:https://bloom.managedhsm.azure.net/?timeout=1.5&attempts=2",
+     {"vault_url": "https://bloom.managedhsm.azure.net", "timeout": 1.5, "attempts": 2})])
+def test_azurekeyvault(uri, expected):
+    client = open_kms(uri)
+    assert type(client) is AzureKms
+    assert settings(client) == expected
+
+
+@pytest.mark.parametrize(("uri", "expected"), [
+    ("gcpkms:projects/p/locations/global/keyRings/r",
+     {"key_ring": "projects/p/locations/global/keyRings/r", "timeout": 5, "attempts": 4}),
+    ("gcpkms:projects/a.org%3Ap/locations/l/keyRings/r?endpoint=https://kms&timeout=1&attempts=1",
+     {"key_ring": "projects/a.org:p/locations/l/keyRings/r", "endpoint_url": "https://kms",
+      "timeout": 1, "attempts": 1})])
+def test_gcpkms(uri, expected):
+    client = open_kms(uri)
+    assert type(client) is GcpKms
     assert settings(client) == expected
 
 
@@ -77,15 +108,22 @@ def test_pkcs11(uri, expected):
 
 
 @pytest.mark.parametrize(("uri", "word"), [
-    ("", "awskms, keyring, pkcs11, vault"), ("ring.json", "keyring:PATH"),
+    ("", "awskms, azurekeyvault, gcpkms, keyring, pkcs11, vault"), ("ring.json", "keyring:PATH"),
     ("SECRET", "schemes"), ("/a/SECRET:x", "schemes"), (":SECRET", "schemes"),
-    ("kmip:SECRET", "'kmip'; known schemes: awskms, keyring, pkcs11, vault"),
+    ("kmip:SECRET", "'kmip'; known schemes: awskms, azurekeyvault, gcpkms, keyring, pkcs11, vault"),
     ("keyring:", "keyring:PATH"), ("keyring:a?SECRET=1", "unknown parameter"),
     ("awskms:eu-west-1", "only parameters"), ("awskms:?SECRET=SECRET", "region, timeout"),
     ("awskms:?region", "region"), ("awskms:?region=", "region"),
     ("awskms:?region=SECRET&region=SECRET", "one value"), ("awskms:?timeout=SECRET", "malformed"),
     ("awskms:?attempts=1.SECRET", "malformed"), ("awskms:?region=%ff", "malformed"),
     ("awskms:?endpoint=http://u:SECRET@localhost", "user name"),
+    ("azurekeyvault:", "URL"), ("azurekeyvault:SECRET", "URL"),
+    ("azurekeyvault:https://u:SECRET@h", "user name"), ("azurekeyvault:http://localhost", "https"),
+    ("azurekeyvault:https://h/keys/SECRET", "https://NAME"),
+    ("azurekeyvault:https://h?client-secret=SECRET", "unknown parameter"),
+    ("gcpkms:", "keyRings/RING"), ("gcpkms:SECRET", "keyRings/RING"),
+    ("gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/SECRET", "keyRings/RING"),
+    ("gcpkms:projects/p/locations/l/keyRings/r?credentials=SECRET", "unknown parameter"),
     ("vault:https://u:SECRET@vault:8200", "user name"), ("vault:http://vault", "unencrypted"),
     ("vault:https://vault#SECRET", "address"),
     ("vault:https://v?token=SECRET", "unknown parameter"),
@@ -118,14 +156,17 @@ def test_schemes_of_other_packages(tmp_path):
                            check=True, capture_output=True, text=True).stdout
     assert shown.splitlines() == [
         "client of OTHER:a?b=c",
-        "unknown KMS URI scheme 'kmip'; known schemes: awskms, keyring, other, pkcs11, vault"]
+        "unknown KMS URI scheme 'kmip'; known schemes: awskms, azurekeyvault, gcpkms, keyring, "
+        "other, pkcs11, vault"]
 
 
 def test_the_sdks_are_imported_when_they_are_used():
     code = ("import sys; from secure_bloom import keys\n"
             "keys.open_kms('awskms:'); keys.open_kms('vault:https://h'); keys.Pkcs11Kms('a', 'b', "
-            "pin_env='c')\n"
-            "print({'boto3', 'botocore', 'urllib3', 'pkcs11'} & set(sys.modules))\n")
+            "pin_env='c'); keys.open_kms('azurekeyvault:https://h')\n"
+            "keys.open_kms('gcpkms:projects/p/locations/l/keyRings/r')\n"
+            "print({'azure', 'boto3', 'botocore', 'google', 'google_crc32c', 'grpc', 'requests', "
+            "'urllib3', 'pkcs11'} & set(sys.modules))\n")
     assert run_python(code) == "set()\n"
 
 

@@ -1,18 +1,12 @@
 """Vault's Transit engine: against a loopback server that follows its HTTP API."""
 
 import base64
-import datetime
-import ipaddress
 import logging
 import os
 import pickle
 import sys
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from secure_bloom.errors import (
     KeyAccessError,
@@ -26,14 +20,17 @@ from secure_bloom.errors import (
 from secure_bloom.keys import VaultKms
 from tests.keys.checks import (
     KEY,
+    connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    other_processes,
     paused,
     refused,
+    round_trip,
     through_a_child,
-    through_a_fork,
     without_secrets,
 )
+from tests.peers.certificates import self_signed
 from tests.peers.loopback import answer, hang_up, slow
 from tests.peers.transit import TOKEN, Transit
 
@@ -65,12 +62,8 @@ def token_of_the_tests() -> str:
 @pytest.mark.parametrize("name", ["footer", "a.b-c_1"])
 @pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
 def test_what_is_wrapped_is_unwrapped(transit, name, key):
-    kms = client(transit)
-    wrapped = kms.wrap_key(key, name)
+    wrapped = round_trip(lambda: client(transit), key, name)
     assert wrapped.startswith("vault:v1:")
-    assert client(transit).unwrap_key(wrapped, name) == key
-    assert kms.unwrap_key(wrapped.encode(), name) == key
-    assert kms.wrap_key(key, name) != wrapped
 
 
 @pytest.mark.slow
@@ -319,24 +312,7 @@ def test_mounts_that_are_refused(mount):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (x509.CertificateBuilder().subject_name(name).issuer_name(name)
-            .public_key(key.public_key()).serial_number(1)
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName(
-                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256()))
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption()))
-    return folder / "cert.pem", folder / "key.pem"
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.slow
@@ -366,9 +342,7 @@ def test_other_processes(transit, monkeypatch):
     kms = client(transit)
     wrapped = kms.wrap_key(KEY, "footer")
     assert TOKEN.encode() not in pickle.dumps(kms)
-    assert through_a_child(kms, wrapped, "footer") == KEY
-    assert through_a_fork(lambda: kms.unwrap_key(wrapped, "footer")) == str(KEY)
-    assert kms.unwrap_key(wrapped, "footer") == KEY
+    other_processes(kms, "footer")
     monkeypatch.delenv("VAULT_TOKEN")
     kms = client(transit, token=token_of_the_tests)
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
@@ -376,12 +350,7 @@ def test_other_processes(transit, monkeypatch):
 
 
 def test_a_fork_opens_connections_of_its_own(transit):
-    kms = client(transit)
-    kms.wrap_key(KEY, "footer")
-    before = kms._live[1]
-    assert through_a_fork(lambda: (kms.wrap_key(KEY, "footer"),
-                                   kms._live[1] is before)[1]) == "False"
-    assert kms._live[1] is before
+    connections_of_its_own_after_a_fork(client(transit), "footer")
 
 
 def test_a_token_given_as_text_is_not_pickled(transit):

@@ -66,6 +66,7 @@ class Loopback:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # a body would wait 40 ms for the headers to arrive
 
             def do_POST(self):
                 outer._handle(self)

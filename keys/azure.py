@@ -1,0 +1,242 @@
+"""A KMS client for Azure Key Vault and Managed HSM.
+
+Tested against a loopback server that implements the REST API; it has not been tested with Azure
+itself.
+
+The keys of a vault are RSA keys, which cannot bind the name of a master key to what they wrap. So
+the vault wraps a new random key (32 bytes, RSA-OAEP-256), and that key wraps the given one with
+AES-GCM. A wrapped key is
+
+    azurekeyvault:v1:VERSION:WRAPPED:SEALED
+
+    VERSION   the version of the vault's key, which is needed to unwrap
+    WRAPPED   base64 of what the vault returned
+    SEALED    base64 of nonce (12 bytes), ciphertext and tag (16 bytes), with the master key's name
+              in UTF-8 as additional authenticated data
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys.attempts import until_available
+from secure_bloom.keys.kms import (
+    KmsClient,
+    check_endpoint,
+    check_limits,
+    is_loopback,
+    unwrap_locally,
+    wrap_locally,
+)
+from secure_bloom.keys.per_process import PerProcess
+
+_ALGORITHM = "RSA-OAEP-256"
+# Before, the first requests of several threads could be sent with the body of one of them.
+_OLDEST = (4, 11, 3)
+_WRAPPED = re.compile(r"azurekeyvault:v1:([0-9A-Za-z]{1,64}):([\w+/]+=*):([\w+/]+=*)", re.ASCII)
+_VERSION = re.compile(r"/keys/([^/]+)/([0-9A-Za-z]{1,64})", re.ASCII)
+# The vault's own rule. Names come from untrusted files: a slash must not lead to other paths.
+_KEY_NAME = re.compile(r"[0-9A-Za-z-]{1,127}", re.ASCII)
+
+
+class AzureKms(KmsClient):
+    """Master keys in Azure Key Vault or Managed HSM, through azure-keyvault-keys.
+
+    A master key is named by the name of an RSA key in the vault. The newest version of the key
+    wraps; the wrapped key names the version that unwraps it. The name is authenticated.
+
+    Only the settings are pickled; a client with a credential passed as an object cannot be pickled.
+    Thread-safe, and usable after a fork.
+
+    Parameters
+    ----------
+    vault_url : str
+        ``https://NAME.vault.azure.net``, or the URL of a Managed HSM.
+    credential : azure.core.credentials.TokenCredential, optional
+        Default: ``azure.identity.DefaultAzureCredential()``.
+    timeout : float
+        Seconds to wait for the connection, and again for the response.
+    attempts : int
+        Maximum number of attempts per call, with pauses of at most 1, 2, 4, ... 10 seconds in
+        between.
+
+    Raises
+    ------
+    ValueError
+        If the address or a limit cannot be used.
+    """
+
+    def __init__(self, vault_url: str, *, credential: Any = None, timeout: float = 5,
+                 attempts: int = 4):
+        check_endpoint(vault_url)
+        parts = urlsplit(vault_url)
+        if parts.scheme != "https" or parts.path not in ("", "/"):
+            raise ValueError("the address of a vault must be https://NAME.vault.azure.net")
+        check_limits(timeout, attempts)
+        self.vault_url = vault_url.rstrip("/")
+        self.timeout = timeout
+        self.attempts = attempts
+        self._credential = credential
+        self._connection = PerProcess()
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        between = os.urandom(32)
+        wrapped, version = self._call("wrapkey", master_key_identifier, "", between)
+        sealed = wrap_locally(between, bytes(key_bytes), master_key_identifier.encode())
+        return f"azurekeyvault:v1:{version}:{base64.b64encode(wrapped).decode('ascii')}:{sealed}"
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        if isinstance(wrapped_key, bytes):
+            wrapped_key = wrapped_key.decode("ascii", "replace")
+        where = self._where(master_key_identifier)
+        parts = _WRAPPED.fullmatch(wrapped_key)
+        try:
+            wrapped = base64.b64decode(parts[2], validate=True) if parts else b""
+        except ValueError:
+            wrapped = b""
+        if parts is None or not wrapped:
+            raise KeyUnwrapError(f"{where}: this is not a key that was wrapped with Azure Key "
+                                 "Vault")
+        between, _ = self._call("unwrapkey", master_key_identifier, parts[1], wrapped)
+        try:
+            return unwrap_locally(between, parts[3], master_key_identifier.encode())
+        except KeyUnwrapError:
+            raise KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, "
+                                 "or wrapped under another name") from None
+
+    def _call(self, action: str, name: str, version: str, value: bytes) -> tuple[bytes, str]:
+        """Have the vault wrap or unwrap; return the result, and the key's version."""
+        where = self._where(name)
+        if not _KEY_NAME.fullmatch(name):
+            raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
+                                   "letters, digits and '-'")
+        client = self._connection.get(self._connect)
+        from azure.core.rest import HttpRequest
+        path = "/".join(filter(None, ("/keys", name, version, action)))
+        body = {"alg": _ALGORITHM, "value": base64.urlsafe_b64encode(value).decode().rstrip("=")}
+
+        # Not CryptographyClient: it wraps with a public key that it has cached, so that neither
+        # a revoked permission nor a new version of the key is noticed, and nothing is logged.
+        def attempt() -> tuple[bytes, str]:
+            response = self._ask(lambda: client.send_request(
+                HttpRequest("POST", path, json=body)), where)
+            if response.status_code != 200:
+                raise _refusal(response, action, where)
+            return _result(response, name, where)
+
+        return until_available(attempt, self.attempts)
+
+    def _ask(self, call: Callable[[], Any], where: str) -> Any:
+        """Return the response to one request; errors do not show what either contains."""
+        from azure.core.exceptions import (
+            ClientAuthenticationError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
+        try:
+            return call()
+        except ClientAuthenticationError as error:
+            raise KeyAccessError(f"{where}: Azure credentials could not be obtained "
+                                 f"({type(error).__name__}); see DefaultAzureCredential of "
+                                 "azure-identity for where they are searched") from None
+        except (ServiceRequestError, ServiceResponseError) as error:
+            raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
+                                      "network and the address, or try again later") from None
+        except ValueError as error:  # the vault requests a token for somewhere else
+            raise KeyRetrievalError(f"{where}: this is not an Azure Key Vault "
+                                    f"({type(error).__name__})") from None
+        except Exception as error:  # the parsers of JSON, which quote the response
+            raise _no_answer(where, error) from None
+
+    def _connect(self) -> Any:
+        try:
+            from azure.identity import DefaultAzureCredential
+            from azure.keyvault.keys import KeyClient, __version__
+        except ImportError as error:
+            raise MissingExtraError(
+                f"Azure Key Vault needs azure-keyvault-keys and azure-identity ({error}): "
+                "pip install 'secure_bloom[azure]'") from error
+        if tuple(map(int, re.findall("[0-9]+", __version__)[:3])) < _OLDEST:
+            raise MissingExtraError(
+                f"Azure Key Vault needs another azure-keyvault-keys than {__version__}, which may "
+                "mix up the keys of threads: pip install --upgrade 'secure_bloom[azure]'")
+        # A vault may request tokens only for its own domain, which a loopback address is not.
+        return KeyClient(
+            self.vault_url, self._credential or DefaultAzureCredential(),
+            connection_timeout=self.timeout, read_timeout=self.timeout, retry_total=0,
+            permit_redirects=False,
+            verify_challenge_resource=not is_loopback(urlsplit(self.vault_url).hostname or ""))
+
+    def _where(self, name: str) -> str:
+        return f"Azure Key Vault {self.vault_url}, master key {name!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._credential is not None:
+            raise TypeError("an AzureKms with a credential given as an object cannot be pickled, "
+                            "because the pickle might contain secrets: let "
+                            "DefaultAzureCredential find one where it is used")
+        return self.__dict__
+
+    def __repr__(self) -> str:
+        return f"<AzureKms vault_url={self.vault_url!r}>"
+
+
+def _result(response: Any, name: str, where: str) -> tuple[bytes, str]:
+    """Return what the vault wrapped or unwrapped, and with which version of the key."""
+    try:
+        answer = response.json()
+        value = str(answer["value"])
+        key = _VERSION.fullmatch(urlsplit(str(answer["kid"])).path)
+        raw = base64.b64decode(value + "=" * (-len(value) % 4), b"-_", validate=True)
+    except Exception as error:  # those of JSON and of base64 quote the response
+        raise _no_answer(where, error) from None
+    if key is None or key[1].lower() != name.lower() or not raw:
+        raise _no_answer(where)
+    return raw, key[2]
+
+
+def _no_answer(where: str, error: Exception | None = None) -> KmsUnavailableError:
+    kind = f" ({type(error).__name__})" if error else ""
+    return KmsUnavailableError(f"{where}: this is not a valid response of Azure Key Vault{kind}")
+
+
+def _refusal(response: Any, action: str, where: str) -> KeyRetrievalError:
+    """Return the error for an error response. The vault's own message is never shown."""
+    status = response.status_code
+    shown = f"HTTP {status}"
+    if status in (408, 429) or status >= 500:
+        return KmsUnavailableError(f"{where}: overloaded or failing ({shown}); try again later")
+    if status == 401:
+        return KeyAccessError(f"{where}: the credentials are wrong or expired, or belong to "
+                              f"another tenant ({shown})")
+    if status == 403:
+        verb = action.removesuffix("key")
+        return KeyAccessError(
+            f"{where}: access is denied; a role must allow Microsoft.KeyVault/vaults/keys/{verb}/"
+            f"action, the key must be enabled and valid now, its operations must include {verb}Key "
+            f"and the firewall of the vault must let this machine pass ({shown})")
+    if status == 404:
+        return KeyNotFoundError(f"{where}: there is no such key, or no such version of it "
+                                f"({shown})")
+    if status == 409:
+        return KeyAccessError(f"{where}: the key is deleted or being recovered ({shown})")
+    if status == 400 and action == "unwrapkey":
+        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
+                              "wrapped with another key")
+    return KeyRetrievalError(f"{where}: the request was refused ({shown}); the key must be an RSA "
+                             "key, and the address that of the vault")

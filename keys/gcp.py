@@ -1,0 +1,212 @@
+"""A KMS client for Google Cloud KMS.
+
+Tested against a loopback server that implements the REST API; it has not been tested with Google
+Cloud itself.
+
+A wrapped key is ``gcpkms:v1:`` and the ciphertext of Cloud KMS in base64, to which the name of the
+master key is bound as additional authenticated data. The ciphertext says which version of the key
+made it. Checksums (CRC-32C) in both directions detect bytes that were damaged on the way.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys.attempts import until_available
+from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.per_process import PerProcess
+
+_PREFIX = "gcpkms:v1:"
+_KEY_RING = re.compile(r"projects/[a-z0-9.:-]+/locations/[a-z0-9-]+/keyRings/[\w-]{1,63}", re.ASCII)
+# Cloud KMS's own rule. Names come from untrusted files: a slash must not lead to another key ring.
+_KEY_NAME = re.compile(r"[\w-]{1,63}", re.ASCII)
+
+
+class GcpKms(KmsClient):
+    """Master keys in Google Cloud KMS, through google-cloud-kms.
+
+    A master key is named by the id of a key in the key ring, which must be a symmetric key for
+    encryption and decryption. The name is authenticated.
+
+    Uses REST rather than gRPC, which does not work in forked processes. Only the settings are
+    pickled; a client with credentials passed as an object cannot be pickled. Thread-safe, and
+    usable after a fork.
+
+    Parameters
+    ----------
+    key_ring : str
+        ``projects/PROJECT/locations/LOCATION/keyRings/RING``.
+    endpoint_url : str, optional
+        An endpoint other than ``https://cloudkms.googleapis.com``; HTTPS, or HTTP on a loopback
+        address.
+    credentials : google.auth.credentials.Credentials, optional
+        Default: Application Default Credentials.
+    timeout : float
+        Seconds to wait for the connection, and again for the response.
+    attempts : int
+        Maximum number of attempts per call, with pauses of at most 1, 2, 4, ... 10 seconds in
+        between.
+
+    Raises
+    ------
+    ValueError
+        If the key ring, the endpoint or a limit cannot be used.
+    """
+
+    def __init__(self, key_ring: str, *, endpoint_url: str | None = None, credentials: Any = None,
+                 timeout: float = 5, attempts: int = 4):
+        if not _KEY_RING.fullmatch(key_ring):
+            raise ValueError("a key ring must be named by "
+                             "projects/PROJECT/locations/LOCATION/keyRings/RING")
+        if endpoint_url is not None:
+            check_endpoint(endpoint_url)
+        check_limits(timeout, attempts)
+        self.key_ring = key_ring
+        self.endpoint_url = endpoint_url
+        self.timeout = timeout
+        self.attempts = attempts
+        self._credentials = credentials
+        self._connection = PerProcess()
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+        """See :meth:`KmsClient.wrap_key`."""
+        ciphertext = self._call("encrypt", "ciphertext", master_key_identifier,
+                                plaintext=bytes(key_bytes))
+        return _PREFIX + base64.b64encode(ciphertext).decode("ascii")
+
+    def unwrap_key(self, wrapped_key: str, master_key_identifier: str) -> bytes:
+        """See :meth:`KmsClient.unwrap_key`."""
+        if isinstance(wrapped_key, bytes):
+            wrapped_key = wrapped_key.decode("ascii", "replace")
+        prefix, text = wrapped_key[:len(_PREFIX)], wrapped_key[len(_PREFIX):]
+        try:
+            ciphertext = base64.b64decode(text, validate=True)
+        except ValueError:
+            ciphertext = b""
+        if prefix != _PREFIX or not ciphertext:
+            raise KeyUnwrapError(f"{self._where(master_key_identifier)}: this is not a key that "
+                                 "was wrapped with Google Cloud KMS")
+        return self._call("decrypt", "plaintext", master_key_identifier, ciphertext=ciphertext)
+
+    def _call(self, action: str, result: str, name: str, **data: bytes) -> bytes:
+        where = self._where(name)
+        if not _KEY_NAME.fullmatch(name):
+            raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
+                                   "letters, digits, '_' and '-'")
+        client = self._connection.get(lambda: self._connect(where))
+        from google_crc32c import value as crc32c
+        fields = {**data, "additional_authenticated_data": name.encode()}
+        request = {"name": f"{self.key_ring}/cryptoKeys/{name}", **fields,
+                   **{f"{field}_crc32c": crc32c(value) for field, value in fields.items()}}
+
+        def attempt() -> bytes:
+            answer = self._ask(getattr(client, action), request, where)
+            value = getattr(answer, result)
+            verified = action == "decrypt" or (
+                answer.verified_plaintext_crc32c
+                and answer.verified_additional_authenticated_data_crc32c)
+            if not value or not verified or getattr(answer, f"{result}_crc32c") != crc32c(value):
+                raise KmsUnavailableError(f"{where}: the request or the response was damaged on "
+                                          "the way: a checksum is missing or wrong")
+            return value
+
+        return until_available(attempt, self.attempts)
+
+    def _ask(self, method: Any, request: dict[str, Any], where: str) -> Any:
+        """Return the response to one request; errors do not show what either contains."""
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+        try:
+            return method(request=request, retry=None, timeout=self.timeout)
+        except GoogleAPICallError as error:
+            raise _refusal(error, "ciphertext" in request, where) from None
+        except GoogleAuthError as error:
+            raise _without_credentials(error, where) from None
+        except RequestException as error:
+            raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
+                                      "network and the endpoint, or try again later") from None
+        except Exception as error:  # the parsers of JSON and protobuf, which quote the response
+            raise KmsUnavailableError(f"{where}: this is not a valid response of Cloud KMS "
+                                      f"({type(error).__name__})") from None
+
+    def _connect(self, where: str) -> Any:
+        try:
+            import google_crc32c  # noqa: F401
+            from google.auth.exceptions import GoogleAuthError
+            from google.cloud.kms_v1 import KeyManagementServiceClient
+        except ImportError as error:
+            raise MissingExtraError(f"Google Cloud KMS needs google-cloud-kms ({error}): "
+                                    "pip install 'secure_bloom[gcp]'") from error
+        options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
+        try:
+            return KeyManagementServiceClient(
+                credentials=self._credentials, transport="rest", client_options=options)
+        except GoogleAuthError as error:
+            raise _without_credentials(error, where) from None
+
+    def _where(self, name: str) -> str:
+        return f"Google Cloud KMS, master key {name!r} of {self.key_ring}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._credentials is not None:
+            raise TypeError("a GcpKms with credentials given as an object cannot be pickled, "
+                            "because the pickle might contain secrets: use Application Default "
+                            "Credentials where it is used")
+        return self.__dict__
+
+    def __repr__(self) -> str:
+        return f"<GcpKms key_ring={self.key_ring!r} endpoint_url={self.endpoint_url!r}>"
+
+
+def _refusal(error: Any, unwrapping: bool, where: str) -> KeyRetrievalError:
+    """Return the error for an error response, whose message is inspected but never shown."""
+    status, reason, message = _parts(error)
+    shown = f"HTTP {status}, {reason}" if re.fullmatch("[A-Z_]{1,40}", reason) else f"HTTP {status}"
+    if status in (408, 429, 499) or status >= 500 or "checksum" in message:
+        return KmsUnavailableError(f"{where}: overloaded, out of quota or failing ({shown}); try "
+                                   "again later")
+    if status == 401:
+        return KeyAccessError(f"{where}: the credentials are wrong or expired ({shown})")
+    if status == 403:
+        action = "useToDecrypt" if unwrapping else "useToEncrypt"
+        return KeyAccessError(
+            f"{where}: access is denied, or there is no such key; an IAM role must allow "
+            f"cloudkms.cryptoKeyVersions.{action} on the key ({shown})")
+    if status == 404:
+        return KeyNotFoundError(f"{where}: there is no such key, key ring or location ({shown})")
+    if reason == "FAILED_PRECONDITION":
+        return KeyAccessError(f"{where}: the key, or this version of it, is disabled or destroyed, "
+                              f"or it is not a symmetric encryption key ({shown})")
+    if status == 400 and unwrapping:
+        return KeyUnwrapError(f"{where}: the wrapped key cannot be unwrapped; it was changed, or "
+                              "wrapped with another key or under another name")
+    return KeyRetrievalError(f"{where}: the request was refused ({shown})")
+
+
+def _parts(error: Any) -> tuple[int, str, str]:
+    """Return the HTTP status, the status of the API and the message of an error."""
+    try:
+        details = error.response.json()["error"]
+        return error.code, str(details.get("status")), str(details.get("message"))
+    except Exception:  # it is not an error of Google's API
+        return int(error.code or 0), "", ""
+
+
+def _without_credentials(error: Any, where: str) -> KeyRetrievalError:
+    from google.auth.exceptions import TransportError
+    if isinstance(error, TransportError) or error.retryable:
+        return KmsUnavailableError(f"{where}: no response from the service that issues credentials "
+                                   f"({type(error).__name__}); try again later")
+    return KeyAccessError(f"{where}: Google credentials could not be obtained "
+                          f"({type(error).__name__}); set up Application Default Credentials")

@@ -1,0 +1,383 @@
+"""Azure Key Vault: against a loopback server that follows its REST API, not Azure itself.
+
+Tokens come from a managed identity, through azure-identity, as in an Azure App Service.
+"""
+
+import base64
+import logging
+import pickle
+import sys
+
+import pytest
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys import AzureKms
+from tests.keys.checks import (
+    KEY,
+    connections_of_its_own_after_a_fork,
+    files_round_trip,
+    in_threads,
+    other_processes,
+    paused,
+    refused,
+    round_trip,
+    without_secrets,
+)
+from tests.peers.certificates import self_signed
+from tests.peers.key_vault import RESOURCE, TOKEN, Identity, KeyVault
+from tests.peers.loopback import answer, hang_up, slow
+
+URL = "https://bloom.vault.azure.net"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return self_signed(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def identity():
+    with Identity() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, identity, certificate):
+    for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "HTTPS_PROXY",
+                 "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+    monkeypatch.setenv("IDENTITY_ENDPOINT", identity.url + "/token")
+    monkeypatch.setenv("IDENTITY_HEADER", "SECRET header")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
+
+
+@pytest.fixture
+def vault(certificate):
+    with KeyVault("footer", "column", "a-B1", tls=certificate) as server:
+        yield server
+
+
+def client(server, **options) -> AzureKms:
+    return AzureKms(server.url, **{"timeout": 2, "attempts": 3, **options})
+
+
+class Credential:
+    """A credential as azure-identity has them."""
+
+    def __init__(self, error=None):
+        self.requested = []
+        self._error = error
+
+    def get_token(self, *scopes, **options):
+        from azure.core.credentials import AccessToken
+        self.requested.append(scopes)
+        if self._error:
+            raise self._error
+        return AccessToken(TOKEN, 2**40)
+
+
+# --- what it is for ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["footer", "a-B1"])
+@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
+def test_what_is_wrapped_is_unwrapped(vault, name, key):
+    wrapped = round_trip(lambda: client(vault), key, name)
+    assert wrapped.startswith("azurekeyvault:v1:")
+    assert key not in wrapped.encode()
+
+
+@pytest.mark.slow
+def test_files(vault, tmp_path):
+    files_round_trip(client(vault), "footer", "column", tmp_path)
+
+
+def test_what_a_call_sends(vault, identity):
+    kms = client(vault)
+    version, wrapped, _ = kms.wrap_key(KEY, "footer").split(":")[2:]
+    kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer")
+    wrap, _, unwrap = vault.calls()
+    assert wrap.path.partition("?")[0] == "/keys/footer/wrapkey"
+    assert unwrap.path.partition("?")[0] == f"/keys/footer/{version}/unwrapkey"
+    for call in (wrap, unwrap):
+        assert call.headers["Authorization"] == f"Bearer {TOKEN}"
+        assert call.json["alg"] == "RSA-OAEP-256"
+    assert len(base64.urlsafe_b64decode(wrap.json["value"] + "==")) == 32  # not the key itself
+    assert len(base64.b64decode(wrapped)) == 256
+    assert [request.body for request in vault.requests if request not in vault.calls()] == [b""]
+    assert [RESOURCE in request.path.replace("%3A", ":").replace("%2F", "/")
+            for request in identity.requests] == [True]
+
+
+def test_keys_of_older_versions_open(vault):
+    kms = client(vault)
+    first = kms.wrap_key(KEY, "footer")
+    vault.rotate("footer")
+    second = kms.wrap_key(KEY, "footer")
+    assert first.split(":")[2] != second.split(":")[2]
+    assert kms.unwrap_key(first, "footer") == kms.unwrap_key(second, "footer") == KEY
+
+
+def test_the_name_is_bound(vault):
+    """Even if the same key goes by two names."""
+    vault.same_key("footer", "twin")
+    wrapped = client(vault).wrap_key(KEY, "footer")
+    refused(KeyUnwrapError, lambda: client(vault).unwrap_key(wrapped, "twin"), "'twin'")
+    refused(KeyNotFoundError, lambda: client(vault).unwrap_key(wrapped, "column"), "'column'")
+
+
+def test_every_part_is_authenticated(vault):
+    kms = client(vault)
+    vault.rotate("footer")
+    one, other = (kms.wrap_key(KEY, "footer").split(":") for _ in range(2))
+    vault.rotate("footer")
+    newer = kms.wrap_key(KEY, "footer").split(":")
+    for changed in ([*one[:2], newer[2], *one[3:]], [*one[:3], other[3], one[4]],
+                    [*one[:4], other[4]], [*one[:3], "AAAA", one[4]], [*one[:4], "AAAA"],
+                    [*one[:4], one[4][:-8]]):
+        text = ":".join(changed)
+        refused(KeyUnwrapError, lambda text=text: kms.unwrap_key(text, "footer"), "changed")
+
+
+@pytest.mark.parametrize("wrapped", [
+    "", "AAAA", "azurekeyvault:v1:", "azurekeyvault:v1:0/../x:AAAA:AAAA", "gcpkms:v1:AAAA",
+    "azurekeyvault:v1:0:A:AAAA", "azurekeyvault:v2:0:AAAA:AAAA", "azurekeyvault:v1::AAAA:AAAA",
+    "azurekeyvault:v1:0:AAAA:AAAA\n", b"\xff"])
+def test_what_others_have_wrapped_is_not_sent(vault, wrapped):
+    refused(KeyUnwrapError, lambda: client(vault).unwrap_key(wrapped, "footer"),
+            "Azure Key Vault")
+    assert vault.requests == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../secrets", "a_b", "a b", "a?b", "ä",
+                                  "a\n", "k" * 128, "https://x.vault.azure.net/keys/k"])
+def test_names_that_no_key_can_have_are_not_sent(vault, name):
+    kms = client(vault)
+    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
+    refused(KeyNotFoundError, lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", name),
+            repr(name))
+    assert vault.requests == []
+
+
+# --- refusals, faults ----------------------------------------------------------------------------
+
+def failing(status: int, **headers):
+    return answer(status, {"error": {"code": "Code", "message": "SECRET"}}, **headers)
+
+
+def after_login(vault) -> AzureKms:
+    """A client whose next call is a single request."""
+    kms = client(vault)
+    kms.wrap_key(KEY, "footer")
+    vault.requests.clear()
+    return kms
+
+
+@pytest.mark.parametrize(("status", "kind", "word"), [
+    (400, KeyUnwrapError, "changed"), (401, KeyAccessError, "credentials"),
+    (403, KeyAccessError, "keys/unwrap/action"), (404, KeyNotFoundError, "no such version"),
+    (409, KeyAccessError, "deleted"), (405, KeyRetrievalError, "405"),
+    (204, KeyRetrievalError, "204"), (307, KeyRetrievalError, "307")])
+def test_refusals_are_not_repeated(vault, pauses, status, kind, word):
+    kms = after_login(vault)
+    vault.always = failing(status, Location="https://127.0.0.1:1/elsewhere", Retry_After="3600")
+    refused(kind, lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", "footer"), word,
+            "'footer'", vault.url, secrets=[TOKEN])
+    assert len(vault.requests) == 1
+    assert pauses == []
+
+
+def test_a_key_that_cannot_wrap(vault):
+    kms = after_login(vault)
+    vault.always = failing(400)
+    refused(KeyRetrievalError, lambda: kms.wrap_key(KEY, "footer"), "RSA key")
+
+
+def test_access_revoked_midway(vault):
+    kms = client(vault)
+    wrapped = kms.wrap_key(KEY, "footer")
+    vault.denied = {"unwrapkey"}
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "keys/unwrap/action")
+    vault.denied = {"wrapkey"}
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "keys/wrap/action")
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    vault.disabled.add("footer")
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "enabled")
+    vault.deleted.add("footer")
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "deleted")
+    vault.denied.clear()
+    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, "none"), "'none'", "no such key")
+
+
+FAULTS = [*(failing(status) for status in (408, 429, 500, 501, 502, 503, 504)),
+          failing(429, Retry_After="3600"), hang_up]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
+def test_down_and_up_again(vault, pauses, fault):
+    kms = client(vault)
+    wrapped = kms.wrap_key(KEY, "footer")
+    vault.requests.clear()
+    vault.faults = [fault, fault]
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    assert len(vault.requests) == 3
+    assert 0.5 <= pauses[0] <= 1 <= pauses[1] <= 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
+def test_failing_for_good(vault, pauses, fault):
+    vault.always = fault
+    refused(KmsUnavailableError, lambda: client(vault, attempts=5).wrap_key(KEY, "footer"),
+            secrets=[TOKEN])
+    assert len(vault.requests) == 5
+    assert len(pauses) == 4
+
+
+@pytest.mark.slow
+def test_down_for_good(certificate):
+    with KeyVault(tls=certificate) as server:
+        pass
+    with paused(1.5):  # 0.5 and 1 second at least
+        refused(KmsUnavailableError, lambda: client(server).wrap_key(KEY, "footer"), "no response",
+                "ServiceRequestError")
+
+
+def test_slow_for_good(vault, pauses):
+    kms = client(vault, timeout=0.3, attempts=2)
+    vault.always = slow(1)
+    with paused(0.6):  # 2 attempts of 0.3 seconds
+        refused(KmsUnavailableError, lambda: kms.wrap_key(KEY, "footer"), "ServiceResponse")
+    assert len(vault.requests) == 2
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"value": 5}', b'{"value": "AAAA"}',
+    b'{"value": "AAAA", "kid": "https://h/keys/column/0"}', b'{"value": "AAAA", "kid": "footer"}',
+    b'{"value": "AAAA", "kid": "https://h/keys/footer"}',
+    b'{"value": "SECRET!", "kid": "https://h/keys/footer/0"}',
+    b'{"value": "", "kid": "https://h/keys/footer/0"}'], ids=range(13))
+def test_answers_of_something_else(vault, pauses, body):
+    kms = after_login(vault)
+    vault.always = answer(200, body, Content_Type="application/json")
+    for call in (lambda: kms.wrap_key(KEY, "footer"),
+                 lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", "footer")):
+        refused(KmsUnavailableError, call, "not a valid response")
+
+
+@pytest.mark.parametrize("size", [1, 16, 32])
+def test_a_vault_that_unwraps_another_key(vault, size):
+    kms = client(vault)
+    wrapped = kms.wrap_key(KEY, "footer")
+    value = base64.urlsafe_b64encode(b"x" * size).decode().rstrip("=")
+    vault.always = answer(200, {"kid": vault.url + "/keys/footer/0", "value": value})
+    refused(KeyUnwrapError, lambda: kms.unwrap_key(wrapped, "footer"))
+
+
+# --- credentials, TLS ----------------------------------------------------------------------------
+
+def test_without_credentials(vault, identity, pauses):
+    identity.always = answer(400, {"message": "SECRET"})
+    refused(KeyAccessError, lambda: client(vault).wrap_key(KEY, "footer"), "DefaultAzureCredential")
+    assert vault.calls() == []
+
+
+def test_expired_and_renewed_credentials(vault):
+    kms = client(vault)
+    kms.wrap_key(KEY, "footer")
+    vault.tokens = {"other"}
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "expired", secrets=[TOKEN])
+    vault.tokens = {TOKEN}
+    assert kms.wrap_key(KEY, "footer")
+
+
+def test_a_credential_given_as_an_object(vault, identity):
+    credential = Credential()
+    kms = client(vault, credential=credential)
+    assert kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer") == KEY
+    assert credential.requested == [(RESOURCE + "/.default",)]
+    assert identity.requests == []
+    refused(TypeError, lambda: pickle.dumps(kms), "DefaultAzureCredential", secrets=[TOKEN])
+
+
+def test_a_vault_that_requests_a_token_for_something_else(vault, monkeypatch):
+    """Its name is not one of the domain for which it requests the token."""
+    from secure_bloom.keys import azure
+    monkeypatch.setattr(azure, "is_loopback", lambda host: False)
+    credential = Credential()
+    refused(KeyRetrievalError, lambda: client(vault, credential=credential).wrap_key(KEY, "footer"),
+            "not an Azure Key Vault")
+    assert credential.requested == []
+
+
+def test_a_certificate_that_is_not_trusted(vault, pauses, monkeypatch):
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    refused(KmsUnavailableError, lambda: client(vault).wrap_key(KEY, "footer"))
+    assert vault.requests == []
+
+
+@pytest.mark.parametrize("url", ["", "bloom", "http://127.0.0.1", "http://bloom.vault.azure.net",
+                                 URL + "/keys/footer", URL + "?a=SECRET",
+                                 "https://u:SECRET@bloom.vault.azure.net"])
+def test_addresses_that_are_refused(url):
+    refused(ValueError, lambda: AzureKms(url))
+
+
+@pytest.mark.parametrize("limits", [{"timeout": 0}, {"attempts": 0}])
+def test_limits_that_are_refused(limits):
+    refused(ValueError, lambda: AzureKms(URL, **limits), next(iter(limits)))
+
+
+@pytest.mark.parametrize("module", ["azure.identity", "azure.keyvault.keys"])
+def test_without_the_packages(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    refused(MissingExtraError, lambda: AzureKms(URL).wrap_key(KEY, "a"), "secure_bloom[azure]")
+
+
+def test_a_version_that_mixes_up_threads(vault, monkeypatch):
+    monkeypatch.setattr("azure.keyvault.keys.__version__", "4.11.2")
+    refused(MissingExtraError, lambda: client(vault).wrap_key(KEY, "footer"), "4.11.2", "--upgrade")
+    assert vault.requests == []
+    monkeypatch.setattr("azure.keyvault.keys.__version__", "4.12.0b1")
+    assert client(vault).wrap_key(KEY, "footer")
+
+
+# --- processes, threads, secrets -----------------------------------------------------------------
+
+@pytest.mark.slow
+def test_other_processes(vault):
+    kms = client(vault)
+    other_processes(kms, "footer")
+    assert TOKEN.encode() not in pickle.dumps(kms)
+
+
+def test_a_fork_opens_connections_of_its_own(vault):
+    connections_of_its_own_after_a_fork(client(vault), "footer")
+
+
+@pytest.mark.slow
+def test_threads(vault):
+    in_threads(client(vault), "footer", calls=64)
+
+
+def test_no_secret_is_logged(vault, pauses, caplog):
+    caplog.set_level(logging.DEBUG)
+    kms = client(vault)
+    vault.faults = [hang_up]
+    wrapped = kms.wrap_key(KEY, "footer")
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    refused(KeyUnwrapError, lambda: kms.unwrap_key("azurekeyvault:v1:0:AAAA:AAAA", "footer"))
+    assert "/keys/footer/" in caplog.text
+    without_secrets(caplog.text, TOKEN, *(
+        call.json["value"] for call in vault.calls() if call.path.startswith("/keys/footer/wrap")))
+
+
+def test_what_shows(vault):
+    kms = client(vault, credential=Credential())
+    assert repr(kms) == f"<AzureKms vault_url={vault.url!r}>"

@@ -1,0 +1,352 @@
+"""Google Cloud KMS: against a loopback server that follows its REST API, not Google Cloud itself.
+
+Tokens are signed with the key of a service account, by google-auth, and verified by the server.
+"""
+
+import base64
+import json
+import logging
+import pickle
+import sys
+import time
+
+import pytest
+from google.oauth2.credentials import Credentials
+
+from secure_bloom.errors import (
+    KeyAccessError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+    KmsUnavailableError,
+    MissingExtraError,
+)
+from secure_bloom.keys import GcpKms
+from tests.keys.checks import (
+    KEY,
+    connections_of_its_own_after_a_fork,
+    files_round_trip,
+    in_threads,
+    other_processes,
+    paused,
+    refused,
+    round_trip,
+    without_secrets,
+)
+from tests.peers.cloud_kms import KEY_RING, UNIVERSE, CloudKms, ServiceAccount, refusal
+from tests.peers.loopback import Loopback, answer, hang_up, slow
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory):
+    return ServiceAccount(tmp_path_factory.mktemp("account"))
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch, account):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account.file))
+    monkeypatch.setenv("GOOGLE_CLOUD_UNIVERSE_DOMAIN", UNIVERSE)
+    for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_API_USE_MTLS_ENDPOINT", "HTTP_PROXY",
+                 "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def cloud(account):
+    with CloudKms("footer", "column", "a_b-C1", account=account) as server:
+        yield server
+
+
+def client(server, **options) -> GcpKms:
+    return GcpKms(KEY_RING, endpoint_url=server.url, **{"timeout": 2, "attempts": 3, **options})
+
+
+# --- what it is for ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["footer", "a_b-C1"])
+@pytest.mark.parametrize("key", [b"k" * 16, b"k" * 24, b"k" * 32])
+def test_what_is_wrapped_is_unwrapped(cloud, name, key):
+    wrapped = round_trip(lambda: client(cloud), key, name)
+    assert wrapped.startswith("gcpkms:v1:")
+    assert key not in base64.b64decode(wrapped.removeprefix("gcpkms:v1:"))
+
+
+@pytest.mark.slow
+def test_files(cloud, tmp_path):
+    files_round_trip(client(cloud), "footer", "column", tmp_path)
+
+
+def test_what_a_call_sends(cloud):
+    kms = client(cloud)
+    wrapped = kms.wrap_key(KEY, "footer")
+    kms.unwrap_key(wrapped, "footer")
+    aad = base64.b64encode(b"footer").decode()
+    sent = [(request.method, request.path.partition("?")[0], sorted(request.json))
+            for request in cloud.requests]
+    aads = ["additionalAuthenticatedData", "additionalAuthenticatedDataCrc32c"]
+    assert sent == [
+        ("POST", f"/v1/{KEY_RING}/cryptoKeys/footer:encrypt",
+         [*aads, "plaintext", "plaintextCrc32c"]),
+        ("POST", f"/v1/{KEY_RING}/cryptoKeys/footer:decrypt",
+         [*aads, "ciphertext", "ciphertextCrc32c"])]
+    assert cloud.requests[0].json["plaintext"] == base64.b64encode(KEY).decode()
+    assert cloud.requests[1].json["ciphertext"] == wrapped.removeprefix("gcpkms:v1:")
+    assert {request.json["additionalAuthenticatedData"] for request in cloud.requests} == {aad}
+
+
+def test_keys_of_older_versions_open(cloud):
+    kms = client(cloud)
+    first = kms.wrap_key(KEY, "footer")
+    cloud.rotate("footer")
+    second = kms.wrap_key(KEY, "footer")
+    assert kms.unwrap_key(first, "footer") == kms.unwrap_key(second, "footer") == KEY
+
+
+def test_the_name_is_bound(cloud):
+    """Even if the same key goes by two names."""
+    cloud.same_key("footer", "twin")
+    wrapped = client(cloud).wrap_key(KEY, "footer")
+    for name in ("twin", "column"):
+        refused(KeyUnwrapError, lambda name=name: client(cloud).unwrap_key(wrapped, name),
+                repr(name))
+
+
+def test_changed_ciphertext(cloud):
+    kms = client(cloud)
+    raw = bytearray(base64.b64decode(kms.wrap_key(KEY, "footer").removeprefix("gcpkms:v1:")))
+    raw[-1] ^= 1
+    for bad in (raw, raw[:20], b"\xff"):
+        text = "gcpkms:v1:" + base64.b64encode(bad).decode()
+        refused(KeyUnwrapError, lambda text=text: kms.unwrap_key(text, "footer"), "changed")
+
+
+@pytest.mark.parametrize("wrapped", ["", "gcpkms:v1:", "gcpkms:v1:no base64!", "AAAA",
+                                     "gcpkms:v2:AAAA", "vault:v1:AAAA", b"\xff"])
+def test_what_others_have_wrapped_is_not_sent(cloud, wrapped):
+    refused(KeyUnwrapError, lambda: client(cloud).unwrap_key(wrapped, "footer"),
+            "Google Cloud KMS")
+    assert cloud.requests == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a:decrypt", "a b", "ä", "a\n",
+                                  "k" * 64, "projects/p/locations/l/keyRings/r/cryptoKeys/k"])
+def test_names_that_no_key_can_have_are_not_sent(cloud, name):
+    kms = client(cloud)
+    refused(KeyNotFoundError, lambda: kms.wrap_key(KEY, name), repr(name))
+    refused(KeyNotFoundError, lambda: kms.unwrap_key("gcpkms:v1:AAAA", name), repr(name))
+    assert cloud.requests == []
+
+
+# --- refusals, damage, faults --------------------------------------------------------------------
+
+@pytest.mark.parametrize(("status", "reason", "kind", "word"), [
+    (400, "INVALID_ARGUMENT", KeyUnwrapError, "changed"),
+    (400, "FAILED_PRECONDITION", KeyAccessError, "disabled or destroyed"),
+    (401, "UNAUTHENTICATED", KeyAccessError, "credentials"),
+    (403, "PERMISSION_DENIED", KeyAccessError, "cloudkms.cryptoKeyVersions.useToDecrypt"),
+    (404, "NOT_FOUND", KeyNotFoundError, "no such key"),
+    (409, "ABORTED", KeyRetrievalError, "ABORTED"),
+    (418, "SECRET of a proxy", KeyRetrievalError, "HTTP 418")])
+def test_refusals_are_not_repeated(cloud, pauses, status, reason, kind, word):
+    cloud.always = refusal(status, reason)
+    refused(kind, lambda: client(cloud).unwrap_key("gcpkms:v1:AAAA", "footer"), word, "'footer'")
+    assert pauses == []
+
+
+def test_a_key_that_cannot_wrap(cloud):
+    cloud.always = refusal(400, "INVALID_ARGUMENT")
+    refused(KeyRetrievalError, lambda: client(cloud).wrap_key(KEY, "footer"), "INVALID_ARGUMENT")
+
+
+def test_access_revoked_midway(cloud):
+    kms = client(cloud)
+    wrapped = kms.wrap_key(KEY, "footer")
+    cloud.denied = {"decrypt"}
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "useToDecrypt")
+    assert kms.wrap_key(KEY, "footer")
+    cloud.denied = {"encrypt"}
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "footer"), "useToEncrypt")
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    cloud.disabled.add("footer")
+    refused(KeyAccessError, lambda: kms.unwrap_key(wrapped, "footer"), "disabled")
+    refused(KeyAccessError, lambda: kms.wrap_key(KEY, "none"), "no such key")
+
+
+FAULTS = [refusal(429, "RESOURCE_EXHAUSTED"), refusal(500, "INTERNAL"),
+          refusal(503, "UNAVAILABLE"), refusal(504, "DEADLINE_EXCEEDED"), hang_up,
+          answer(503, b"<html>SECRET</html>", Retry_After="3600"),
+          refusal(400, "INVALID_ARGUMENT", "The checksum in field x did not match the data")]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
+def test_down_and_up_again(cloud, pauses, fault):
+    kms = client(cloud)
+    wrapped = kms.wrap_key(KEY, "footer")
+    cloud.faults = [fault, fault]
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    assert len(cloud.requests) == 4
+    assert 0.5 <= pauses[0] <= 1 <= pauses[1] <= 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=range(len(FAULTS)))
+def test_failing_for_good(cloud, pauses, fault):
+    cloud.always = fault
+    refused(KmsUnavailableError, lambda: client(cloud, attempts=7).wrap_key(KEY, "footer"))
+    assert len(cloud.requests) == 7
+    assert [pause <= most for pause, most in zip(pauses, (1, 2, 4, 8, 10, 10), strict=True)]
+
+
+@pytest.mark.slow
+def test_down_for_good(account):
+    with CloudKms(account=account) as server:
+        pass
+    with paused(1.5):  # 0.5 and 1 second at least
+        refused(KmsUnavailableError, lambda: client(server).wrap_key(KEY, "footer"), "no response",
+                "ConnectionError", secrets=[account.secret])
+
+
+def test_slow_for_good(cloud, pauses):
+    cloud.always = slow(1)
+    with paused(0.6):  # 2 attempts of 0.3 seconds
+        refused(KmsUnavailableError, lambda: client(cloud, timeout=0.3, attempts=2).wrap_key(
+            KEY, "footer"), "ReadTimeout")
+    assert len(cloud.requests) == 2
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"SECRET", b"[]", b"null", b"{}", b"[" * 100_000, b'{"plaintext": 5}',
+    b'{"plaintext": "SECRET", "ciphertext": "SECRET"}'], ids=range(8))
+def test_answers_of_something_else(cloud, pauses, body):
+    cloud.always = answer(200, body)
+    for call in (lambda: client(cloud).wrap_key(KEY, "footer"),
+                 lambda: client(cloud).unwrap_key("gcpkms:v1:AAAA", "footer")):
+        refused(KmsUnavailableError, call)
+
+
+@pytest.mark.parametrize("field", ["ciphertextCrc32c", "verifiedPlaintextCrc32c",
+                                   "verifiedAdditionalAuthenticatedDataCrc32c", "ciphertext"])
+@pytest.mark.parametrize("change", ["missing", "other"])
+def test_a_response_that_was_damaged_is_requested_again(cloud, pauses, field, change):
+    """The same holds for a service that did not see our checksums."""
+    def damaged(request):
+        status, headers, body = cloud._respond(request)
+        document = json.loads(body)
+        value = document.pop(field)
+        if change == "other":
+            document[field] = {"ciphertext": base64.b64encode(b"another").decode(),
+                               "ciphertextCrc32c": "7"}.get(field, not value)
+        return status, headers, json.dumps(document).encode()
+
+    cloud.faults = [damaged]
+    kms = client(cloud)
+    assert kms.unwrap_key(kms.wrap_key(KEY, "footer"), "footer") == KEY
+    assert len(pauses) == 1
+    cloud.always = damaged
+    refused(KmsUnavailableError, lambda: kms.wrap_key(KEY, "footer"), "checksum")
+
+
+@pytest.mark.parametrize("document", [
+    {"plaintext": base64.b64encode(KEY).decode()},
+    {"plaintext": base64.b64encode(KEY).decode(), "plaintextCrc32c": "7"},
+    {"plaintext": "", "plaintextCrc32c": "0"}])
+def test_a_plaintext_that_was_damaged_is_not_used(cloud, pauses, document):
+    kms = client(cloud)
+    wrapped = kms.wrap_key(KEY, "footer")
+    cloud.always = answer(200, document)
+    refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"), "checksum")
+
+
+# --- credentials, configuration ------------------------------------------------------------------
+
+def test_without_credentials(cloud, monkeypatch, tmp_path):
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none"))
+    refused(KeyAccessError, lambda: client(cloud).wrap_key(KEY, "footer"),
+            "Application Default Credentials")
+
+
+def test_another_account(cloud, monkeypatch, tmp_path):
+    other = ServiceAccount(tmp_path)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(other.file))
+    refused(KeyAccessError, lambda: client(cloud).wrap_key(KEY, "footer"), "credentials",
+            secrets=[other.secret])
+
+
+@pytest.mark.parametrize(("response", "kind"), [
+    (answer(400, {"error": "invalid_grant", "error_description": "SECRET"}), KeyAccessError),
+    (answer(503, {"error": "unavailable"}), KmsUnavailableError), (hang_up, KmsUnavailableError)])
+def test_credentials_that_cannot_be_renewed(cloud, pauses, monkeypatch, response, kind):
+    monkeypatch.setattr(time, "sleep", pauses.append)  # google-auth repeats it too
+    monkeypatch.delenv("GOOGLE_CLOUD_UNIVERSE_DOMAIN")
+    with Loopback(lambda request: (404, {}, b"")) as issuer:
+        issuer.always = response
+        credentials = Credentials(None, refresh_token="SECRET refresh", client_id="c",
+                                  client_secret="SECRET client", token_uri=issuer.url)
+        refused(kind, lambda: client(cloud, credentials=credentials).wrap_key(KEY, "footer"))
+    assert cloud.requests == []
+
+
+@pytest.mark.parametrize("key_ring", [
+    "", "ring", "projects/p/locations/l/keyRings/", "projects/p/locations/l/keyRings/r/",
+    "projects/p/locations/l/keyRings/r/cryptoKeys/k", "projects/../locations/l/keyRings/r?x",
+    "/projects/p/locations/l/keyRings/r"])
+def test_key_rings_that_are_refused(key_ring):
+    refused(ValueError, lambda: GcpKms(key_ring), "keyRings/RING")
+
+
+@pytest.mark.parametrize("options", [
+    {"endpoint_url": "http://example.com"}, {"endpoint_url": "https://u:SECRET@h"},
+    {"timeout": 0}, {"attempts": 0}])
+def test_settings_that_are_refused(options):
+    refused(ValueError, lambda: GcpKms(KEY_RING, **options))
+
+
+@pytest.mark.parametrize("module", ["google.cloud.kms_v1", "google_crc32c"])
+def test_without_the_packages(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    refused(MissingExtraError, lambda: GcpKms(KEY_RING).wrap_key(KEY, "a"), "secure_bloom[gcp]")
+
+
+# --- processes, threads, secrets -----------------------------------------------------------------
+
+@pytest.mark.slow
+def test_other_processes(cloud, account):
+    kms = client(cloud)
+    other_processes(kms, "footer")
+    assert account.secret.encode() not in pickle.dumps(kms)
+
+
+def test_a_fork_opens_connections_of_its_own(cloud):
+    connections_of_its_own_after_a_fork(client(cloud), "footer")
+
+
+def test_credentials_given_as_an_object_are_not_pickled(cloud):
+    kms = client(cloud, credentials=Credentials("SECRET token"))
+    refused(TypeError, lambda: pickle.dumps(kms), "Application Default Credentials")
+
+
+@pytest.mark.slow
+def test_threads(cloud):
+    in_threads(client(cloud), "footer", calls=64)
+
+
+def test_no_secret_is_logged(cloud, account, pauses, caplog):
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("google").addHandler(caplog.handler)  # it does not propagate
+    try:
+        kms = client(cloud)
+        cloud.faults = [hang_up]
+        wrapped = kms.wrap_key(KEY, "footer")
+        assert kms.unwrap_key(wrapped, "footer") == KEY
+        refused(KeyUnwrapError, lambda: kms.unwrap_key("gcpkms:v1:AAAA", "footer"))
+    finally:
+        logging.getLogger("google").removeHandler(caplog.handler)
+    assert "cryptoKeys/footer:decrypt" in caplog.text
+    without_secrets(caplog.text, account.secret)
+    attached = [str(record.httpRequest) for record in caplog.records
+                if hasattr(record, "httpRequest")]
+    assert base64.b64encode(KEY).decode() in "".join(attached)  # as docs/kms.md warns
+
+
+def test_what_shows(cloud):
+    kms = client(cloud, credentials=Credentials("SECRET token"))
+    assert repr(kms) == f"<GcpKms key_ring={KEY_RING!r} endpoint_url={cloud.url!r}>"
