@@ -43,7 +43,8 @@ assert issubclass(SecureParquet, DataSource)
     "gcp": _KMS.format(
         uri="gcpkms:projects/p/locations/l/keyRings/r?endpoint=https://127.0.0.1:9&attempts=1"),
     "vault": _KMS.format(uri="vault:http://127.0.0.1:9/transit?attempts=1"),
-    "pkcs11": _KMS.format(uri="pkcs11:token=x?module-path=/nonexistent.so&pin-source=file:/nonexistent"),
+    "pkcs11": _KMS.format(
+        uri="pkcs11:token=x?module-path=/nonexistent.so&pin-source=file:/nonexistent"),
     "numba": """
 import os
 os.environ["SECURE_BLOOM_KERNELS"] = "numba"
@@ -65,7 +66,8 @@ found = secure_bloom.scan("people.parquet", keys).filter(polars.col("id") == 77)
 assert found.rows() == [(77,)], found
 """,
 }
-PROGRAMS["all"] = "\n".join(PROGRAMS[extra] for extra in ("aws", "vault", "pkcs11", "polars"))
+PROGRAMS["all"] = "\n".join(PROGRAMS[extra] for extra in ("aws", "azure", "gcp", "vault", "pkcs11",
+                                                         "polars"))
 #: of the programs; the credentials are used nowhere
 VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
              "VAULT_TOKEN": "x"}
