@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: lower bounds of pyproject.toml, as the first versions that exist; a test compares them
-OLDEST = {"click": "8.1.0", "cryptography": "47.0.0", "numba": "0.62.0", "numpy": "2.0.0",
-          "pandas": "2.2.2", "pyarrow": "26.0.0", "pyspark": "4.0.0", "xxhash": "3.4.1"}
+OLDEST = {"click": "8.2.0", "cryptography": "47.0.0", "numba": "0.62.0", "numpy": "2.0.0",
+          "pandas": "2.2.2", "pyarrow": "26.0.1", "pyspark": "4.0.0", "xxhash": "3.4.1"}
 
 
 @dataclass(frozen=True)
