@@ -169,7 +169,7 @@ def weight_text(weight: dict[str, int]) -> str:
     """Return the sizes as a sentence."""
     own, other = weight["secure_bloom"], weight["pyarrow and numpy"]
     return (f"`pip install secure_bloom` takes {own / _MIB:.0f} MiB, with all packages that it "
-            f"needs. pyarrow and numpy alone take\n{other / _MIB:.0f} MiB: the ratio is "
+            f"needs. pyarrow and numpy alone\ntake {other / _MIB:.0f} MiB: the ratio is "
             f"{own / other:.2f}.")
 
 
