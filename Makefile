@@ -1,6 +1,7 @@
-# make demo: set everything up and run the demo on real data
+# make demo: set everything up and take a tour of real data
 # make check: style and quick tests, to run between edits
 # make test: set everything up and run the tests required for a merge
+# make docs: build the documentation site in build/site
 # make test-all: every test, including redundant combinations
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute
@@ -24,8 +25,13 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: setup  ## run the demo on real data, with Python and with Spark
-	$(BIN)/secure-bloom demo
+demo: setup  ## take a tour of real data: Python, DuckDB, Spark; also as demo-output/tour.html
+	$(BIN)/secure-bloom demo --html demo-output/tour.html
+
+.PHONY: docs
+docs: setup  ## build the documentation site in build/site; any warning is an error
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --write-all \
+	  --conf-dir docs --doctree-dir build/doctrees . build/site
 
 check: setup lint  ## check style and run the quick tests: no Spark, no other Parquet library
 	$(BIN)/pytest --tier check $(PYTEST_ARGS)

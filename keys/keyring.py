@@ -69,7 +69,7 @@ class Keyring(InMemoryKms):
                passphrase: str | Callable[[], str] | None = None) -> Keyring:
         """Create an empty keyring with mode 0600; an existing file is never overwritten.
 
-        Warns if the passphrase is easily guessed, see :mod:`secure_bloom.keys.passphrase`.
+        A passphrase that is easily guessed causes a :class:`.WeakPassphraseWarning`.
         """
         return cls._create(path, {}, passphrase)
 

@@ -1,8 +1,8 @@
 """The errors of secure_bloom: one base class, and one subclass per possible reaction of the caller.
 
 Every error may carry its location (``file``, ``row_group``, ``column``); lower layers raise without
-knowing it, and :func:`error_location` adds it as the error propagates. No message ever contains key
-bytes, plaintext or a probe value.
+knowing it, and it is added as the error propagates. No message ever contains key bytes, plaintext,
+or a probe value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from secure_bloom.display import ChangeResult, shown
+from secure_bloom.display import ChangeResult, count, shown
 
 _MAX_MESSAGE = 2000  # characters; text from files may be much longer
 
@@ -158,8 +158,8 @@ class EncryptionMismatchError(SecureBloomError):
         self.findings, self._num_files = tuple(findings), num_files
         first = self.findings[0]
         files = len({finding.file for finding in self.findings})
-        super().__init__(f"{first.message} ({len(self.findings)} findings in {files} files; "
-                         f"{num_files} were checked)",
+        super().__init__(f"{first.message} ({count(len(self.findings), 'finding')} in "
+                         f"{count(files, 'file')}; {num_files} were checked)",
                          file=first.file, row_group=first.row_group, column=first.column)
 
     def __reduce__(self) -> tuple[object, ...]:

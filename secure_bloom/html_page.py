@@ -38,11 +38,14 @@ small{color:var(--none)}
 """
 
 
-def html_page(title: str, parts: Iterable[str]) -> str:
-    """Return a page that consists of these parts, which are HTML; empty ones are left out."""
+def html_page(title: str, parts: Iterable[str], style: str = "") -> str:
+    """Return a page that consists of these parts, which are HTML; empty ones are left out.
+
+    ``style`` is CSS that this page needs besides what all pages have.
+    """
     return ("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             "<meta name=\"viewport\" content=\"width=device-width\">"
             "<meta http-equiv=\"Content-Security-Policy\" "
             "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-            f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>\n"
+            f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body>\n"
             + "\n".join(filter(None, parts)) + "\n</body></html>\n")

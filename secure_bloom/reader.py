@@ -48,7 +48,7 @@ from secure_bloom.keys.retrieval import Keys, KmsKeys, key_retriever
 from secure_bloom.parquet.bloom_filter import BloomFilterInfo
 from secure_bloom.parquet.column_keys import ColumnKeys
 from secure_bloom.parquet.footer import TAIL_SIZE, Footer, read_footer
-from secure_bloom.parquet.schema import LeafColumn
+from secure_bloom.parquet.schema import LeafColumn, unknown_column
 from secure_bloom.pruning import predicates
 from secure_bloom.pruning.expressions import Alternatives
 from secure_bloom.pruning.file_filters import FileFilters, FilterCache
@@ -322,9 +322,9 @@ class ParquetFile(Summarized):
         Parameters
         ----------
         filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression
-            ``[("city", "==", "Rome")]``, or a list of such lists of which one must hold;
-            :mod:`secure_bloom.pruning.predicates` defines the operators. Or an Expression such as
-            ``pc.field("city") == "Rome"``, with Arrow's semantics; see ``docs/filters.md``.
+            ``[("city", "==", "Rome")]``, or a list of such lists of which one must hold. Or an
+            Expression such as ``pc.field("city") == "Rome"``, with Arrow's semantics; see
+            ``docs/filters.md``.
 
         Raises
         ------
@@ -419,6 +419,10 @@ class ParquetFile(Summarized):
         Before a batch is yielded, it is checked to be of the version that was opened.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
+        for name in columns or ():
+            if not self._leaves([name]):
+                with error_location(file=self.name):
+                    raise unknown_column(name, self.schema.names)
         if not groups:
             return
         counts = list(map(self._footer.row_group_num_rows, groups))

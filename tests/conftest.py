@@ -2,6 +2,7 @@
 
 import os
 
+from tests.browser import browser, open_page
 from tests.peers.fixtures import arrow_cpp, parquet_java
 from tests.storage.fixtures import local, s3, store
 from tests.tiers import (
@@ -11,7 +12,7 @@ from tests.tiers import (
     pytest_terminal_summary,
 )
 
-__all__ = ["arrow_cpp", "local", "parquet_java", "pytest_addoption",
+__all__ = ["arrow_cpp", "browser", "local", "open_page", "parquet_java", "pytest_addoption",
            "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary", "s3",
            "store"]
 

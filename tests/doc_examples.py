@@ -6,16 +6,40 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: blocks of shell and Python, each with the block of text right below it, if there is one
+_BLOCK = re.compile(r"```(sh|python)\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
+
 
 def run_examples(text: str, folder: Path, **variables: str) -> list[subprocess.CompletedProcess]:
     """Run the blocks of shell and Python in a folder; each must succeed."""
+    return [_run(language, code, folder, variables) for language, code, _ in _BLOCK.findall(text)]
+
+
+def check_outputs(text: str, folder: Path, **variables: str) -> None:
+    """Run the blocks of shell and Python in a folder, and compare their standard output.
+
+    It must be the block of text right below, or without such a block nothing. The path of the
+    folder is ``…`` there; widths of tables and versions of programs may differ.
+    """
+    shown = 0
+    for language, code, output in _BLOCK.findall(text):
+        printed = _run(language, code, folder, variables).stdout.replace(str(folder), "…")
+        assert _comparable(printed) == _comparable(output), f"{code}\n{printed}"
+        shown += bool(output)
+    assert shown == len(re.findall(r"^```text$", text, re.MULTILINE)), "text without its example"
+
+
+def _comparable(text: str) -> list[str]:
+    lines = re.sub(r"version \d[\w.]*", "version", text).splitlines()
+    return [re.sub(r"  +", "  ", re.sub("─+", "─", line)).rstrip() for line in lines]
+
+
+def _run(language: str, code: str, folder: Path,
+         variables: dict[str, str]) -> subprocess.CompletedProcess:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **variables}
-    finished = []
-    for language, code in re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL):
-        command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240,
-                              env=environment)
-        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        finished.append(done)
-    return finished
+    command = ["bash", "-euc", code] if language == "sh" else [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240,
+                          env=environment)
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done

@@ -30,6 +30,7 @@ from secure_bloom.errors import (
     KeyNotFoundError,
     KeyUnwrapError,
     SecureBloomError,
+    UnknownColumnError,
     UnsupportedError,
 )
 from secure_bloom.keys import InMemoryKms
@@ -550,6 +551,20 @@ def test_a_folder_is_read_with_its_partitions(folder):
 def test_a_folder_is_filtered(folder, filters, rows):
     path, keys = folder
     assert read_table(path, keys=keys, filters=filters).num_rows == rows
+
+
+@pytest.mark.parametrize("name", ["z", "a.b", "zone.x"])
+def test_a_column_that_does_not_exist_cannot_be_selected(folder, name):
+    path, keys = folder
+    file = next(path.rglob("*.parquet"))
+    with pytest.raises(UnknownColumnError, match="there is no such column"):
+        read_table(path, keys=keys, columns=["a", name])
+    with ParquetFile(file, keys) as opened:
+        for ask in (opened.read, lambda columns: list(opened.iter_tables(columns)),
+                    lambda columns: list(opened.iter_batches(columns))):
+            with pytest.raises(UnknownColumnError, match="there is no such column") as raised:
+                ask(["a", name])
+            assert raised.value.column == name and raised.value.file == str(file)
 
 
 def test_a_column_of_no_file_cannot_be_asked_for(folder):

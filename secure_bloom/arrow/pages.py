@@ -24,11 +24,13 @@ from secure_bloom.errors import (
     AuthenticationError,
     FormatError,
     KeyNotFoundError,
+    UnknownColumnError,
     UnsupportedError,
     error_location,
 )
 from secure_bloom.keys.environment import NO_KEYS
 from secure_bloom.keys.retrieval import Keys
+from secure_bloom.parquet.schema import unknown_column
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -98,7 +100,7 @@ def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | 
         scanner = dataset.scanner(columns)  # the caller's errors surface here
     except pa.ArrowInvalid as error:
         if columns is not None:
-            raise
+            raise _unknown_column(dataset, columns) or error from None
         raise UnsupportedError("pyarrow cannot read several columns with the same name; select "
                                "other columns") from error
     if masked:
@@ -113,6 +115,16 @@ def to_table(parts: Sequence[FilePart], schema: pa.Schema, columns: list[str] | 
         raise TypeError("columns must be a list of names if filters are given")
     return pa.Table.from_batches(_rows(parts, schema, columns or [], row_filter, each),
                                  scanner.projected_schema)
+
+
+def _unknown_column(dataset: ds.Dataset, columns: object) -> UnknownColumnError | None:
+    """Return the error for the first column that Arrow cannot select."""
+    for name in columns if isinstance(columns, list) else ():
+        try:
+            dataset.scanner([name])
+        except pa.ArrowInvalid:
+            return unknown_column(name, dataset.schema.names)
+    return None
 
 
 def projected_schema(schema: pa.Schema, columns: object) -> pa.Schema | None:

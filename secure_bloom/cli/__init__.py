@@ -5,18 +5,14 @@ Message rules: results go to standard output; errors and progress go to standard
 object. Keys are never passed on the command line, only in keyring files, and only
 ``keyring export`` prints one.
 
-Exit codes: 0 success (probe, index find: may contain; find: rows found); 1 negative result (probe,
-index find: certainly absent; find: no row found; validate: cases fail; verify, audit, policy check:
-errors found; erase: such rows were written meanwhile; doctor: problems found); 2 wrong usage, or a
-column, value or policy that does not fit; 3 a file cannot be read, is not valid Parquet, or changed
-while it was read; 4 a key is missing or refused; 5 encrypted data does not authenticate: a wrong
-key, or a modified file; 70 a bug in this program; 130 aborted.
-
-If inspect, probe or find cannot read one of several files, they go on with the others, and exit
-with the highest code of all errors.
+The table in ``docs/command-line.md`` says what each exit code means. If inspect, probe or find
+cannot read one of several files, they go on with the others, and exit with the highest code of all
+errors.
 """
 
 from __future__ import annotations
+
+import os
 
 import click
 
@@ -26,6 +22,7 @@ from secure_bloom.cli import (
     demo,
     doctor,
     erase,
+    examples,
     find,
     index,
     keyring,
@@ -44,8 +41,11 @@ from secure_bloom.cli import (
 
 @click.group(cls=shared.Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="secure-bloom")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Encrypted Bloom filters for encrypted Parquet files."""
+    if os.environ.get("NO_COLOR"):  # https://no-color.org
+        ctx.color = False
 
 
 for _command in (read.inspect, read.probe, find.find, index.index, verify.verify, write.write,
@@ -53,3 +53,4 @@ for _command in (read.inspect, read.probe, find.find, index.index, verify.verify
                  policy.policy, keyring.keyring, keys.keys, lance.lance, validate.validate,
                  demo.demo, doctor.doctor, warmup.warmup):
     main.add_command(_command)
+examples.add_examples(main)

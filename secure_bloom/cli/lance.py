@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from secure_bloom.cli.shared import BAD, echo, json_option, line_from_stdin, print_json
+from secure_bloom.display import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,7 @@ def build(dataset: str, file: str, column: str, items: int, probability: float,
     if as_json:
         print_json({"file": file, "column": column, "zones": zones})
     else:
-        echo(f"{file}: {zones:,} zones of {column}")
+        echo(f"{file}: {count(zones, 'zone')} of {column}")
 
 
 @lance.command()
@@ -66,8 +67,8 @@ def inspect(file: str, as_json: bool) -> None:
         return
     echo(f"{result['file']}\n"
          f"  column {result['column'] or 'unknown'}, type {result['type'] or 'unknown'}\n"
-         f"  {len(index.zones):,} zones, {len(index.is_null()):,} of them with nulls; filters of "
-         f"{result['filter_bytes']:,} bytes for {result['items']:,} values at "
+         f"  {count(len(index.zones), 'zone')}, {len(index.is_null()):,} of them with nulls; "
+         f"filters of {result['filter_bytes']:,} bytes for {result['items']:,} values at "
          f"{result['probability']}\n"
          f"  false positives expected: {result['expected_fpp']:.2g}\n"
          f"{_ranges(index.zones)}".rstrip())
@@ -127,8 +128,8 @@ def _arrow_type(name: str) -> pa.DataType:
 
 def _answer(zones: Collection[Zone], of: int) -> str:
     if not zones:
-        return f"certainly in none of {of:,} zones"
-    return f"may be in {len(zones):,} of {of:,} zones\n{_ranges(zones)}"
+        return f"certainly in none of {count(of, 'zone')}"
+    return f"may be in {len(zones):,} of {count(of, 'zone')}\n{_ranges(zones)}"
 
 
 def _ranges(zones: Collection[Zone]) -> str:

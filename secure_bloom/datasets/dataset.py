@@ -71,8 +71,8 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         the columns that a scan reads are requested. The schemas of results mark masked columns,
         and a :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
-        one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
+        there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------
@@ -109,8 +109,8 @@ class Dataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no typ
     """Parquet files as one table; made by :func:`secure_bloom.dataset`.
 
     Every method of :class:`pyarrow.dataset.Dataset` that reads rows skips row groups by partition,
-    statistics and Bloom filters. Filters are Expressions, or lists of predicates
-    (:mod:`secure_bloom.pruning.predicates`).
+    statistics and Bloom filters. Filters are Expressions, or lists of predicates,
+    see ``docs/filters.md``.
     """
 
     def __init__(self, name: str, files: list[DatasetFile], view: View):

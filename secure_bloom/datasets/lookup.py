@@ -90,8 +90,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     column : str
         Name of a column, or dotted path of a field of structs.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`; None
-        is not found.
+        They are compared as by the operator ``in``, see ``docs/filters.md``; None is
+        not found.
     keys : KmsClient, ExplicitKeys, path of a keyring, or URI of a KMS, optional
         For encrypted files. Default: the KMS of the environment, see ``docs/keys.md``.
     columns : list of str, optional
@@ -114,8 +114,8 @@ def find(source: DatasetSource, column: str, values: object, keys: Keys = None, 
     advance : callable, optional
         Called with the completed fraction, 0 to 1.
     index : {"auto", "off", "require"}
-        Whether to use the index of the files' table, see ``docs/index.md``. "auto": if there is
-        one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of the files' table, see ``docs/table-index.md``. "auto": if
+        there is one, and its key is available. "require": an error if it cannot be used.
 
     Returns
     -------

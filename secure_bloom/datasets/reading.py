@@ -42,9 +42,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         Names of the columns to read. Default: all.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
         Only rows that match are returned. ``[("city", "==", "Rome")]``, or a list of such lists of
-        which one must hold; :mod:`secure_bloom.pruning.predicates` defines the operators. Or an
-        Expression such as ``pc.field("city") == "Rome"``, with Arrow's semantics; see
-        ``docs/filters.md``.
+        which one must hold. Or an Expression such as ``pc.field("city") == "Rome"``, with Arrow's
+        semantics; see ``docs/filters.md``.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``source`` if that is a path; default: local, or by URI.
     all_files : bool
@@ -62,8 +61,8 @@ def read_table(source: FileSource, keys: Keys = None, *, columns: list[str] | No
         which means that all values are null, in the files whose key is missing. A
         :class:`.MissingKeyWarning` names them. See ``docs/keys.md``.
     index : {"auto", "off", "require"}
-        Whether to use the index of a folder for ``filters``, see ``docs/index.md``. "auto": if
-        there is one, and its key is available. "require": an error if it cannot be used.
+        Whether to use the index of a folder for ``filters``, see ``docs/table-index.md``. "auto":
+        if there is one, and its key is available. "require": an error if it cannot be used.
 
     Raises
     ------

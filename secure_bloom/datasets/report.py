@@ -22,6 +22,13 @@ class Counts:
 
     Bytes are those of the stored pages. If an index has ruled out a file, they are estimated from
     its size.
+
+    Attributes
+    ----------
+    read : int
+        Not skipped.
+    partitions, statistics, bloom_filters, index : int
+        Skipped for this reason.
     """
 
     read: int = 0

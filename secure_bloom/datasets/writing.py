@@ -122,9 +122,9 @@ def write_dataset(data: ArrowData, folder: FilePath, *, partition_by: str | Iter
     max_rows_per_file : int, optional
         When a file has this many rows, another is started. Default: no limit.
     index : str or iterable of str, optional
-        Dotted paths of columns whose indexes are kept current, see ``docs/index.md``. If there is
-        none, and the column is encrypted, it is created. Files become part of the index after
-        they are visible; if that fails, a warning is logged, and the next update adds them.
+        Dotted paths of columns whose indexes are kept current, see ``docs/table-index.md``. If
+        there is none, and the column is encrypted, it is created. Files become part of the index
+        after they are visible; if that fails, a warning is logged, and the next update adds them.
     filesystem : pyarrow.fs.FileSystem, optional
         Filesystem of ``folder``; default: local, or by URI.
     **writer_options

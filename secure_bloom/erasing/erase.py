@@ -39,7 +39,7 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
         Dotted path of a leaf column. In a column of lists or maps, a row goes if any of its values
         is one of these.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`.
+        They are compared as by the operator ``in``, see ``docs/filters.md``.
     keys : KmsClient or ExplicitKeys, optional
         For encrypted files: the keys of the footer and of all columns.
     dry_run : bool
@@ -53,7 +53,7 @@ def erase(path: FilePath, column: str, values: object, keys: Keys = None, *, dry
         Default: the local file system, or the one that a URI names.
     index : {"auto", "off", "require"}
         Whether to use the index of the folder to find the rows, and to verify that they are gone;
-        see ``docs/index.md``.
+        see ``docs/table-index.md``.
     files_at_once : int, optional
         Default: one per core.
     advance : callable, optional

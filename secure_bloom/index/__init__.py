@@ -1,7 +1,7 @@
 """The data-set index: where values are in a table of many files, in one small read.
 
 ``secure_bloom.index.build`` builds or updates it, :class:`Index` looks values up. Readers of
-secure_bloom use it by themselves. See ``docs/index.md``.
+secure_bloom use it by themselves. See ``docs/table-index.md``.
 
 Names are imported when they are first used: readers import this package, but mostly need few of its
 modules.

@@ -57,8 +57,10 @@ class BloomFilterIndex(Summarized):
     Attributes
     ----------
     path : str
-    items, probability : int, float
-        Parameters that size each filter; see :class:`secure_bloom.lance.layout.Parameters`.
+    items : int
+        Number of values that each filter is sized for.
+    probability : float
+        False-positive probability of a filter with that many distinct values.
     num_bytes : int
         Size of each filter.
     column : str or None

@@ -8,7 +8,7 @@ and row groups.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -213,13 +213,17 @@ def find_column(leaves: list[LeafColumn], path: str) -> LeafColumn:
         below = [column.path for column in named]
         raise ColumnError(f"this is a group, not a leaf column; its leaf columns: {_listed(below)}",
                           column=path)
-    known = [column.path for column in leaves[:_COMPARED]]
+    raise unknown_column(path, [column.path for column in leaves[:_COMPARED]])
+
+
+def unknown_column(path: str, known: Sequence[str]) -> UnknownColumnError:
+    """Return the error for a column that does not exist, with what may be meant."""
     similar = similar_name(path, known)
     advice = f" (did you mean {similar!r}?)" if similar is not None else ""
     error = UnknownColumnError(f"there is no such column{advice}; existing columns: "
                                f"{_listed(known)}", column=path)
     error.similar = similar
-    raise error
+    return error
 
 
 def similar_name(name: str, known: Iterable[str]) -> str | None:
@@ -236,7 +240,7 @@ def _similar(name: str, known: tuple[str, ...]) -> str | None:
     return lower[found[0]] if found else None
 
 
-def _listed(paths: list[str]) -> str:
+def _listed(paths: Sequence[str]) -> str:
     return ", ".join(map(shown, paths[:_LISTED])) + (", ..." if len(paths) > _LISTED else "")
 
 

@@ -308,7 +308,7 @@ def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
     column : str
         Dotted path of a leaf column.
     values : scalar, sequence, or Arrow array
-        They are compared as by the operator ``in`` of :mod:`secure_bloom.pruning.predicates`.
+        They are compared as by the operator ``in``, see ``docs/filters.md``.
     keys : str, path or Keyring, optional
         The path of a keyring, or the URI of a KMS, which the workers need as well. Of a Keyring,
         only the path is used. Default: as set in the environment of this process.
@@ -319,7 +319,7 @@ def erase(spark: SparkSession, path: FilePath, column: str, values: object, *,
     hash_key : bytes, optional
         Key of the hashes that stand for values in the report. Default: a random one.
     index : {"auto", "off", "require"}
-        Whether to use the index of the folder; see ``docs/index.md``.
+        Whether to use the index of the folder; see ``docs/table-index.md``.
 
     Returns
     -------
@@ -351,7 +351,7 @@ def load(spark: SparkSession, path: FilePath, filters: Sequence[tuple[str, str, 
 
     Row groups without such rows are skipped, whatever is done with the DataFrame later; nothing
     has to be enabled. Spark compares the rows themselves, and its operators have the same meaning
-    as those of :mod:`secure_bloom.pruning.predicates`. Only values whose type differs from the
+    as those of ``docs/filters.md``. Only values whose type differs from the
     column's type follow Spark's own rules: it compares a BIGINT with a float as doubles, and
     reads '5' as a number. With ANSI mode off, it takes a text that is not a number for null, so
     ``<=>`` then finds the null rows.

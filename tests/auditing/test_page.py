@@ -1,7 +1,5 @@
 """The page of an audit, in a real browser without a display."""
 
-import shutil
-
 import pytest
 
 from secure_bloom import audit, seal
@@ -9,6 +7,7 @@ from secure_bloom.auditing.page import render_page
 from secure_bloom.auditing.result import AuditFinding, AuditResult, ColumnAudit, FileAudit
 from secure_bloom.cli.report import render_audit
 from secure_bloom.policy import Policy
+from tests.browser import is_in_order
 from tests.maintain.helpers import KMS, leaking
 
 pytestmark = pytest.mark.slow
@@ -16,46 +15,10 @@ pytestmark = pytest.mark.slow
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=http://x/ onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, of the system or of playwright."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as tools:
-        try:
-            running = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield running
-        running.close()
-
-
 @pytest.fixture
-def show(browser, tmp_path):
-    """Opens a page; what it asks for and complains about is recorded."""
-    pages = []
-
-    def open_page(result: AuditResult, width: int = 1200):
-        path = tmp_path / "page.html"
-        path.write_text(render_page(result), encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.complaints, page.requests = [], []
-        page.on("console", lambda message: page.complaints.append(message.text))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on("request", lambda request: page.requests.append(request.url))
-        page.goto(path.as_uri())
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-
-
-def is_in_order(page) -> bool:
-    """Nothing is asked for elsewhere, nothing fails, nothing sticks out to the side."""
-    return len(page.requests) == 1 and not page.complaints \
-        and page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+def show(open_page):
+    """Opens the page of an audit."""
+    return lambda result, width=1200: open_page(render_page(result), width)
 
 
 @pytest.mark.parametrize("width", [360, 1200])

@@ -1,17 +1,13 @@
-"""The command doctor, and the page about the command line."""
+"""The command doctor."""
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from secure_bloom.cli import doctor, main
 from secure_bloom.keys import InMemoryKms, Keyring
-from tests.doc_examples import run_examples
-
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
 
 def run(*arguments: str) -> tuple[int, dict[str, dict]]:
@@ -134,15 +130,3 @@ def test_a_program_that_is_not_python_is_no_python_for_the_workers(tmp_path, out
     program.write_bytes(os.fsencode(f"#!/bin/sh\necho '{output}'\n"))
     program.chmod(0o755)
     assert fault(str(program)) == "cannot be run as Python"
-
-
-@pytest.mark.slow
-def test_the_page_runs(tmp_path):
-    *_, doctor_, completion = run_examples(PAGE.read_text(), tmp_path)
-    assert "Keyring wraps and unwraps with 'pii'" in doctor_.stdout
-    assert completion.returncode == 0
-
-
-def test_the_page_names_all_commands():
-    text = PAGE.read_text()
-    assert all(f"`{name}`" in text for name in main.commands)

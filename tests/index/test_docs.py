@@ -1,4 +1,4 @@
-"""The code of docs/index.md runs as it is written there, and prints what the page shows."""
+"""The code of docs/table-index.md runs as it is written there, and prints what the page shows."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[2] / "docs" / "index.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "table-index.md").read_text()
 
 
 @pytest.mark.slow

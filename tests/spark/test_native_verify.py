@@ -247,7 +247,7 @@ def test_hidden_files(folder, kms):
     for name in ("_temporary/0", ".hidden", "_day=1"):
         (folder / name).mkdir(parents=True)
         write(folder / name / "part.parquet", None)
-    with pytest.raises(EncryptionMismatchError, match="1 findings in 1 files; 2 were") as error:
+    with pytest.raises(EncryptionMismatchError, match="1 finding in 1 file; 2 were") as error:
         check(folder, kms)
     assert "_day=1" in error.value.file
 
