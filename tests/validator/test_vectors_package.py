@@ -196,7 +196,7 @@ def test_the_page_for_other_projects(importable, monkeypatch, tmp_path):
     (tmp_path / "adapter.py").write_text(adapter)
     (tmp_path / "vectors").symlink_to(FOLDER)
     path = {"PYTHONPATH": str(importable.parent)}
-    listed, validated = run_examples(f"{known}\n{command}", tmp_path, **path)
+    listed, validated = run_examples(f"{known}\n{command}\n", tmp_path, **path)
     names = {line.partition("#")[0].strip() for line in listed.stdout.splitlines()}
     assert len(names) > 20 and names <= {case.name for case in vectors.cases()}
     assert re.search(r"^ *xxh64 +\d+ +[1-9]\d* +0 +[1-9]", validated.stdout, re.MULTILINE)
