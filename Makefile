@@ -7,6 +7,8 @@
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
 # make matrix: try the oldest and the newest versions of Python and of packages
+# make packages: install the package in bare environments, with each extra
+# make release: check and build a release, and publish nothing
 # make bench: measure the speed against pyarrow, Arrow C++, parquet-java and Spark;
 #             some of it with make bench NAMES="write lookup" BENCH_ARGS="--rounds 7"
 
@@ -110,6 +112,18 @@ check-tools:
 vectors: setup check-tools  ## rebuild the test vectors
 	$(BIN)/python -m vectors.builder
 	$(BIN)/python -m vectors.builder.indexes
+
+.PHONY: packages release constraints
+
+packages: setup  ## install the package in bare environments, with each extra
+	$(BIN)/python -m tests.packages --docs $(EXTRAS)
+
+release: setup  ## check and build a release, without publishing it; SKIP="tests docs"
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m release --skip $(SKIP)
+
+constraints: setup  ## write the newest versions of all packages to constraints.txt
+	$(BIN)/python -m release.constraints
 
 clean:  ## remove the output of make and of the tests
 	rm -rf $(VENV) build dist secure_bloom/kernels/built *.egg-info demo-output .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,5 +1,6 @@
 """Builds the package with compiled kernels; everything else is in pyproject.toml."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
+KEYS = ROOT / "secure_bloom" / "keys"  #: a link, which source distributions cannot hold
 
 
 class BuildWithKernels(build_py):
@@ -15,9 +17,26 @@ class BuildWithKernels(build_py):
 
     def run(self) -> None:
         super().run()
+        if self.editable_mode and not KEYS.exists():
+            KEYS.symlink_to("../keys")
         target = ROOT if self.editable_mode else Path(self.build_lib).absolute()
         subprocess.run([sys.executable, "-m", "build_kernels",
                         str(target / "secure_bloom" / "kernels" / "built")], cwd=ROOT, check=True)
 
 
-setup(cmdclass={"build_py": BuildWithKernels})
+def index_page(readme: str) -> str:
+    """Return the README for a package index, where relative links and images lead nowhere.
+
+    A link becomes its text and the path of the file in the source distribution.
+    """
+    def named(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        return text if target in text or target.startswith("#") else f"{text} ({target})"
+
+    without_images = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*", "", readme)
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)]*)\)", named, without_images)
+
+
+setup(cmdclass={"build_py": BuildWithKernels},
+      long_description=index_page((ROOT / "README.md").read_text(encoding="utf-8")),
+      long_description_content_type="text/markdown")

@@ -20,7 +20,7 @@ from secure_bloom.errors import (
     KmsUnavailableError,
     MissingExtraError,
 )
-from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits, is_plain_http
 from secure_bloom.keys.per_process import PerProcess
 
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded",
@@ -137,8 +137,13 @@ class AwsKms(KmsClient):
         config = Config(connect_timeout=self.timeout, read_timeout=self.timeout,
                         retries={"mode": "standard", "total_max_attempts": self.attempts})
         try:
-            client = boto3.session.Session(profile_name=self.profile).client(
-                "kms", region_name=self.region, endpoint_url=self.endpoint_url, config=config)
+            session = boto3.session.Session(profile_name=self.profile)
+            client = session.client("kms", region_name=self.region, config=config,
+                                    endpoint_url=self.endpoint_url)
+            if is_plain_http(client.meta.endpoint_url):  # a proxy would see the keys
+                client = session.client("kms", region_name=self.region,
+                                        config=config.merge(Config(proxies={})),
+                                        endpoint_url=client.meta.endpoint_url)
         except BotoCoreError as error:
             raise _fault(error, where) from error
         check_endpoint(client.meta.endpoint_url)  # it may come from the environment

@@ -18,6 +18,7 @@ AES-GCM. A wrapped key is
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from secure_bloom.errors import (
 )
 from secure_bloom.keys.attempts import until_available
 from secure_bloom.keys.kms import (
+    LONGEST_RESPONSE,
     KmsClient,
     check_endpoint,
     check_limits,
@@ -125,7 +127,7 @@ class AzureKms(KmsClient):
         if not _KEY_NAME.fullmatch(name):
             raise KeyNotFoundError(f"{where}: this is not a valid key name; it may contain "
                                    "letters, digits and '-'")
-        client = self._connection.get(self._connect)
+        client = self._connection.get(lambda: self._connect(where))
         from azure.core.rest import HttpRequest
         path = "/".join(filter(None, ("/keys", name, version, action)))
         body = {"alg": _ALGORITHM, "value": base64.urlsafe_b64encode(value).decode().rstrip("=")}
@@ -133,15 +135,15 @@ class AzureKms(KmsClient):
         # Not CryptographyClient: it wraps with a public key that it has cached, so that neither
         # a revoked permission nor a new version of the key is noticed, and nothing is logged.
         def attempt() -> tuple[bytes, str]:
-            response = self._ask(lambda: client.send_request(
-                HttpRequest("POST", path, json=body)), where)
-            if response.status_code != 200:
-                raise _refusal(response, action, where)
-            return _result(response, name, where)
+            status, answer = self._ask(lambda: _sent(client, HttpRequest("POST", path, json=body)),
+                                       where)
+            if status != 200:
+                raise _refusal(status, action, where)
+            return _result(answer, name, where)
 
         return until_available(attempt, self.attempts)
 
-    def _ask(self, call: Callable[[], Any], where: str) -> Any:
+    def _ask(self, call: Callable[[], tuple[int, bytes]], where: str) -> tuple[int, bytes]:
         """Return the response to one request; errors do not show what either contains."""
         from azure.core.exceptions import (
             ClientAuthenticationError,
@@ -157,13 +159,15 @@ class AzureKms(KmsClient):
         except (ServiceRequestError, ServiceResponseError) as error:
             raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
                                       "network and the address, or try again later") from None
+        except OSError as error:
+            raise _unusable(error, where) from None
         except ValueError as error:  # the vault requests a token for somewhere else
             raise KeyRetrievalError(f"{where}: this is not an Azure Key Vault "
                                     f"({type(error).__name__})") from None
-        except Exception as error:  # the parsers of JSON, which quote the response
+        except Exception as error:  # decoders, which may quote the response
             raise _no_answer(where, error) from None
 
-    def _connect(self) -> Any:
+    def _connect(self, where: str) -> Any:
         try:
             from azure.identity import DefaultAzureCredential
             from azure.keyvault.keys import KeyClient, __version__
@@ -175,11 +179,14 @@ class AzureKms(KmsClient):
             raise MissingExtraError(
                 f"Azure Key Vault needs another azure-keyvault-keys than {__version__}, which may "
                 "mix up the keys of threads: pip install --upgrade 'secure_bloom[azure]'")
+        try:
+            credential = self._credential or DefaultAzureCredential()
+        except ValueError as error:
+            raise _unusable(error, where) from None
         # A vault may request tokens only for its own domain, which a loopback address is not.
         return KeyClient(
-            self.vault_url, self._credential or DefaultAzureCredential(),
-            connection_timeout=self.timeout, read_timeout=self.timeout, retry_total=0,
-            permit_redirects=False,
+            self.vault_url, credential, connection_timeout=self.timeout,
+            read_timeout=self.timeout, retry_total=0, permit_redirects=False,
             verify_challenge_resource=not is_loopback(urlsplit(self.vault_url).hostname or ""))
 
     def _where(self, name: str) -> str:
@@ -196,10 +203,25 @@ class AzureKms(KmsClient):
         return f"<AzureKms vault_url={self.vault_url!r}>"
 
 
-def _result(response: Any, name: str, where: str) -> tuple[bytes, str]:
+def _sent(client: Any, request: Any) -> tuple[int, bytes]:
+    """Send a request; return the status of the response, and its body if it is a result."""
+    response = client.send_request(request, stream=True)
+    body = b""
+    try:
+        if response.status_code == 200:
+            for part in response.iter_bytes():
+                body += part
+                if len(body) > LONGEST_RESPONSE:
+                    raise OverflowError("the response is too long")
+    finally:
+        response.close()
+    return response.status_code, body
+
+
+def _result(body: bytes, name: str, where: str) -> tuple[bytes, str]:
     """Return what the vault wrapped or unwrapped, and with which version of the key."""
     try:
-        answer = response.json()
+        answer = json.loads(body)
         value = str(answer["value"])
         key = _VERSION.fullmatch(urlsplit(str(answer["kid"])).path)
         raw = base64.b64decode(value + "=" * (-len(value) % 4), b"-_", validate=True)
@@ -215,9 +237,14 @@ def _no_answer(where: str, error: Exception | None = None) -> KmsUnavailableErro
     return KmsUnavailableError(f"{where}: this is not a valid response of Azure Key Vault{kind}")
 
 
-def _refusal(response: Any, action: str, where: str) -> KeyRetrievalError:
-    """Return the error for an error response. The vault's own message is never shown."""
-    status = response.status_code
+def _unusable(error: Exception, where: str) -> KeyRetrievalError:
+    return KeyRetrievalError(f"{where}: the settings for Azure are unusable "
+                             f"({type(error).__name__}); check the variables AZURE_* and "
+                             "REQUESTS_CA_BUNDLE")
+
+
+def _refusal(status: int, action: str, where: str) -> KeyRetrievalError:
+    """Return the error for an error response. The vault's own message is never read."""
     shown = f"HTTP {status}"
     if status in (408, 429) or status >= 500:
         return KmsUnavailableError(f"{where}: overloaded or failing ({shown}); try again later")

@@ -11,6 +11,7 @@ made it. Checksums (CRC-32C) in both directions detect bytes that were damaged o
 from __future__ import annotations
 
 import base64
+import io
 import re
 from typing import Any
 
@@ -23,7 +24,13 @@ from secure_bloom.errors import (
     MissingExtraError,
 )
 from secure_bloom.keys.attempts import until_available
-from secure_bloom.keys.kms import KmsClient, check_endpoint, check_limits
+from secure_bloom.keys.kms import (
+    LONGEST_RESPONSE,
+    KmsClient,
+    check_endpoint,
+    check_limits,
+    is_plain_http,
+)
 from secure_bloom.keys.per_process import PerProcess
 
 _PREFIX = "gcpkms:v1:"
@@ -125,17 +132,23 @@ class GcpKms(KmsClient):
     def _ask(self, method: Any, request: dict[str, Any], where: str) -> Any:
         """Return the response to one request; errors do not show what either contains."""
         from google.api_core.exceptions import GoogleAPICallError
+        from google.api_core.universe import UniverseMismatchError
         from google.auth.exceptions import GoogleAuthError
-        from requests import RequestException
+        from requests import RequestException, TooManyRedirects
         try:
             return method(request=request, retry=None, timeout=self.timeout)
         except GoogleAPICallError as error:
             raise _refusal(error, "ciphertext" in request, where) from None
         except GoogleAuthError as error:
             raise _without_credentials(error, where) from None
+        except TooManyRedirects:
+            raise KeyRetrievalError(f"{where}: the endpoint redirects to another address, which is "
+                                    "not followed; specify the address of Cloud KMS") from None
         except RequestException as error:
             raise KmsUnavailableError(f"{where}: no response ({type(error).__name__}); check the "
                                       "network and the endpoint, or try again later") from None
+        except (OSError, UniverseMismatchError) as error:
+            raise _unusable(error, where) from None
         except Exception as error:  # the parsers of JSON and protobuf, which quote the response
             raise KmsUnavailableError(f"{where}: this is not a valid response of Cloud KMS "
                                       f"({type(error).__name__})") from None
@@ -150,10 +163,21 @@ class GcpKms(KmsClient):
                                     "pip install 'secure_bloom[gcp]'") from error
         options = {"api_endpoint": self.endpoint_url} if self.endpoint_url else None
         try:
-            return KeyManagementServiceClient(
+            client: Any = KeyManagementServiceClient(
                 credentials=self._credentials, transport="rest", client_options=options)
         except GoogleAuthError as error:
             raise _without_credentials(error, where) from None
+        except Exception as error:  # for malformed files and variables, of many kinds
+            raise _unusable(error, where) from None
+        self._restrict(client.transport._session)  # there is no public way to it
+        return client
+
+    def _restrict(self, session: Any) -> None:
+        """Let a session of requests send keys to the endpoint only, and read short responses."""
+        session.max_redirects = 0
+        if is_plain_http(self.endpoint_url or ""):
+            session.trust_env = False  # a proxy that the environment names would see the keys
+        session.hooks["response"].append(_read_short)
 
     def _where(self, name: str) -> str:
         return f"Google Cloud KMS, master key {name!r} of {self.key_ring}"
@@ -167,6 +191,15 @@ class GcpKms(KmsClient):
 
     def __repr__(self) -> str:
         return f"<GcpKms key_ring={self.key_ring!r} endpoint_url={self.endpoint_url!r}>"
+
+
+def _read_short(response: Any, **_: Any) -> None:
+    """Read the body of a response of requests, which would read any length."""
+    body = response.raw.read(LONGEST_RESPONSE + 1, decode_content=True)
+    if len(body) > LONGEST_RESPONSE:
+        response.close()
+        raise ValueError("the response is too long")
+    response.raw = io.BytesIO(body)
 
 
 def _refusal(error: Any, unwrapping: bool, where: str) -> KeyRetrievalError:
@@ -210,3 +243,9 @@ def _without_credentials(error: Any, where: str) -> KeyRetrievalError:
                                    f"({type(error).__name__}); try again later")
     return KeyAccessError(f"{where}: Google credentials could not be obtained "
                           f"({type(error).__name__}); set up Application Default Credentials")
+
+
+def _unusable(error: Exception, where: str) -> KeyRetrievalError:
+    return KeyRetrievalError(f"{where}: the settings for Google Cloud are unusable "
+                             f"({type(error).__name__}); check the variables GOOGLE_* and "
+                             "REQUESTS_CA_BUNDLE, and the file with the credentials")

@@ -21,6 +21,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE, TAG_SIZE
 from secure_bloom.errors import KeyNotFoundError, KeyUnwrapError
 
+#: The most bytes that are read of one response. A result has a few hundred; an error may be a page.
+LONGEST_RESPONSE = 2**20
+
 
 class KeyUnwrapper(Protocol):
     """The part of a KMS client needed to read files; :class:`KmsClient` or another class."""
@@ -174,6 +177,11 @@ def check_limits(timeout: float, attempts: int) -> None:
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
     if attempts < 1:
         raise ValueError(f"attempts must be 1 or more, not {attempts!r}")
+
+
+def is_plain_http(url: str) -> bool:
+    """Whether a URL is one of plain HTTP, where a proxy would see the keys."""
+    return urlsplit(url).scheme == "http"
 
 
 def is_loopback(host: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 #: blocks of shell and Python, each with the block of text right below it, if there is one
-_BLOCK = re.compile(r"```(sh|python)\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
+_BLOCK = re.compile(r"```(sh|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
 def run_examples(text: str, folder: Path, **variables: str) -> list[subprocess.CompletedProcess]:

@@ -16,8 +16,9 @@ from typing import Any
 import coverage
 import pytest
 
+from tests.pages import put
+
 _PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
-_BEGIN, _END = "<!-- coverage -->", "<!-- end of coverage -->"
 _passed: dict[str, float] = {}
 _failed: set[str] = set()
 
@@ -67,6 +68,4 @@ def table(report: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    before, rest = _PAGE.read_text().split(_BEGIN)
-    figures = table(json.loads(Path(sys.argv[1]).read_text()))
-    _PAGE.write_text(f"{before}{_BEGIN}\n{figures}\n{_END}{rest.split(_END)[1]}")
+    put(_PAGE, "coverage", table(json.loads(Path(sys.argv[1]).read_text())))

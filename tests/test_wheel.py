@@ -1,16 +1,20 @@
 """The wheel holds the whole package, and it works in an environment in which nothing else is."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+import secure_bloom
 from tests.support import COMPILED
 
 pytestmark = pytest.mark.slow
@@ -18,8 +22,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 #: folders of the sources -> where the wheel has them
 PACKAGES = {"secure_bloom": "secure_bloom", "keys": "secure_bloom/keys"}
-OTHER_SOURCES = "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"
-BUILDER = "build_kernels"
+#: what git ignores
+NOT_SOURCES = ".git", ".venv*", "build", "built", "dist", "demo-output", "__pycache__", \
+    "*.egg-info", ".*_cache", ".hypothesis"
 #: kernels, compiled when the wheel is built
 BUILT = {f"secure_bloom/kernels/built/{name}" for name in (
     "manifest.json", "x86-64.so", "x86-64-v2.so", "x86-64-v3.so", "x86-64-v4.so", "aarch64.so")}
@@ -29,12 +34,8 @@ KINDS = ".py", ".java", ".typed"  # of files that belong to a package
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources as they are now, since building writes into them."""
-    sources = tmp_path_factory.mktemp("sources")
-    for name in (*PACKAGES, BUILDER):
-        shutil.copytree(ROOT / name, sources / name,
-                        ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "built"))
-    for name in OTHER_SOURCES:
-        shutil.copy(ROOT / name, sources)
+    sources = tmp_path_factory.mktemp("sources") / "secure_bloom"
+    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     return sources
 
 
@@ -52,16 +53,20 @@ def wheel(sources: Path) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a virtual environment with the wheel. Dependencies are those of the tests."""
-    folder = tmp_path_factory.mktemp("installed") / "venv"
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
+    python = environment(tmp_path_factory.mktemp("installed") / "venv")
     done = run_pip("--python", python, "install", "--no-deps", wheel)
     assert done.returncode == 0, done.stderr
+    return python.parent
+
+
+def environment(folder: Path) -> Path:
+    """Make a virtual environment with the dependencies of the tests; returns its interpreter."""
+    venv.create(folder, with_pip=False, symlinks=True)
     [site] = folder.glob("lib/python*/site-packages")
     # The lines of other .pth files do not count there, so editable installs are not seen.
     (site / "dependencies.pth").write_text(
         "".join(f"{path}\n" for path in sys.path if path.endswith("-packages")))
-    return python.parent
+    return folder / "bin" / "python"
 
 
 def run_pip(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -165,16 +170,82 @@ except MissingExtraError as error:
     assert "secure_bloom[numba]" in run([installed / "python", "-c", code], tmp_path)
 
 
-def test_a_source_distribution_builds_the_same_wheel(sources, wheel, tmp_path):
-    """It has everything that the build needs."""
+@pytest.fixture(scope="module")
+def source_distribution(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
     code = ("import setuptools.build_meta as backend, sys\n"
             "print(backend.build_sdist(sys.argv[1]))")
-    name = run([sys.executable, "-c", code, tmp_path], sources).splitlines()[-1]
-    with tarfile.open(tmp_path / name) as archive:
-        found = {member.split("/", 1)[1] for member in archive.getnames() if "/" in member}
-    needed = {f"{BUILDER}/{path.name}" for path in (ROOT / BUILDER).glob("*.py")}
-    assert needed | {"setup.py", "pyproject.toml", "keys/__init__.py"} <= found
-    assert not [name for name in found if name.endswith(".so")]
+    return folder / run([sys.executable, "-c", code, folder], sources).splitlines()[-1]
+
+
+def test_a_source_distribution_has_every_file_of_the_repository(source_distribution):
+    """Also tests, test vectors and docs. What setuptools adds is the metadata."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        cannot("git does not know the files of the repository")
+    with tarfile.open(source_distribution) as archive:
+        found = {member.name.split("/", 1)[1] for member in archive.getmembers() if member.isfile()}
+    metadata = {name for name in found if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    assert found - metadata == {name for name in listed.stdout.splitlines()
+                                if (ROOT / name).is_file()}  # not the link to keys/
+
+
+def unpacked(source_distribution: Path, folder: Path) -> Path:
+    with tarfile.open(source_distribution) as archive:
+        archive.extractall(folder, filter="data")
+    [sources] = folder.iterdir()
+    return sources
+
+
+def test_tests_run_from_a_source_distribution(source_distribution, tmp_path):
+    sources = unpacked(source_distribution, tmp_path)
+    shutil.copytree(ROOT / "secure_bloom" / "kernels" / "built",
+                    sources / "secure_bloom" / "kernels" / "built")  # saves their compilation
+    python = environment(tmp_path / "venv")
+    done = run_pip("--python", python, "install", "--no-deps", "--no-build-isolation",
+                   "--editable", sources)
+    assert done.returncode == 0, done.stderr
+    shown = run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/keys/test_uri.py",
+                 "tests/test_layers.py"], sources)
+    assert " passed" in shown
+
+
+def test_a_source_distribution_builds_the_same_wheel(source_distribution, wheel, tmp_path):
+    """Down to the last byte of the compiled kernels."""
+    sources = unpacked(source_distribution, tmp_path)
+    done = run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sources)
+    assert done.returncode == 0, done.stderr
+    [built] = tmp_path.glob("*.whl")
+    assert built.name == wheel.name
+    assert contents(built) == contents(wheel)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def metadata_of(wheel: Path) -> Message:
+    [name] = [name for name in contents(wheel) if name.endswith(".dist-info/METADATA")]
+    return message_from_bytes(contents(wheel)[name])
+
+
+def test_the_version_of_the_wheel_is_that_of_the_package(wheel):
+    assert metadata_of(wheel)["Version"] == secure_bloom.__version__
+
+
+def test_the_page_of_the_wheel_is_the_readme_without_links_that_lead_nowhere(wheel):
+    """A package index has no files next to the page."""
+    page = str(metadata_of(wheel).get_payload(decode=True), "utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]*)\)|(?:src|href|srcset)=\"([^\"]*)\"", page)
+    assert [target for pair in targets for target in pair
+            if target and not target.startswith("https://")] == []
+    blocks = re.findall(r"```.*?```", readme, re.DOTALL)
+    assert blocks and all(block in page for block in blocks)
+    links = re.findall(r"(?<!!)\[([^\]]+)\]\(([^#)]+)\)", readme)
+    assert links and all(text in page and target in page for text, target in links)
 
 
 def test_the_command_works_from_the_wheel(installed, tmp_path):

@@ -109,8 +109,10 @@ def _kernels() -> Finding:
 def _extras() -> Iterator[Finding]:
     for extra, package, purpose in (
             ("aws", "boto3", "keys in AWS KMS"),
+            ("azure", "azure-identity", "keys in Azure Key Vault"),
             ("azure", "azure-keyvault-keys", "keys in Azure Key Vault"),
             ("gcp", "google-cloud-kms", "keys in Google Cloud KMS"),
+            ("gcp", "google-crc32c", "keys in Google Cloud KMS"),
             ("vault", "urllib3", "keys in HashiCorp Vault"),
             ("pkcs11", "python-pkcs11", "keys in an HSM"), ("lance", "pylance", "Lance indexes"),
             ("polars", "polars", "scans with Polars"), ("spark", "pyspark", "Spark")):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress, write_report
+
+if TYPE_CHECKING:
+    from secure_bloom.validator import Case, CaseResult
 
 
 @click.command(short_help="Run the test vectors for implementations.")
@@ -19,15 +24,21 @@ from secure_bloom.cli.shared import BAD, echo, json_option, print_json, progress
                                                "output.")
 @click.option("--timeout", type=click.IntRange(1, 86_400), metavar="SECONDS",
               help="How long that program may take to answer a case. Default: 60.")
+@click.option("--known-failures", metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Names of cases that are known to fail, one per line. The exit code is then 0 "
+                   "if these cases fail and no others.")
 @click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE",
               help="Also write the results as JUnit XML.")
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], against: str | None,
-             timeout: int | None, junit: str | None, as_json: bool) -> None:
+             timeout: int | None, known_failures: Path | None, junit: str | None,
+             as_json: bool) -> None:
     """Run the test vectors of DIR, and report where a result is not the expected one.
 
-    Without DIR: the folder vectors/ here, or in the sources that secure_bloom runs from.
+    Without DIR: the folder vectors/ here, that of the sources that secure_bloom runs from, or the
+    installed package parquet-bloom-vectors.
 
     Exit code 0: all cases pass or are skipped; 1: some fail; 2 and up: errors.
     """
@@ -43,7 +54,9 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
     if timeout is not None and against is None:
         raise click.BadParameter("it limits the program that --against names, and there is none",
                                  param_hint="--timeout")
-    cases = validator.load_cases(folder or _vectors_folder(), layers)
+    folder = folder or _vectors_folder()
+    known = _names(known_failures, validator.load_cases(folder)) if known_failures else set()
+    cases = validator.load_cases(folder, layers)
     with (validator.ExternalProgram(against, timeout=timeout or validator.TIMEOUT) if against
           else validator.SecureBloom()) as program, progress("validating") as advance:
         results = validator.run_cases(cases, program, advance)
@@ -53,13 +66,38 @@ def validate(ctx: click.Context, folder: Path | None, layers: tuple[str, ...], a
         echo(validation_report.render(results, program.name))
     if junit is not None:
         write_report(junit, validation_report.junit(results, program.name))
-    ctx.exit(BAD if any(result.result == validator.FAILED for result in results) else 0)
+    unexpected = _unexpected(results, known)
+    if known:
+        for line in unexpected:
+            echo(line, err=True)
+    ctx.exit(BAD if unexpected else 0)
+
+
+def _names(path: Path, cases: list[Case]) -> set[str]:
+    """Return the names of cases in a file; lines can have comments after ``#``."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    names = {name for line in lines if (name := line.partition("#")[0].strip())}
+    if unknown := names - {case.name for case in cases}:
+        raise click.BadParameter(f"there are no cases with these names: "
+                                 f"{', '.join(sorted(unknown))}", param_hint="--known-failures")
+    return names
+
+
+def _unexpected(results: list[CaseResult], known: set[str]) -> list[str]:
+    """Return a line for each case that fails and is not known to, or the other way round."""
+    from secure_bloom.validator import FAILED
+    failed = {result.case.name for result in results if result.result == FAILED}
+    ran = {result.case.name for result in results}
+    return [*(f"fails, and is not known to: {name}" for name in sorted(failed - known)),
+            *(f"known to fail, but does not: {name}" for name in sorted((known & ran) - failed))]
 
 
 def _vectors_folder() -> Path:
-    places = [Path("vectors"), Path(__file__).parents[2] / "vectors"]
+    package = importlib.util.find_spec("parquet_bloom_vectors")
+    places = [Path("vectors"), Path(__file__).parents[2] / "vectors",
+              *map(Path, (package and package.submodule_search_locations) or ())]
     for place in places:
         if (place / "files").is_dir():
             return place
-    raise click.UsageError("there are no test vectors here: specify DIR, the folder vectors/ of "
-                           "the secure_bloom sources")
+    raise click.UsageError("there are no test vectors here: install parquet-bloom-vectors, or "
+                           "specify DIR, the folder vectors/ of the secure_bloom sources")

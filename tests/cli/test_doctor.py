@@ -39,6 +39,13 @@ def test_it_says_what_is_installed():
     assert "SECURE_BLOOM_KEYRING" in done.stdout  # no keys
 
 
+def test_it_names_every_package_of_a_kms(without_spark):
+    """A KMS client needs all packages of its extra that others do not bring along."""
+    _, found = run()
+    assert {"boto3", "azure-identity", "azure-keyvault-keys", "google-cloud-kms", "google-crc32c",
+            "urllib3", "python-pkcs11"} <= found.keys()
+
+
 def test_a_master_key_is_tried(keyring, without_spark):
     _, found = run("--keyring", keyring, "--key", "pii")
     assert found["keys"]["state"] == "ok"

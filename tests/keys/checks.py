@@ -1,6 +1,7 @@
 """What must hold for every KMS client."""
 
 import base64
+import gzip
 import os
 import pickle
 import subprocess
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 import secure_bloom
+from secure_bloom.keys.kms import LONGEST_RESPONSE
+from tests.peers.loopback import Loopback
 
 KEY = b"SECRET data key!"
 
@@ -106,6 +109,34 @@ def in_threads(client, name: str, threads: int = 8, calls: int = 100) -> None:
 
     with ThreadPoolExecutor(threads) as pool:
         assert sorted(pool.map(work, range(threads))) == list(range(threads))
+
+
+def no_proxy_sees_keys(make_client, name: str, monkeypatch) -> None:
+    """A client of an http:// endpoint does not use the proxies that the environment names."""
+    with Loopback(lambda request: None) as proxy:
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(variable, proxy.url)
+        for variable in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(variable, raising=False)
+        client = make_client()
+        assert client.unwrap_key(client.wrap_key(KEY, name), name) == KEY
+    assert proxy.requests == []
+
+
+def padded(server):
+    """A fault: the server's own response, in which too many blanks come first."""
+    def fault(request):
+        status, headers, body = server._respond(request)
+        return status, headers, b" " * LONGEST_RESPONSE + body
+    return fault
+
+
+def compressed(fault):
+    """A fault whose body is compressed."""
+    def smaller(request):
+        status, headers, body = fault(request)
+        return status, {**headers, "Content-Encoding": "gzip"}, gzip.compress(body)
+    return smaller
 
 
 def refused(kind, call, *words: str, secrets=()):

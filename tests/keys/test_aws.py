@@ -3,6 +3,7 @@
 import base64
 import logging
 import sys
+from pathlib import Path
 
 import boto3
 import pytest
@@ -18,11 +19,13 @@ from secure_bloom.errors import (
     MissingExtraError,
 )
 from secure_bloom.keys import AwsKms
+from tests.doc_examples import run_examples
 from tests.keys.checks import (
     KEY,
     connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    no_proxy_sees_keys,
     other_processes,
     paused,
     refused,
@@ -32,7 +35,7 @@ from tests.keys.checks import (
 from tests.peers.loopback import Loopback, answer, hang_up, slow
 
 REGION = "eu-west-1"
-ALIASES = ("alias/footer", "alias/column")
+ALIASES = ("alias/footer", "alias/pii")
 SECRET = "SECRETaccesskey"
 
 
@@ -113,6 +116,13 @@ def test_files(moto, keys, tmp_path, form):
     files_round_trip(client(moto), *names, tmp_path)
 
 
+@pytest.mark.slow
+def test_the_first_example_of_the_page(moto, keys, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "kms.md").read_text()
+    [done] = run_examples(page.partition("\n## ")[0], tmp_path, AWS_ENDPOINT_URL_KMS=moto)
+    assert done.stdout == "[{'ssn': '078-05-1120', 'city': 'Rome'}]\n"
+
+
 def test_what_a_call_sends(proxy):
     kms = client(proxy)
     wrapped = kms.wrap_key(KEY, "alias/footer")
@@ -183,8 +193,8 @@ def test_an_alias_is_resolved_in_the_region(moto, keys):
 ])
 def test_refusals(proxy, status, code, kind, word):
     proxy.always = error(status, code)
-    caught = refused(kind, lambda: client(proxy).unwrap_key("AAAA", "alias/column"),
-                     word, code, "'alias/column'", secrets=[SECRET])
+    caught = refused(kind, lambda: client(proxy).unwrap_key("AAAA", "alias/pii"),
+                     word, code, "'alias/pii'", secrets=[SECRET])
     assert caught.__cause__.response["Error"]["Code"] == code
     assert len(proxy.requests) == 1
 
@@ -285,6 +295,14 @@ def test_endpoints_that_are_refused(url, monkeypatch):
 def test_an_endpoint_of_the_environment_is_checked_too(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", "http://example.com")
     refused(ValueError, lambda: AwsKms(REGION).wrap_key(KEY, "a"), "unencrypted")
+
+
+@pytest.mark.parametrize("place", ["argument", "environment"])
+def test_a_proxy_does_not_see_keys(moto, keys, monkeypatch, place):
+    if place == "environment":
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", moto)
+    endpoint = moto if place == "argument" else None
+    no_proxy_sees_keys(lambda: client(endpoint), "alias/footer", monkeypatch)
 
 
 @pytest.mark.parametrize("limits", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")},

@@ -21,10 +21,12 @@ from secure_bloom.errors import (
 from secure_bloom.keys import AzureKms
 from tests.keys.checks import (
     KEY,
+    compressed,
     connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
     other_processes,
+    padded,
     paused,
     refused,
     round_trip,
@@ -271,6 +273,17 @@ def test_answers_of_something_else(vault, pauses, body):
         refused(KmsUnavailableError, call, "not a valid response")
 
 
+def test_responses_that_are_too_long(vault, pauses):
+    kms = client(vault)
+    wrapped = kms.wrap_key(KEY, "footer")
+    for fault in (padded(vault), compressed(padded(vault))):
+        vault.always = fault
+        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"),
+                "not a valid response")
+    vault.always = compressed(vault._respond)
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+
+
 @pytest.mark.parametrize("size", [1, 16, 32])
 def test_a_vault_that_unwraps_another_key(vault, size):
     kms = client(vault)
@@ -286,6 +299,15 @@ def test_without_credentials(vault, identity, pauses):
     identity.always = answer(400, {"message": "SECRET"})
     refused(KeyAccessError, lambda: client(vault).wrap_key(KEY, "footer"), "DefaultAzureCredential")
     assert vault.calls() == []
+
+
+@pytest.mark.parametrize(("name", "error"), [("AZURE_TOKEN_CREDENTIALS", "ValueError"),
+                                             ("REQUESTS_CA_BUNDLE", "OSError")])
+def test_settings_of_the_environment_that_are_unusable(vault, pauses, monkeypatch, name, error):
+    monkeypatch.setenv(name, "/none")
+    refused(KeyRetrievalError, lambda: client(vault).wrap_key(KEY, "footer"), "settings", error,
+            name.partition("_")[0])
+    assert pauses == []
 
 
 def test_expired_and_renewed_credentials(vault):

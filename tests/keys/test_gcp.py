@@ -11,6 +11,8 @@ import sys
 import time
 
 import pytest
+from google.api_core.universe import UniverseMismatchError
+from google.cloud.kms_v1 import KeyManagementServiceClient
 from google.oauth2.credentials import Credentials
 
 from secure_bloom.errors import (
@@ -24,10 +26,13 @@ from secure_bloom.errors import (
 from secure_bloom.keys import GcpKms
 from tests.keys.checks import (
     KEY,
+    compressed,
     connections_of_its_own_after_a_fork,
     files_round_trip,
     in_threads,
+    no_proxy_sees_keys,
     other_processes,
+    padded,
     paused,
     refused,
     round_trip,
@@ -223,6 +228,31 @@ def test_answers_of_something_else(cloud, pauses, body):
         refused(KmsUnavailableError, call)
 
 
+def test_responses_that_are_too_long(cloud, pauses):
+    kms = client(cloud)
+    wrapped = kms.wrap_key(KEY, "footer")
+    for fault in (padded(cloud), compressed(padded(cloud)),
+                  refusal(403, "PERMISSION_DENIED", "SECRET" * 2**18)):
+        cloud.always = fault
+        refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"),
+                "not a valid response")
+    cloud.always = compressed(cloud._respond)
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(cloud, pauses, status):
+    with Loopback(lambda request: None) as other:
+        cloud.always = answer(status, b"", Location=other.url)
+        refused(KeyRetrievalError, lambda: client(cloud).wrap_key(KEY, "footer"), "redirects")
+    assert other.requests == []
+    assert pauses == []
+
+
+def test_a_proxy_does_not_see_keys(cloud, monkeypatch):
+    no_proxy_sees_keys(lambda: client(cloud), "footer", monkeypatch)
+
+
 @pytest.mark.parametrize("field", ["ciphertextCrc32c", "verifiedPlaintextCrc32c",
                                    "verifiedAdditionalAuthenticatedDataCrc32c", "ciphertext"])
 @pytest.mark.parametrize("change", ["missing", "other"])
@@ -262,6 +292,31 @@ def test_without_credentials(cloud, monkeypatch, tmp_path):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none"))
     refused(KeyAccessError, lambda: client(cloud).wrap_key(KEY, "footer"),
             "Application Default Credentials")
+
+
+@pytest.mark.parametrize(("name", "value", "error"), [
+    ("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "", "EmptyUniverseError"),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "list.json", "AttributeError"),
+    ("REQUESTS_CA_BUNDLE", "none.pem", "OSError")])
+def test_settings_of_the_environment_that_are_unusable(pauses, monkeypatch, tmp_path, name, value,
+                                                       error):
+    (tmp_path / "list.json").write_text("[]")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    refused(KeyRetrievalError, lambda: GcpKms(KEY_RING, endpoint_url="https://127.0.0.1:1").wrap_key(
+        KEY, "footer"), "settings", error, name if name.startswith("REQ") else "GOOGLE_")
+    assert pauses == []
+
+
+def test_credentials_of_another_universe(cloud, pauses, monkeypatch):
+    """Some versions of the library check this themselves, before each call."""
+    def check(self):
+        raise UniverseMismatchError("googleapis.com", UNIVERSE)
+
+    monkeypatch.setattr(KeyManagementServiceClient, "_validate_universe_domain", check)
+    refused(KeyRetrievalError, lambda: client(cloud).wrap_key(KEY, "footer"), "settings",
+            "UniverseMismatchError")
+    assert pauses == []
 
 
 def test_another_account(cloud, monkeypatch, tmp_path):

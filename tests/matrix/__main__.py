@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,12 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.interpreters import interpreter, packages
 from tests.matrix.cells import CELLS, Cell
+from tests.pages import put
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "matrix"
 PAGE = ROOT / "docs" / "compatibility.md"
-BEGIN, END = "<!-- matrix -->", "<!-- end of matrix -->"
 _TESTS = {"quick": ["--tier", "check", "-n", "2", "--dist", "loadgroup"],
           "Spark": ["--tier", "test", "-n", "0", "tests/spark/test_write.py",
                     "tests/spark/test_read.py"]}
@@ -46,13 +46,13 @@ def main() -> int:
             print(json.dumps(results[cell.name], indent=1), flush=True)
             arguments.state.write_text(json.dumps(results, indent=1))
     if arguments.docs:
-        write_page(results)
+        put(PAGE, "matrix", table(results))
     return 1 if any(result.get("failed") for result in results.values()) else 0
 
 
 def _tried(cell: Cell) -> dict[str, Any]:
     """Return the versions of a cell, and how its tests ended."""
-    python = _interpreter(cell.python)
+    python = interpreter(cell.python)
     if python is None:
         return {"quick": f"not tried: Python {cell.python} is not installed"}
     folder = BUILD / cell.name
@@ -97,25 +97,11 @@ def _lines(requirements: dict[str, str]) -> str:
     return "".join(f"{name}{version}\n" for name, version in requirements.items())
 
 
-def _interpreter(version: str) -> str | None:
-    """Return a Python of this version: from PYTHONS, a list of paths, PATH, or pyenv."""
-    name = f"python{version}"
-    folders = [*os.environ.get("PYTHONS", "").split(os.pathsep), *os.environ["PATH"].split(":"),
-               *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin"))]
-    for folder in filter(None, folders):
-        path = shutil.which(name, path=folder)
-        if path and subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
-            return path
-    return None
-
-
 def _versions(python: Path) -> dict[str, str]:
     """Return the versions of Python and of all packages in an environment."""
-    shown = subprocess.run([python, "-m", "pip", "list", "--format", "json"], check=True,
-                           capture_output=True).stdout
     version = subprocess.run([python, "-c", "import platform; print(platform.python_version())"],
                              check=True, capture_output=True, text=True).stdout.strip()
-    return {"Python": version, **{one["name"].lower(): one["version"] for one in json.loads(shown)}}
+    return {"Python": version, **packages(python, "-m", "pip")}
 
 
 def outcome(code: int, printed: str) -> str:
@@ -138,13 +124,6 @@ def table(results: dict[str, Any]) -> str:
         outcomes = [result.get(name, "") for name in _TESTS]
         lines.append(f"| {' | '.join([cell.name, *shown, *outcomes])} |")
     return "\n".join(lines)
-
-
-def write_page(results: dict[str, Any]) -> None:
-    """Replace the table of the page."""
-    text = PAGE.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.pages import put
+
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"
 ROOMS = "crypto", "sbbf", "parquet", "storage", "index"
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
@@ -88,7 +89,4 @@ def _row(name: str, existing: int, counts: Counter[str]) -> str:
 
 def write_page(tried: dict[str, Tried], existing: Counter[str]) -> None:
     """Replace the table of the page."""
-    text = PAGE.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    table = "\n".join(summary(tried, existing))
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+    put(PAGE, "mutants", "\n".join(summary(tried, existing)))

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.pages import put
 from tests.soak.checks import CHECKS
 from tests.soak.runner import Tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-BEGIN, END = "<!-- tried -->", "<!-- end of tried -->"
 
 
 def write_page(tried: dict[str, Tried], about: dict[str, Any]) -> None:
     """Replace the table of the page."""
-    text = PAGE.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{table(tried, about)}\n{END}{after}")
+    put(PAGE, "tried", table(tried, about))
 
 
 def table(tried: dict[str, Tried], about: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import _thread
 import copy
 import pickle
+import signal
 import threading
 import time
 from dataclasses import dataclass, field
@@ -119,6 +120,15 @@ def test_a_file_that_has_begun_is_completed_when_it_stops():
     assert ended(KmsUnavailableError, work, threads=2).result.changed == ["000"]
 
 
+@pytest.fixture
+def interruptible():
+    """A process in the background of a shell ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_has_the_result_and_is_a_keyboard_interrupt():
     def work(path, advance):
         if path == "002":
