@@ -32,5 +32,5 @@ def table(tried: dict[str, Tried], about: dict[str, Any]) -> str:
 
 
 def _details(name: str, one: Tried) -> str:
-    counts = ", ".join(f"{what} {number:,}" for what, number in sorted(one.counts.items()))
+    counts = "; ".join(f"{what}: {number:,}" for what, number in sorted(one.counts.items()))
     return f"- `{name}`: {counts}."

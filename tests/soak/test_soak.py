@@ -106,4 +106,4 @@ def test_the_page_names_each_check():
     text = PAGE.read_text()
     assert all(f"**{name}**" in text for name in CHECKS)
     shown = table({name: Tried(2, 30, 1.0, 0, Counter(found=4)) for name in CHECKS}, {"date": "x"})
-    assert shown.count("| 30 ") == len(CHECKS) and "found 4." in shown
+    assert shown.count("| 30 ") == len(CHECKS) and "found: 4." in shown
