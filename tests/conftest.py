@@ -1,4 +1,4 @@
-"""Fixtures for all tests: peers and stores. Keys named by the environment are not used."""
+"""Fixtures for all tests: peers and stores. Some variables of the environment are not used."""
 
 import os
 
@@ -16,5 +16,6 @@ __all__ = ["arrow_cpp", "browser", "local", "open_page", "parquet_java", "pytest
            "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary", "s3",
            "store"]
 
-for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS"):
+# pip refuses the last one beside --no-build-isolation, with which tests build the packages.
+for _name in ("SECURE_BLOOM_KEYRING", "SECURE_BLOOM_KMS", "PIP_BUILD_CONSTRAINT"):
     os.environ.pop(_name, None)

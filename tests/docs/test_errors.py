@@ -12,6 +12,7 @@ import pytest
 
 import secure_bloom
 from secure_bloom import EncryptionConfiguration, Policy, UniformKey, errors
+from secure_bloom.arrow import masking
 from secure_bloom.keys import CachedKms, Keyring, VaultKms
 from secure_bloom.keys.kek import KeyEncryptionKey
 from secure_bloom.keys.master_key_check import MasterKeyCheck
@@ -67,7 +68,8 @@ def without_the_column_key(_):
     read("analyst.json")
 
 
-def masked(_):
+def masked(monkeypatch):
+    monkeypatch.setattr(masking, "_warned", set())  # each process warns once
     Keyring("keyring.json").subset("analyst.json", ["footer"], passphrase=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -40,7 +40,7 @@ def test_command_line(tmp_path):
     done = subprocess.run(["bash", "-euc", code], cwd=tmp_path, capture_output=True, text=True,
                           timeout=240, env={**os.environ, "PATH": path})
     assert done.returncode == 0, done.stderr
-    assert "may be in 1 of 1 zones" in done.stdout
+    assert "may be in 1 of 1 zone" in done.stdout
 
 
 def _flights():
