@@ -18,7 +18,8 @@ _HEAD = """\
 
 def main() -> None:
     """Let pip choose versions, without installing anything, and write the file."""
-    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")}
     report = subprocess.run(
         [sys.executable, "-m", "pip", "--quiet", "install", "--dry-run", "--ignore-installed",
          "--no-build-isolation", "--report", "-", "--group", "release", f"{ROOT}[all,test]"],

@@ -420,8 +420,9 @@ class ParquetFile(Summarized):
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         check_names(columns)
+        known = {leaf.parts[0] for leaf in self.columns}
         for name in columns or ():
-            if not self._leaves([name]):
+            if name not in known and not self._leaves([name]):
                 with error_location(file=self.name):
                     raise unknown_column(name, self.schema.names)
         if not groups:
