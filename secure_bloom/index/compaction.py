@@ -153,7 +153,8 @@ def vacuum(folder: IndexFolder, kms: CachedKms | None, grace: float = GRACE,
         name = info.base_name
         # Later manifests are kept, too: they are torn, or another process has just published them.
         is_needed = name in segments or (name.endswith(MANIFEST) and name >= newest)
-        is_young = info.mtime_ns is None or now - info.mtime_ns < grace * 1e9
+        # Stores may date a file by milliseconds in a list, by seconds alone: no age is negative.
+        is_young = info.mtime_ns is None or max(0, now - info.mtime_ns) < grace * 1e9
         if is_needed or (is_young and name not in published):
             continue
         with contextlib.suppress(FileNotFoundError):

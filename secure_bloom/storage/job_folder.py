@@ -137,8 +137,8 @@ class JobFolder:
         """Delete a file; return whether it existed."""
         try:
             self.filesystem.delete_file(path)
-        except OSError as error:  # HDFS does not report the cause
-            if not isinstance(error, FileNotFoundError) and self.exists(path):
+        except OSError:  # HDFS does not report the cause, and a store may have answered falsely
+            if self.exists(path):
                 raise
             return False
         return True

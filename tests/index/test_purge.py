@@ -1,5 +1,7 @@
 """What an index forgets at once, also after a process that died while it did so."""
 
+import os
+
 from secure_bloom import erase
 from secure_bloom.index import Index, build
 from tests.index.helpers import KMS, age, manifests_of, segments_of, write
@@ -32,6 +34,18 @@ def test_manifests_are_deleted_after_the_segments_that_they_list(tmp_path, monke
     kinds = [name.rpartition(".")[2] for name in deleted]
     assert set(kinds) == {"seg", "manifest"} and kinds == sorted(kinds, reverse=True)
     assert len(segments_of(tmp_path)) == len(manifests_of(tmp_path)) == 1
+
+
+def test_files_that_a_store_dates_to_the_next_fraction_of_a_second(tmp_path):
+    """Its lists may be exact to milliseconds, while its answers about one file are to seconds."""
+    for number in range(2):
+        write(tmp_path / f"{number}.parquet", [f"v{number}"])
+        build(tmp_path, "ssn", KMS)
+    for path in (tmp_path / "_index" / "ssn").iterdir():
+        later = path.stat().st_mtime_ns + 10**9
+        os.utime(path, ns=(later, later))
+    index = Index.open(tmp_path, KMS)
+    assert not index.vacuum(1) and index.vacuum(0)
 
 
 def test_rows_erased_from_a_single_file_are_forgotten(tmp_path):

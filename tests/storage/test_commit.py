@@ -51,6 +51,29 @@ def test_files_of_other_programs_are_replaced(store):
     assert store.staged() == []
 
 
+class _Denies(Faults):
+    """Says once that a data file to delete does not exist."""
+
+    def call(self, operation, *args, **kwargs):
+        if operation.__name__ == "delete_file" and args[-1].endswith(".parquet") \
+                and not self.count:
+            self.count = 1
+            raise FileNotFoundError(args[-1])
+        return operation(*args, **kwargs)
+
+
+def test_a_replaced_file_that_a_store_denies_once_stays_hidden(store):
+    """The next job deletes it: until then, the record of the commit hides it."""
+    store.write(1)
+    healthy, faults = store.filesystem, _Denies()
+    store.filesystem = store.with_faults(faults)
+    store.write(2, overwrite=True)
+    store.filesystem = healthy
+    assert faults.count and store.values() == [2]
+    store.write(3)
+    assert store.values() == store.all_values() == [2, 3]
+
+
 def test_hive_folders(store):
     store.write(1, directory="day=2024-01-01/city=x")
     store.write(2, directory="_day=2")
