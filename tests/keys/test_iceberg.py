@@ -1,14 +1,22 @@
-"""The keys of Iceberg's table encryption, from key metadata that Iceberg 1.12.0 has written."""
+"""The keys of Iceberg's table encryption: key metadata as Iceberg 1.12.0 writes it."""
 
+import base64
+import os
 import pickle
 
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_bloom import ParquetFile, UniformKey, read_table, write_table
-from secure_bloom.errors import AuthenticationError, KeyNotFoundError, KeyRetrievalError
-from secure_bloom.keys import IcebergKeys
-from secure_bloom.keys.iceberg import KeyMetadata
+from secure_bloom.errors import (
+    AuthenticationError,
+    KeyNotFoundError,
+    KeyRetrievalError,
+    KeyUnwrapError,
+)
+from secure_bloom.keys import IcebergKeys, InMemoryKms
+from secure_bloom.keys.iceberg import KeyMetadata, manifest_list_key
 
 KEY, PREFIX = b"an AES-128 key !", b"an AAD prefix !!"
 #: version 1; 16 bytes; 16 bytes; 2,106,464
@@ -74,3 +82,48 @@ def test_files_without_key_metadata_are_refused(tmp_path):
 def test_a_repr_has_no_key():
     shown = repr(IcebergKeys({"a": WITH_LENGTH})) + repr(KeyMetadata.parse(WITH_LENGTH))
     assert shown == "<IcebergKeys of 1 file><KeyMetadata with a key of 16 bytes>"
+
+
+# --- the key of a manifest list ------------------------------------------------------------------
+
+KMS = InMemoryKms({"pii": b"the master key !"})
+KEK = b"a key for keys !"
+
+
+def metadata(timestamp="1795420741015", sealed_for="1795420741015"):
+    """The parts of a metadata file that have keys; snapshot 7 is encrypted, snapshot 6 is not."""
+    nonce = os.urandom(12)
+    sealed = nonce + AESGCM(KEK).encrypt(nonce, WITH_LENGTH, sealed_for.encode())
+    return {"properties": {"encryption.key-id": "pii"},
+            "snapshots": [{"snapshot-id": 6}, {"snapshot-id": 7, "key-id": "list"}],
+            "encryption-keys": [
+                {"key-id": "kek", "encrypted-by-id": "pii",
+                 "encrypted-key-metadata": KMS.wrap_key(KEK, "pii"),
+                 "properties": {"KEY_TIMESTAMP": timestamp}},
+                {"key-id": "list", "encrypted-by-id": "kek",
+                 "encrypted-key-metadata": base64.b64encode(sealed).decode()}]}
+
+
+def test_the_kms_unwraps_the_key_of_a_manifest_list():
+    assert manifest_list_key(metadata(), 7, KMS) == KeyMetadata.parse(WITH_LENGTH)
+    assert manifest_list_key(metadata(), 6, KMS) is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_metadata_file_that_lacks_a_key_is_an_error(number):
+    found = metadata()
+    del found["encryption-keys"][number]
+    with pytest.raises(KeyNotFoundError, match="lacks the key of its manifest list"):
+        manifest_list_key(found, 7, KMS)
+
+
+def test_a_changed_timestamp_or_another_key_is_an_error():
+    with pytest.raises(KeyUnwrapError, match="was changed"):
+        manifest_list_key(metadata(timestamp="0"), 7, KMS)
+
+    class OtherKms:
+        def unwrap_key(self, wrapped_key, name):
+            return KEK[::-1]
+
+    with pytest.raises(KeyUnwrapError, match="another key"):
+        manifest_list_key(metadata(), 7, OtherKms())
