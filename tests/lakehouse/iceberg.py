@@ -13,6 +13,8 @@ MASTER_KEY = bytes(range(16))
 KMS = InMemoryKms({"pii": MASTER_KEY})
 ENCRYPTED = "'encryption.key-id'='pii', 'format-version'='3'"
 FILTER = "'write.parquet.bloom-filter-enabled.column.ssn'='true'"
+#: 2,000 people, as a query
+PEOPLE = "SELECT format_string('%09d', id * 7919 % 1000003) ssn, id amount FROM range(2000)"
 _KMS_SOURCE = Path(__file__).with_name("IcebergKms.java")
 
 
@@ -43,6 +45,11 @@ def encrypted_catalog(folder: Path) -> dict[str, str]:
             "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:hive;create=true",
             "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
             "spark.hadoop.hive.metastore.schema.verification": "false"}
+
+
+def ssn(number: int) -> str:
+    """Return the number of one of the :data:`PEOPLE`."""
+    return f"{number * 7919 % 1000003:09}"
 
 
 def data_files(spark, name: str) -> dict[str, bytes | None]:
