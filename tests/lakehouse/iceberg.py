@@ -41,6 +41,7 @@ def encrypted_catalog(folder: Path) -> dict[str, str]:
             f"{catalog}.warehouse": str(folder / "encrypted"),
             f"{catalog}.encryption.kms-impl": "IcebergKms",
             f"{catalog}.tests.master-key": MASTER_KEY.hex(),
+            "spark.sql.catalog.iceberg.encryption.kms-impl": "IcebergKms",  # not used there
             "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
             "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:hive;create=true",
             "spark.hadoop.datanucleus.schema.autoCreateAll": "true",

@@ -106,6 +106,13 @@ def test_filters_of_spark_prune_a_data_set_of_live_files(spark, people):
     assert absent.files.read == 0 and absent.row_groups.bloom_filters > 0
 
 
+def test_manifests_of_a_plaintext_table_have_values(spark, people):
+    table = pyiceberg_table(spark, people)
+    [manifest] = table.current_snapshot().manifests(table.io)
+    entries = manifest.fetch_manifest_entry(table.io)
+    assert ssn(0).encode() in {entry.data_file.lower_bounds[1] for entry in entries}
+
+
 def test_deleted_rows_stay_in_the_folder_until_snapshots_expire(spark):
     name = "iceberg.db.shrunk"
     spark.sql(f"CREATE TABLE {name} (ssn string, amount long) USING iceberg")
@@ -176,6 +183,17 @@ def test_a_catalog_of_another_kind_accepts_a_master_key_and_writes_plaintext(spa
     assert secure_bloom.dataset(table, KMS).count_rows() == 2000
     with pytest.raises((AuthenticationError, KeyRetrievalError), match="not encrypted"):
         secure_bloom.dataset(table, KMS, require_encryption=True)
+
+
+def test_a_catalog_of_hive_without_a_kms_refuses_a_master_key(spark, tmp_path):
+    catalog = "spark.sql.catalog.no_kms"
+    for option, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hive",
+                          ".warehouse": str(tmp_path)}.items():
+        spark.conf.set(f"{catalog}{option}", value)
+    spark.sql("CREATE NAMESPACE no_kms.without")
+    with pytest.raises(Exception, match="without a key management client"):
+        spark.sql(f"CREATE TABLE no_kms.without.people (ssn string) USING iceberg "
+                  f"TBLPROPERTIES ({ENCRYPTED})")
 
 
 def test_only_the_catalog_of_hive_encrypts(spark):
