@@ -13,6 +13,12 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
+from secure_bloom.auditing.iceberg_tables import (
+    IcebergAudit,
+    IcebergTable,
+    iceberg_tables,
+    without_metadata,
+)
 from secure_bloom.auditing.indexes import audit_indexes
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
@@ -56,7 +62,7 @@ def audit(path: FilePath, keys: Keys = None, *,
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
           files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
         -> AuditResult:
-    """Find what Bloom filters, metadata and indexes reveal. Changes nothing, and reads no pages.
+    """Find what Bloom filters, metadata, indexes and logs reveal. Changes nothing.
 
     Parameters
     ----------
@@ -94,11 +100,13 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
+    iceberg: list[IcebergTable] = []
 
-    def note_indexes(found: Iterable[str]) -> None:
+    def note(found: Iterable[str]) -> None:
         indexes[:] = index_folders(filesystem, path, found)
+        iceberg[:] = iceberg_tables(path, found)
 
-    paths = parquet_files(filesystem, path, note_indexes)
+    paths = without_metadata(parquet_files(filesystem, path, note), iceberg)
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -109,6 +117,11 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
+    for table in iceberg:
+        metadata = IcebergAudit(filesystem, table, result.files, policy)
+        metadata.run()
+        result.findings += metadata.found
+        result.files += metadata.unread
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:
