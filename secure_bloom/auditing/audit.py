@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
+from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
 from secure_bloom.auditing.indexes import audit_indexes
@@ -56,12 +57,13 @@ def audit(path: FilePath, keys: Keys = None, *,
           scan: bool = False, filesystem: pa_fs.FileSystem | None = None,
           files_at_once: int | None = None, advance: Callable[[float], None] | None = None) \
         -> AuditResult:
-    """Find what Bloom filters, metadata and indexes reveal. Changes nothing, and reads no pages.
+    """Find what Bloom filters, metadata, indexes and logs reveal. Changes nothing.
 
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files.
+        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake
+        tables, all files are audited, live or not, and the log.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional
@@ -94,11 +96,13 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
+    tables: list[DeltaTable] = []
 
-    def note_indexes(found: Iterable[str]) -> None:
+    def note(found: Iterable[str]) -> None:
         indexes[:] = index_folders(filesystem, path, found)
+        tables[:] = delta_tables(path, found)
 
-    paths = parquet_files(filesystem, path, note_indexes)
+    paths = with_changes(parquet_files(filesystem, path, note), tables)
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -109,6 +113,11 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
+    for table in tables:
+        delta = DeltaAudit(filesystem, table, result.files, result.findings, keys, policy)
+        delta.run(files_at_once)
+        result.findings += delta.found
+        result.files += delta.unread
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:

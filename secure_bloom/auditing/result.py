@@ -24,6 +24,7 @@ KINDS = {
     "authentication": ("error", "Encrypted data that does not authenticate"),
     "damaged": ("error", "A file or filter that cannot be read"),
     "index": ("error", "An index without encryption of a sensitive column"),
+    "log": ("error", "Values of a sensitive column in the log of a table"),
     "trace": ("warning", "Bytes of a plaintext Bloom filter that no footer references"),
     "guessed": ("warning", "An unencrypted column whose filters recognize guessed values"),
     "refused": ("warning", "A filter that some readers reject or ignore"),
@@ -39,7 +40,7 @@ UNREADABLE = "unknown"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuditFinding(Summarized):
-    """A problem found in a file or an index.
+    """A problem found in a file, an index or the log of a table.
 
     Attributes
     ----------
@@ -50,7 +51,7 @@ class AuditFinding(Summarized):
     remedy : str
         What to do about it.
     file : str
-        The file, or the folder of the index.
+        The file, or the folder of the index or of the log.
     column : str or None
         Dotted path.
     row_groups : tuple of int
