@@ -94,9 +94,9 @@ def delta_tables(folder: str, found: Iterable[str]) -> list[DeltaTable]:
                 table.log.append(posixpath.join(folder, path))
     for path in found:
         root, is_change, _ = f"/{path}".partition(f"/{_CHANGES}/")
-        table = tables.get(root.strip("/")) if is_change else None
-        if table is not None and path.endswith(".parquet"):
-            table.changes.append(posixpath.join(folder, path))
+        changed = tables.get(root.strip("/")) if is_change else None
+        if changed is not None and path.endswith(".parquet"):
+            changed.changes.append(posixpath.join(folder, path))
     return list(tables.values())
 
 

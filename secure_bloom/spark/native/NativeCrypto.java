@@ -46,6 +46,9 @@ public final class NativeCrypto
   @Override
   public FileEncryptionProperties getFileEncryptionProperties(
       Configuration conf, Path file, WriteSupport.WriteContext context) {
+    if (DeltaTables.isOfLog(file)) {
+      return null;
+    }
     String sealed = conf.get(WRITE);
     JsonNode plan = sealed == null ? null : Sealed.open(conf, WRITE, sealed);
     Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema(), file);
@@ -61,6 +64,7 @@ public final class NativeCrypto
       }
       return null;
     }
+    DeltaTables.check(conf, file, context.getSchema(), columns);
     checkFilters(conf, plan, context.getSchema());
     if (plan.has("policy") && columns.isEmpty() && !needsFooter(plan)) {
       throw new ParquetCryptoRuntimeException("nothing was written: the policy requires no "

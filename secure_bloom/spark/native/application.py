@@ -38,7 +38,7 @@ WRITE = "secure_bloom.native.write"
 READ = "secure_bloom.native.read"
 FORMAT_VERSION = 1  #: of the sealed content
 
-_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "NativeCrypto.java")
+_SOURCES = ("Sealed.java", "Keys.java", "Policies.java", "DeltaTables.java", "NativeCrypto.java")
 _POLICY = "secure_bloom.native.policy"
 _PLAINTEXT = "secure_bloom.native.plaintext"
 _PUBLIC_KEY = "secure_bloom.native.public.key"
