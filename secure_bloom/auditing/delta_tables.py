@@ -29,11 +29,11 @@ from secure_bloom.errors import (
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.table_formats import is_deletion_vector
 from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import is_hidden
 
 _CHANGES = "_change_data"
-_DELETION_VECTOR = "deletion_vector_"  # of the names of files with row numbers
 _MAX_NAMES = 6
 _SAYS = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
@@ -110,8 +110,7 @@ def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str
     if not tables:
         return list(paths)
     return [path for path in paths
-            if not (posixpath.basename(path).startswith(_DELETION_VECTOR) and path.endswith(".bin")
-                    and any(table.has(path) for table in tables))] \
+            if not (is_deletion_vector(path) and any(table.has(path) for table in tables))] \
         + [path for table in tables for path in table.changes]
 
 

@@ -127,7 +127,7 @@ def test_plaintext_files_beside_encrypted_ones_live_or_not(tmp_path):
     table = tmp_path / "lake" / "people"
     names = [put(table, "a.parquet", **ENCRYPTED), put(table, "old.parquet"),
              put(table, "x=1%20/live.parquet"), put(table, "_change_data/cdc-0.parquet")]
-    (table / "deletion_vector_61d16c75.bin").write_bytes(b"\1")
+    (table / "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin").write_bytes(b"\1")
     commit(table, 0, added(names[0], SAFE), added("old.parquet", SAFE),
            added("x=1%2520/live.parquet", SAFE))
     commit(table, 1, {"remove": {"path": "old.parquet"}}, {"cdc": {"path": names[3]}})

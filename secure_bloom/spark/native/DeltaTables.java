@@ -22,6 +22,7 @@ final class DeltaTables {
   private static final String COLUMNS = "delta.dataSkippingStatsColumns";
   private static final String NUMBER = "delta.dataSkippingNumIndexedCols";
   private static final int DEFAULT_NUMBER = 32;
+  private static final String MAPPING = "delta.columnMapping.mode";
   private static final String COLLECT = "spark.databricks.delta.stats.collect";
 
   /** Whether this is a checkpoint: a part of the log, which has no rows, and which all must read. */
@@ -50,6 +51,15 @@ final class DeltaTables {
             + "maximum in plaintext. Set the table property " + COLUMNS + " to columns that need "
             + "not be encrypted, or " + NUMBER + " to 0");
       }
+    }
+  }
+
+  /** Refuses a policy where files have other names of columns than the table. */
+  static void checkNames(Configuration conf) {
+    if (!conf.get(MAPPING, "none").equals("none")) {
+      throw new ParquetCryptoRuntimeException("nothing was written: a policy knows columns by "
+          + "their names, and with " + MAPPING + " the files of this Delta Lake table have other "
+          + "names than the table. Use a table without column mapping");
     }
   }
 

@@ -51,7 +51,7 @@ public final class NativeCrypto
     }
     String sealed = conf.get(WRITE);
     JsonNode plan = sealed == null ? null : Sealed.open(conf, WRITE, sealed);
-    Map columns = plan == null ? new HashMap() : masterKeys(plan, context.getSchema(), file);
+    Map columns = plan == null ? new HashMap() : masterKeys(conf, plan, context.getSchema(), file);
     Sensitive.check(context, plan, columns);
     checkPolicy(conf, plan, columns, context.getSchema(), file);
     if (plan == null) {
@@ -119,9 +119,11 @@ public final class NativeCrypto
   }
 
   /** The leaf columns of a file that are encrypted, each with the number of its key. */
-  private static Map masterKeys(JsonNode plan, MessageType schema, Path file) {
+  private static Map masterKeys(Configuration conf, JsonNode plan, MessageType schema,
+      Path file) {
     Map found = new HashMap();
     if (plan.has("policy")) {
+      DeltaTables.checkNames(conf);
       Map demanded = new Policies(plan.get("policy"), file).demanded(schema);
       for (Iterator i = demanded.entrySet().iterator(); i.hasNext();) {
         Map.Entry column = (Map.Entry) i.next();
@@ -178,6 +180,7 @@ public final class NativeCrypto
     if (policy == null && !isRequired) {
       return;
     }
+    DeltaTables.checkNames(conf);
     Map names = new HashMap();
     for (Iterator i = columns.entrySet().iterator(); i.hasNext();) {
       Map.Entry column = (Map.Entry) i.next();
