@@ -205,6 +205,8 @@ class DeltaAudit:
         is_encrypted = any(file.encryption not in (NO_ENCRYPTION, UNREADABLE)
                            for file in self._files)
         for file in self._files:
+            if not file.rows:
+                continue  # it has no values, or cannot be read
             columns = [column.column for column in file.columns
                        if column.column in self._sensitive and not column.encrypted]
             for column in columns:

@@ -146,6 +146,14 @@ def test_plaintext_files_beside_encrypted_ones_live_or_not(tmp_path):
     assert len(audit(tmp_path, KMS, policy=POLICY).findings) == 3
 
 
+def test_a_file_without_rows_is_no_leak(tmp_path):
+    names = [put(tmp_path, "a.parquet", **ENCRYPTED),
+             put(tmp_path, "b.parquet", people()[:0], **ENCRYPTED),
+             put(tmp_path, "c.parquet", people()[:0])]
+    commit(tmp_path, 0, *(added(name, SAFE) for name in names))
+    assert audit(tmp_path, KMS).ok
+
+
 @pytest.mark.parametrize(("checkpoints", "commits", "live"), [
     ([], [0, 1], "a live file"),
     ([], [1], None),                                                  # the beginning is missing

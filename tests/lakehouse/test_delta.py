@@ -29,6 +29,7 @@ def session(spark):
     """A session in which ``native.enable`` was called."""
     session = spark.newSession()
     for name, value in {"spark.sql.shuffle.partitions": "2",
+                        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
                         "spark.databricks.delta.snapshotPartitions": "1",
                         "spark.databricks.delta.checkpoint.exceptionThrowing.enabled":
                             "true"}.items():
@@ -150,15 +151,15 @@ def test_statistics_in_the_log_are_refused_at_the_write(session, policy, make, p
 
 
 @pytest.mark.parametrize("properties", [
-    {"delta.dataSkippingNumIndexedCols": "0"}, {"delta.dataSkippingStatsColumns": "id,city"}],
-    ids=str)
+    {"delta.dataSkippingNumIndexedCols": "0"}, {"delta.dataSkippingStatsColumns": "id"}], ids=str)
 def test_without_statistics_of_the_column_the_log_tells_nothing(session, policy, make, properties):
     _, folder = make("partitioned", "partitioned by (city)", **properties)
     with settings(session, native.write_options(**policy)):
         append(people(session), folder)
     result = audit(folder, policy["keys"])
     assert result.ok and result.complete
-    assert b"ssn-" not in b"".join(path.read_bytes() for path in (folder / "_delta_log").iterdir())
+    assert not any(b"ssn-" in path.read_bytes()
+                   for path in (folder / "_delta_log").rglob("*") if path.is_file())
 
 
 def test_column_mapping_is_refused_with_a_policy(session, policy, make):
@@ -280,7 +281,7 @@ def test_without_keys_nothing_is_read_or_rewritten(spark, session, policy, make,
     before = sorted(folder.rglob("*.json"))
     stranger = spark.newSession()
     for other in (session, stranger):
-        with pytest.raises(Exception, match="FAILED_READ_FILE|CANNOT_READ_FILE"):
+        with pytest.raises(Exception, match=r"FAILED_READ_FILE|no encryption options"):
             other.sql(command.format(table)).collect()
     assert sorted(folder.rglob("*.json")) == before
 
@@ -339,8 +340,9 @@ def test_delta_rs_appends_plaintext_and_reads_nothing_encrypted(session, policy,
         append(people(session), folder)
     table = deltalake.DeltaTable(folder)
     for command in (lambda: table.to_pyarrow_table(), lambda: table.delete("id = 7"),
-                    lambda: table.update({"city": "'x'"}, "id = 7")):
-        with pytest.raises(Exception, match="(?i)encrypt|footer|decrypt"):
+                    lambda: table.update(updates={"city": "'x'"}, predicate="id = 7"),
+                    lambda: table.optimize.z_order(["id"])):
+        with pytest.raises(Exception, match=r"(?i)encrypted"):
             command()
     arrivals = pa.table({"ssn": ["ssn-9"], "city": ["Oslo"], "id": [9]})
     deltalake.write_deltalake(folder, arrivals, mode="append")
