@@ -36,7 +36,9 @@ _MAX_PAUSE = 0.2  # seconds
 MAX_SHARE = 0.01  #: of all rows that may go, by default
 
 _STATEMENTS = {
-    "Delta Lake": "DELETE FROM delta.`{folder}` WHERE {column} IN (...), then VACUUM",
+    # Delta's log would keep the values in the condition of a DELETE.
+    "Delta Lake": "MERGE INTO delta.`{folder}` t USING erased e ON t.{column} = e.{column} WHEN "
+                  "MATCHED THEN DELETE, then REORG TABLE ... APPLY (PURGE) and VACUUM",
     "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then the procedures "
                "rewrite_data_files and expire_snapshots",
     "Hudi": "DELETE FROM its table WHERE {column} IN (...), then the procedure run_clean",
