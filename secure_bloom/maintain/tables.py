@@ -20,9 +20,7 @@ from secure_bloom.storage.table_formats import (
 )
 from secure_bloom.storage.visibility import relative_path
 
-
-_REWRITES = {"Delta Lake": " (INSERT OVERWRITE delta.`{0}` SELECT * FROM delta.`{0}`, then VACUUM)"}
-
+_REWRITES = {"Delta Lake": "INSERT OVERWRITE delta.`{0}` SELECT * FROM delta.`{0}`, then VACUUM"}
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
     """Refuse files that belong to such tables; the arguments are those of :func:`table_of_files`.
@@ -32,9 +30,10 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     table = table_of_files(filesystem, path, files)
     if table is not None:
         statement = _REWRITES.get(table.kind, "").format(table.folder)
+        how = f": {statement}" if statement else ""
         raise UnsupportedError(
             f"this belongs to {table}, whose log records the file sizes, so a file of another "
-            f"size would count as damaged; rewrite the files through the table{statement}",
+            f"size would count as damaged; rewrite the files through the table{how}",
             file=table.folder)
 
 

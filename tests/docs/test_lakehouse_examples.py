@@ -1,4 +1,4 @@
-"""The programs of docs/lakehouse.md about Delta Lake without Spark, and of docs/peers on delta-rs."""
+"""Programs of docs/lakehouse.md and docs/peers that need delta-rs, but not Spark."""
 
 import pytest
 
