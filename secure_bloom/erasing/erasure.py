@@ -39,8 +39,9 @@ _STATEMENTS = {
     # Delta's log would keep the values in the condition of a DELETE.
     "Delta Lake": "MERGE INTO delta.`{folder}` t USING erased e ON t.{column} = e.{column} WHEN "
                   "MATCHED THEN DELETE, then REORG TABLE ... APPLY (PURGE) and VACUUM",
-    "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then the procedures "
-               "rewrite_data_files and expire_snapshots",
+    "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then CALL "
+               "system.rewrite_data_files(table => ..., options => map('delete-file-threshold', "
+               "'1')) and system.expire_snapshots",
     "Hudi": "DELETE FROM its table WHERE {column} IN (...), then the procedure run_clean",
     "Spark Structured Streaming": "stop the query, and write the folder again without these rows",
 }

@@ -20,7 +20,16 @@ from secure_bloom.storage.table_formats import (
 )
 from secure_bloom.storage.visibility import relative_path
 
-_REWRITES = {"Delta Lake": "INSERT OVERWRITE delta.`{0}` SELECT * FROM delta.`{0}`, then VACUUM"}
+#: how Spark writes all files of a table again, by its kind
+_REWRITES = {
+    "Delta Lake": "INSERT OVERWRITE <table> SELECT * FROM <table>, with the settings of "
+                  "secure_bloom.spark.native, then VACUUM",
+    "Iceberg": "set the table properties write.parquet.bloom-filter-enabled.column.<name>, then "
+               "CALL system.rewrite_data_files(table => ..., options => map('rewrite-all', "
+               "'true')) and system.expire_snapshots; in a table with encryption.key-id, the "
+               "filters are encrypted",
+}
+
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
     """Refuse files that belong to such tables; the arguments are those of :func:`table_of_files`.
@@ -29,8 +38,7 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     """
     table = table_of_files(filesystem, path, files)
     if table is not None:
-        statement = _REWRITES.get(table.kind, "").format(table.folder)
-        how = f": {statement}" if statement else ""
+        how = f": {_REWRITES[table.kind]}" if table.kind in _REWRITES else ""
         raise UnsupportedError(
             f"this belongs to {table}, whose log records the file sizes, so a file of another "
             f"size would count as damaged; rewrite the files through the table{how}",
