@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import time
 
 import pyarrow as pa
@@ -195,6 +196,25 @@ def test_a_checkpoint_that_is_none_is_a_finding(tmp_path):
     pq.write_table(pa.table({"add": ["x"]}), tmp_path / "_delta_log" / "1.checkpoint.parquet")
     [finding] = audit(tmp_path, KMS).findings
     assert finding.kind == "damaged" and finding.file.endswith(f"{0:020}.checkpoint.parquet")
+
+
+def test_an_audit_survives_changed_bytes_of_a_log(tmp_path):
+    name = put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(name, BOUNDS), {"commitInfo": {"operationParameters": {
+        "predicate": '["(ssn#1 = 5)"]'}}})
+    checkpoint(tmp_path, f"{0:020}.checkpoint.parquet", [
+        {"path": name, "stats": json.dumps(BOUNDS), "stats_parsed": {"maxValues": {"ssn": "x"}}}])
+    changes = random.Random(7)
+    for path in sorted((tmp_path / "_delta_log").iterdir()):
+        content = path.read_bytes()
+        for _ in range(60):
+            changed = bytearray(content)
+            for _ in range(changes.randint(1, 4)):
+                changed[changes.randrange(len(changed))] = changes.choice([0, 34, 91, 125, 255])
+            path.write_bytes(changed[:changes.randint(len(changed) // 2, len(changed))]
+                             if changes.random() < 0.2 else changed)
+            assert {one.kind for one in audit(tmp_path, KMS).findings} <= {"log", "damaged"}
+        path.write_bytes(content)
 
 
 def test_an_encrypted_checkpoint_needs_its_keys_and_leaks_nothing(tmp_path):
