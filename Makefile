@@ -3,6 +3,7 @@
 # make test: set everything up and run the tests required for a merge
 # make docs: build the documentation site in build/site
 # make test-all: every test, including redundant combinations
+# make test-peers: fetch Iceberg, Delta, arrow-rs and parquet-cli, and run their tests
 # make soak: try at random, for a long time, what must never happen
 # make coverage: which branches of the core its tests execute
 # make mutation: put small faults into the core, which the tests must notice
@@ -20,7 +21,7 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 # Without bytecode files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-sweep soak coverage mutation matrix bench lint setup tools check-tools vectors clean
+.PHONY: help demo check test test-all test-sweep test-peers soak coverage mutation matrix bench lint setup tools check-tools vectors clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,10 +41,26 @@ test: setup tools check-tools lint  ## run the tests required for a merge
 	$(BIN)/pytest --tier test $(PYTEST_ARGS)
 
 test-all: setup tools check-tools lint  ## run every test
-	$(BIN)/pytest --tier all $(PYTEST_ARGS)
+	$(BIN)/pytest --tier all -m "not fetched" $(PYTEST_ARGS)
+	$(MAKE) test-peers
 
 test-sweep: setup tools check-tools  ## run the tests that only CI runs, after `make test`
 	$(BIN)/pytest --tier all -m sweep $(PYTEST_ARGS)
+
+PEERS := build/peers
+
+test-peers: setup tools check-tools $(PEERS)/.ready  ## fetch more peers, and run their tests
+	$(BIN)/pytest --tier all -m fetched --ignore tests/lakehouse $(PYTEST_ARGS)
+	$(PEERS)/bin/python -m pytest tests/lakehouse --tier all
+
+# Iceberg and Delta have no release for the newest Spark.
+$(PEERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	grep -v '^pyspark=' constraints.txt > $(PEERS)/constraints.txt
+	PIP_CONSTRAINT=$(PEERS)/constraints.txt $(PEERS)/bin/python -m pip install --quiet \
+	  --editable '.[spark]' 'pyspark[connect]==4.1.*' pytest pytest-xdist hypothesis deltalake \
+	  'pyiceberg[sql-sqlite]' duckdb
+	@touch $@
 
 soak: setup  ## try at random what must never happen, for SECONDS=600
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),600) --docs $(SOAK_ARGS)

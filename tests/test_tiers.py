@@ -40,8 +40,8 @@ def test_each_tier_has_its_command(command, tier):
     assert f"--tier {tier} " in recipe
 
 
-def test_ci_runs_the_tests_that_decide_a_merge_and_the_sweeps():
-    assert "set -- test test-sweep\nmake" in (ROOT / ".ci" / "run").read_text()
+def test_ci_runs_all_but_the_soak():
+    assert "set -- test test-sweep test-peers\nmake" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_the_check_tries_a_few_combinations_the_same_in_each_process(monkeypatch):

@@ -5,14 +5,15 @@ tier       command        tests
 =========  =============  ========================================================================
 ``check``  make check     for the minute between two edits: only unmarked tests, and of a test
                          with many combinations of parameters only a few
-``test``   make test      before every merge, and the default of pytest: all except ``sweep`` and
-                         ``soak``. CI runs the tests marked ``sweep`` after it.
+``test``   make test      before every merge, and the default of pytest: all except ``sweep``,
+                         ``fetched`` and ``soak``. CI runs the first two after it.
 ``all``    make test-all  all
 =========  =============  ========================================================================
 
 Tests that use the fixtures of :data:`STARTED` are marked ``spark``, ``peer`` or ``slow``
-automatically, and all tests in ``tests/peers`` are marked ``peer``. Modules that start their own
-Spark, slow tests, ``sweep`` and ``soak`` are marked by hand. No test is dropped for good: what
+automatically, all tests in ``tests/peers`` are marked ``peer``, and those in ``tests/lakehouse``
+``fetched``. Modules that start their own Spark, slow tests, ``sweep`` and ``soak`` are marked by
+hand, and so are other tests of peers that have to be fetched. No test is dropped for good: what
 ``test`` leaves out, ``all`` runs. A test that is named on the command line
 (``pytest tests/x.py::test_y``) always runs.
 """
@@ -22,13 +23,14 @@ from collections.abc import Callable
 
 import pytest
 
-LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "soak"), "test": ("sweep", "soak"),
-            "all": ()}
+LEFT_OUT = {"check": ("spark", "peer", "slow", "sweep", "fetched", "soak"),
+            "test": ("sweep", "fetched", "soak"), "all": ()}
 #: fixtures that start a process -> the mark of their tests
 STARTED = {"spark": "spark", "native_spark": "spark", "parquet_java": "peer", "arrow_cpp": "peer",
            "s3": "slow", "server": "slow", "moto": "slow"}
 #: parameters with which fixtures start an S3 server
 STARTING = {"store": "s3", "place": "object"}
+_OF_FOLDERS = {"peers": {"peer"}, "lakehouse": {"fetched"}}  # folder -> marks of its tests
 _SHARE_OF_EXAMPLES = {"check": 5}
 _MOST_COMBINATIONS = {"check": 6}  #: of one test's parameters; the tier tries a fixed sample
 
@@ -100,8 +102,7 @@ def _marks(item) -> set[str]:
     found = {STARTED[name] for name in item.fixturenames if name in STARTED}
     if any(parameters.get(name) == value for name, value in STARTING.items()):
         found.add("slow")
-    if item.path.parent.name == "peers":
-        found.add("peer")
+    found |= _OF_FOLDERS.get(item.path.parent.name, set())
     for mark in item.iter_markers("sweep_where"):
         condition, name = mark.args
         if condition(**parameters):
