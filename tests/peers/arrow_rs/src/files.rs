@@ -94,8 +94,8 @@ impl Reading {
                     Ok(Some(filter)) => self.add(place, chunk, filter),
                     Ok(None) => {}
                     // its modules were read as if they were a plaintext filter
-                    Err(_) if chunk.crypto_metadata().is_some() => {
-                        return skip("arrow-rs does not decrypt Bloom filters");
+                    Err(error) if chunk.crypto_metadata().is_some() => {
+                        return skip(format!("arrow-rs does not decrypt Bloom filters: {error}"));
                     }
                     Err(error) => self.refuse(&error, place)?,
                 }
