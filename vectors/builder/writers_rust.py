@@ -48,7 +48,7 @@ def written() -> Iterator[FileVector]:
     """The vectors of files that arrow-rs writes now."""
     with TemporaryDirectory() as folder, ArrowRs() as arrow_rs:
         plain = Path(folder) / "plain.parquet"
-        pq.write_table(ROWS, plain, store_schema=False)
+        pq.write_table(ROWS, plain, store_schema=False, compression="none")
         for name, how in MODES.items():
             path = Path(folder) / f"{name}.parquet"
             arrow_rs.copy(plain, path, to_keys=how, bloom=[column.path for column in COLUMNS],
