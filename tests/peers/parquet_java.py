@@ -184,9 +184,8 @@ def java_command(
 
     With `newest`, the jars of the newest parquet-java go before those of pyspark.
     """
-    classpath = ":".join(map(str, [*(newest_jars() if newest else []), jars() / "*"]))
-    salt = f"{importlib.metadata.version('pyspark')} {NEWEST if newest else ''}"
-    classes = cached_build(sources, salt, lambda to: _compile(classpath, sources, to))
+    classpath = _classpath(newest)
+    classes = compiled(sources, newest)
     return [
         find_tool("java"),
         "-Xmx1g",
@@ -219,6 +218,17 @@ def version() -> str:
     """The version of parquet-java that pyspark brings."""
     [jar] = jars().glob("parquet-hadoop-*.jar")
     return jar.stem.removeprefix("parquet-hadoop-")
+
+
+def compiled(sources: Sequence[Path], newest: bool = False) -> Path:
+    """The folder with the classes of these sources."""
+    salt = f"{importlib.metadata.version('pyspark')} {NEWEST if newest else ''}"
+    classpath = _classpath(newest)
+    return cached_build(sources, salt, lambda to: _compile(classpath, sources, to))
+
+
+def _classpath(newest: bool) -> str:
+    return ":".join(map(str, [*(newest_jars() if newest else []), jars() / "*"]))
 
 
 def _compile(classpath: str, sources: Sequence[Path], to: Path) -> None:
