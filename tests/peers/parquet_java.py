@@ -48,12 +48,13 @@ class ParquetJava:
 
     Values: str and bytes for binary types (INT96: 12 bytes); bool, int and float for the others,
     or bytes that are the plain encoding. `seeded`: keys and nonces come from the name of the file
-    alone, so that writing it again gives the same bytes; for test files only.
+    alone, so that writing it again gives the same bytes; for test files only. `newest`: the newest
+    release, which is fetched, instead of the one in pyspark.
     """
 
-    def __init__(self, seeded: bool = False) -> None:
+    def __init__(self, seeded: bool = False, newest: bool = False) -> None:
         name, options = ("SeededPeer", SAME_ORDER) if seeded else ("ParquetJavaPeer", [])
-        self._process = LineProcess(java_command(name, SOURCES, options))
+        self._process = LineProcess(java_command(name, SOURCES, options, newest))
 
     def __enter__(self) -> Self:
         return self
