@@ -17,18 +17,19 @@ from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.keys.uri import open_kms
 from secure_bloom.keys.wrapping import KeyEncryptionKeys
 
-_HOME = {  # imported lazily: these need an SDK, or much more than keys
+_HOME = {  # imported lazily: these are for few, need an SDK, or much more than keys
     "AwsKms": "secure_bloom.keys.aws",
     "AzureKms": "secure_bloom.keys.azure",
     "GcpKms": "secure_bloom.keys.gcp",
+    "IcebergKeys": "secure_bloom.keys.iceberg",
     "Pkcs11Kms": "secure_bloom.keys.pkcs11",
     "VaultKms": "secure_bloom.keys.vault",
     "list_master_keys": "secure_bloom.keys.operations.inventory",
     "rotate_master_keys": "secure_bloom.keys.operations.rotation",
 }
 
-__all__ = ["NO_KEYS", "AwsKms", "AzureKms", "CachedKms", "ExplicitKeys", "GcpKms", "InMemoryKms",
-           "KeyEncryptionKeys", "Keyring", "KmsClient", "Pkcs11Kms", "VaultKms",
+__all__ = ["NO_KEYS", "AwsKms", "AzureKms", "CachedKms", "ExplicitKeys", "GcpKms", "IcebergKeys",
+           "InMemoryKms", "KeyEncryptionKeys", "Keyring", "KmsClient", "Pkcs11Kms", "VaultKms",
            "WeakPassphraseWarning", "from_environment", "list_master_keys", "open_kms",
            "rotate_master_keys"]
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # the same names, for mypy, pyright and editors
     from secure_bloom.keys.aws import AwsKms as AwsKms
     from secure_bloom.keys.azure import AzureKms as AzureKms
     from secure_bloom.keys.gcp import GcpKms as GcpKms
+    from secure_bloom.keys.iceberg import IcebergKeys as IcebergKeys
     from secure_bloom.keys.operations.inventory import list_master_keys as list_master_keys
     from secure_bloom.keys.operations.rotation import rotate_master_keys as rotate_master_keys
     from secure_bloom.keys.pkcs11 import Pkcs11Kms as Pkcs11Kms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from secure_bloom.crypto.aes_gcm import KEY_SIZES
 from secure_bloom.crypto.key_retriever import KeyRetriever
@@ -14,9 +14,17 @@ from secure_bloom.keys.environment import NO_KEYS, NoKeys, open_keys
 from secure_bloom.keys.kms import KeyUnwrapper, check_key, unwrap_locally
 from secure_bloom.keys.material import KeyMaterial, find_material
 
+
+class KeysByFile(Protocol):
+    """Data keys that each file has of its own, such as :class:`~.IcebergKeys`."""
+
+    def of_file(self, path: str | None, /) -> KeyRetriever:
+        """Return the keys of the file at a path; None: it was not opened by a path."""
+
+
 #: keys for opening files: a KMS client or another object with ``unwrap_key``, the path of a
 #: keyring, the URI of a KMS, data keys, or none
-Keys: TypeAlias = KeyUnwrapper | KeyRetriever | NoKeys | str | os.PathLike[str] | None
+Keys: TypeAlias = KeyUnwrapper | KeyRetriever | KeysByFile | NoKeys | str | os.PathLike[str] | None
 
 
 class ExplicitKeys:
@@ -156,12 +164,14 @@ class KmsKeys:
         return f"<KmsKeys through {self.kms!r}>"
 
 
-def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path) \
-        -> KeyRetriever | None:
+def key_retriever(keys: Keys, read_external: Callable[[], Mapping[str, str]] = _no_path,
+                  path: str | None = None) -> KeyRetriever | None:
     """Return the key retriever for a reader's ``keys`` argument; None without keys."""
     found: Any = open_keys(keys)
     if found is None or found is NO_KEYS:
         return None
+    if hasattr(found, "of_file"):
+        found = found.of_file(path)
     if hasattr(found, "footer_key") and hasattr(found, "column_key"):
         return cast(KeyRetriever, found)
     if hasattr(found, "unwrap_key"):

@@ -124,7 +124,7 @@ class ParquetFile(Summarized):
         requirement = encryption_requirement(require_encryption)
         self._source = source if isinstance(source, Source) else Source(source, filesystem)
         self._keys = key_retriever(keys) if self._source.path is None else key_retriever(
-            keys, partial(_key_material_beside, self._source))
+            keys, partial(_key_material_beside, self._source), self.path)
         with error_location(file=self._source.name), self._source.one_version():
             self._content, self._magic = read_footer(self._source)
             self._footer = Footer(self._content, self._magic, self._keys,

@@ -98,8 +98,9 @@ def dataset(source: DatasetSource, keys: Keys = None, *, schema: pa.Schema | Non
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
                            index=index_use(index, on_missing_key))
         indexes = None if found.listed is None else found.listed.indexes
-        files, view = open_files(found, keys, requirement, schema=schema, with_source=with_source,
-                                 on_missing_key=on_missing_key, indexes=indexes)
+        files, view = open_files(found, found.keys or keys, requirement, schema=schema,
+                                 with_source=with_source, on_missing_key=on_missing_key,
+                                 indexes=indexes)
         return Dataset(found.name, files, view)
 
     return until_unchanged(opened, OutdatedError)  # files may be removed meanwhile

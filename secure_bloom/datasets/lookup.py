@@ -185,8 +185,9 @@ class Search:
         found = find_files(source, filesystem, all_files=all_files, keys=keys,
                            index=index_use(index, on_missing_key))
         checks = FolderChecks(requirement, found.partition_schema.names)
-        self.access = FileAccess.new(found.filesystem, keys, checks, with_source=True,
-                                     on_missing_key=on_missing_key, indexes=found.listed)
+        self.access = FileAccess.new(found.filesystem, found.keys or keys, checks,
+                                     with_source=True, on_missing_key=on_missing_key,
+                                     indexes=found.listed)
         self.paths, self.num_files = found.paths, len(found.paths)
         with error_location(file=found.name):
             files = self._inspected(found, found.known if requirement is None else None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 
+from secure_bloom.datasets.iceberg import LiveFiles, live_files
 from secure_bloom.datasets.partitions import find_partitions
 from secure_bloom.errors import UnsupportedError
 from secure_bloom.storage.files import FilePath, is_path, resolve
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from secure_bloom.index.planning import FolderIndexes, IndexUse, KnownFiles, ListedIndexes
+    from secure_bloom.keys.iceberg import IcebergKeys
 
 ALL_FILES = "set all_files=True (--all-files)"
 _MAGIC = re.compile(r"[*?\[]")
@@ -48,7 +50,8 @@ class Files(NamedTuple):
 
     ``name`` is for messages. The values of the columns in ``partition_schema`` come from the paths,
     as one expression for each file. ``listed`` are the indexes of their table. ``named`` are paths
-    that the caller named; the others were found in folders.
+    that the caller named; the others were found in folders. ``keys`` are those that a table has for
+    its files, if any.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Files(NamedTuple):
     partitions: Sequence[pc.Expression | None]
     listed: ListedIndexes | None = None
     named: frozenset[str] = frozenset()
+    keys: IcebergKeys | None = None
 
     @property
     def known(self) -> KnownFiles | None:
@@ -72,7 +76,8 @@ def find_files(source: DatasetSource, filesystem: pa_fs.FileSystem | None, *,
     A folder has the columns of all ``name=value`` folders below it; otherwise the columns are
     those of the ``name=value`` folders directly above each file.
 
-    ``keys`` open the indexes of the table that has the files, if ``index`` asks for them.
+    ``keys`` open the indexes of the table that has the files, if ``index`` asks for them, and the
+    manifests of an encrypted Iceberg table.
 
     Raises
     ------
@@ -93,10 +98,9 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
            index: IndexUse) -> Files:
     if is_path(source):
         return _of_path(source, filesystem, all_files, keys, index)
-    if isinstance(source, list | tuple):
-        locations = [resolve(one, filesystem) for one in _checked(source)]
-    else:
-        locations = [resolve(one, filesystem) for one in _live_files(source)]
+    live = LiveFiles(_checked(source)) if isinstance(source, list | tuple) \
+        else _live_files(source, keys)
+    locations = [resolve(one, filesystem) for one in live.paths]
     if not locations:
         raise FileNotFoundError("the list of files is empty")
     found = locations[0][0]
@@ -104,7 +108,7 @@ def _found(source: DatasetSource, filesystem: pa_fs.FileSystem | None, all_files
         raise UnsupportedError("all files must be in the same filesystem")
     paths = [path for _, one in locations for path in _expanded(found, one, all_files)]
     files = _of_files(f"{len(paths)} files", found, list(dict.fromkeys(paths)), keys, index)
-    return files._replace(named=frozenset(path for _, path in locations))
+    return files._replace(named=frozenset(path for _, path in locations), keys=live.keys)
 
 
 def _of_path(source: FilePath, filesystem: pa_fs.FileSystem | None, all_files: bool, keys: Any,
@@ -221,14 +225,12 @@ def _places(places: set[int], pattern: list[str]) -> set[int]:
 
 # --- tables --------------------------------------------------------------------------------------
 
-def _live_files(table: Any) -> list[str]:
+def _live_files(table: Any, keys: Any) -> LiveFiles:
     """Return the files of a table's current version, by the package of the table."""
     if hasattr(table, "file_uris") and hasattr(table, "protocol"):
-        return _delta_files(table)
-    if hasattr(table, "scan") and not hasattr(table, "plan_files"):
-        table = table.scan()
-    if hasattr(table, "plan_files"):
-        return _iceberg_files(table)
+        return LiveFiles(_delta_files(table))
+    if hasattr(table, "plan_files") or hasattr(table, "scan"):
+        return live_files(table, keys)
     raise TypeError("source must be a path, a list of paths, a DeltaTable, or a table or scan of "
                     f"pyiceberg, not {type(table).__name__}")
 
@@ -242,15 +244,6 @@ def _delta_files(table: Any) -> list[str]:
         raise UnsupportedError("this Delta Lake table cannot be read by its files alone, because "
                                f"it uses {unknown}; read it with deltalake or Spark")
     return list(table.file_uris())
-
-
-def _iceberg_files(scan: Any) -> list[str]:
-    tasks = list(scan.plan_files())
-    if any(task.delete_files for task in tasks):
-        raise UnsupportedError("this Iceberg table has delete files, so its data files alone do "
-                               "not say which rows are valid; compact it, or read it with "
-                               "pyiceberg or Spark")
-    return [task.file.file_path for task in tasks]
 
 
 # --- Hive partitions -----------------------------------------------------------------------------

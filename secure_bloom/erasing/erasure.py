@@ -37,8 +37,9 @@ MAX_SHARE = 0.01  #: of all rows that may go, by default
 
 _STATEMENTS = {
     "Delta Lake": "DELETE FROM delta.`{folder}` WHERE {column} IN (...), then VACUUM",
-    "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then the procedures "
-               "rewrite_data_files and expire_snapshots",
+    "Iceberg": "DELETE FROM its table WHERE {column} IN (...), then CALL "
+               "system.rewrite_data_files(table => ..., options => map('delete-file-threshold', "
+               "'1')) and system.expire_snapshots",
     "Hudi": "DELETE FROM its table WHERE {column} IN (...), then the procedure run_clean",
     "Spark Structured Streaming": "stop the query, and write the folder again without these rows",
 }

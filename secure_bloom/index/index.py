@@ -77,6 +77,8 @@ def build(path: FilePath, columns: str | Iterable[str], keys: IndexKeys = None, 
         If a key is missing, denied or wrong, or the KMS does not respond.
     FileNotFoundError
         If the folder does not exist, or has no Parquet files.
+    UnsupportedError
+        If it is the folder of an Iceberg table: the index belongs to its folder ``data``.
 
     Examples
     --------

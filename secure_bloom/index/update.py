@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from secure_bloom.display import Summarized, count
-from secure_bloom.errors import ColumnError
+from secure_bloom.errors import ColumnError, UnsupportedError
 from secure_bloom.index.building import BUDGET
 from secure_bloom.index.column_index import open_column
 from secure_bloom.index.column_keys import UNENCRYPTED, master_keys
@@ -30,6 +31,7 @@ from secure_bloom.parquet.schema import filter_columns, find_column
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import Source
 from secure_bloom.storage.many_files import Advance, ManyFiles
+from secure_bloom.storage.table_formats import ICEBERG_DATA, table_below
 from secure_bloom.storage.visibility import job_of
 
 #: how a new index is encrypted: with the column's own master key, or not at all
@@ -85,7 +87,10 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
     ------
     ColumnError
         If no file has the column, it cannot have a filter, or the encryption does not fit it.
+    UnsupportedError
+        If the folder has the log of an Iceberg table among its files.
     """
+    _check_no_log(table, listing)
     folder = IndexFolder(table.filesystem, table.path, column)
     stored = folder.newest()
     if stored is not None:
@@ -96,6 +101,13 @@ def create_index(table: Table, column: str, kms: CachedKms | None, encryption: I
     master_key = _master_key(table, column, kms, listing, encryption)
     publish(folder, kms, lambda body: body,
             first=lambda: new_manifest(column, master_key, kms, is_exclusive))
+
+
+def _check_no_log(table: Table, listing: Iterable[str]) -> None:
+    found = table_below(table.path, listing)
+    if found is not None:
+        raise UnsupportedError(f"this is {found}; build the index of its folder with data files, "
+                               f"{posixpath.join(found.folder, ICEBERG_DATA)}", file=found.folder)
 
 
 def update_indexes(table: Table, columns: Iterable[str], kms: CachedKms | None, *,

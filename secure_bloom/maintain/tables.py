@@ -20,6 +20,14 @@ from secure_bloom.storage.table_formats import (
 )
 from secure_bloom.storage.visibility import relative_path
 
+#: how Spark writes all files of a table again, by its kind
+_REWRITES = {
+    "Iceberg": "set the table properties write.parquet.bloom-filter-enabled.column.<name>, then "
+               "CALL system.rewrite_data_files(table => ..., options => map('rewrite-all', "
+               "'true')) and system.expire_snapshots; in a table with encryption.key-id, the "
+               "filters are encrypted",
+}
+
 
 def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> None:
     """Refuse files that belong to such tables; the arguments are those of :func:`table_of_files`.
@@ -28,9 +36,11 @@ def check_no_table(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]
     """
     table = table_of_files(filesystem, path, files)
     if table is not None:
+        how = f": {_REWRITES[table.kind]}" if table.kind in _REWRITES else ""
         raise UnsupportedError(
             f"this belongs to {table}, whose log records the file sizes, so a file of another "
-            "size would count as damaged; rewrite the files through the table", file=table.folder)
+            f"size would count as damaged; rewrite the files through the table{how}",
+            file=table.folder)
 
 
 def table_of_files(filesystem: pa_fs.FileSystem, path: str, files: Iterable[str]) -> Table | None:

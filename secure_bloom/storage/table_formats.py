@@ -22,7 +22,7 @@ _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi",
 _HUDI_PARTITION = ".hoodie_partition_metadata"  # a file in each partition of a Hudi table
 _ICEBERG = "metadata"  # a common name: in an Iceberg table it has files such as v1.metadata.json
 _ICEBERG_FILE = re.compile(r"v?[0-9]+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
-_ICEBERG_DATA = "data"  # its sibling folder
+ICEBERG_DATA = "data"  #: its sibling folder
 
 _MARKED = re.compile(
     rf"(?:^|/)(?:(?P<log>{'|'.join(map(re.escape, _LOGS))})(?:/|$)"
@@ -145,7 +145,7 @@ def _probably_above(folder: str) -> Iterator[str]:
     if root != folder.rstrip("/"):
         yield root
     above, name = posixpath.split(root)
-    if name == _ICEBERG_DATA and above:
+    if name == ICEBERG_DATA and above:
         yield above
 
 

@@ -6,24 +6,28 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.lakehouse import iceberg
 from tests.peers.maven import classpath
 from tests.peers.process import PeerUnavailable
 from tests.spark.helpers import QUICK_JVM
 
 SPARK = "4.1"
-JARS = (f"org.apache.iceberg:iceberg-spark-runtime-{SPARK}_2.13:1.12.0",
-        f"io.delta:delta-spark_{SPARK}_2.13:4.4.0")
+ICEBERG = f"org.apache.iceberg:iceberg-spark-runtime-{SPARK}_2.13:1.12.0"
+JARS = (ICEBERG, f"io.delta:delta-spark_{SPARK}_2.13:4.4.0")
 _EXTENSIONS = ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
                "io.delta.sql.DeltaSparkSessionExtension")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """One local session: the catalog ``iceberg`` has Iceberg's tables, Spark's own has Delta's."""
+    """One local session: the catalog ``iceberg`` has Iceberg's tables, Spark's own has Delta's.
+
+    The catalog ``encrypted`` has Iceberg tables that Iceberg encrypts.
+    """
     if not version("pyspark").startswith(f"{SPARK}."):
         pytest.skip(f"Iceberg and Delta are tried with Spark {SPARK}: run `make test-peers`")
     try:
-        jars = classpath(*JARS)
+        jars = [*classpath(*JARS), iceberg.kms_jar(classpath(ICEBERG))]
     except PeerUnavailable as missing:
         pytest.skip(str(missing))
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -44,6 +48,7 @@ def spark(tmp_path_factory):
                .config("spark.sql.catalog.iceberg", "org.apache.iceberg.spark.SparkCatalog")
                .config("spark.sql.catalog.iceberg.type", "hadoop")
                .config("spark.sql.catalog.iceberg.warehouse", str(folder / "iceberg"))
+               .config(map=iceberg.encrypted_catalog(folder))
                .getOrCreate())
     secure_bloom.spark.register(session)
     yield session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,7 @@ from pyarrow.parquet.encryption import EncryptionConfiguration
 import secure_bloom
 from secure_bloom.examples.leaking_file import leaking_file
 from secure_bloom.index import Index
+from tests.index.helpers import age
 from tests.modes import Mode
 from tests.soak.check import Case, Check
 from tests.soak.generators import (
@@ -139,14 +141,14 @@ def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> 
         with secure_bloom.ParquetFile(path, mode.keys) as file:
             for group in range(file.num_row_groups):
                 part = file.open_in_pyarrow().read_row_group(group, [name])
-                for value in _sample(case, part, name)[:_SAMPLE]:
+                for value in _sample(case, part, name, max(3, _SAMPLE // file.num_row_groups)):
                     assert group in file.prune([(name, "==", value)]), name
                     number += 1
     return number
 
 
 def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _sample(case, table, name)
+    values = _large_sample(case, table, name)
     for value in values[:3]:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "==", value)])
         assert rows.num_rows == _count(table, name, [value]), f"{name}: one of the values"
@@ -157,7 +159,7 @@ def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
 
 
 def _dataset(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _sample(case, table, name)
+    values = _large_sample(case, table, name)
     if values:
         found = pa.array(values, _plain(table, name))
         rows = secure_bloom.dataset(folder, mode.keys).count_rows(pc.field(name).isin(found))
@@ -166,7 +168,7 @@ def _dataset(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
 
 
 def _duckdb(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _sample(case, table, name)[:_SAMPLE]
+    values = _sample(case, table, name)
     lake = secure_bloom.dataset(folder, mode.keys)
     with duckdb.connect() as connection:
         connection.register("lake", lake)
@@ -178,7 +180,7 @@ def _duckdb(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) ->
 
 
 def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _sample(case, table, name)
+    values = _large_sample(case, table, name)
     if values:
         found = secure_bloom.find(folder, name, pa.array(values, _plain(table, name)), mode.keys)
         assert found.num_rows == _count(table, name, values), name
@@ -186,22 +188,22 @@ def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
 
 
 def _index(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    values = _sample(case, table, name)
+    values = _large_sample(case, table, name)
     if not values:
         return 0
+    age(folder)  # the index is not used for files that are too young
     secure_bloom.index.build(folder, name, mode.keys,
                              encryption="column" if _is_encrypted(folder, mode, name) else None)
-    found = Index.open(folder, mode.keys).lookup(name, pa.array(values, _plain(table, name)))
+    looked_up = pa.array(values, _plain(table, name))
+    found = Index.open(folder, mode.keys).lookup(name, looked_up)
+    assert not found.uncovered
     for path in folder.glob("*.parquet"):
-        if path.name in found.uncovered:
-            continue
         with secure_bloom.ParquetFile(path, mode.keys) as file:
             for group in range(file.num_row_groups):
                 column = file.open_in_pyarrow().read_row_group(group, [name])[name]
-                present = set(distinct_values(column).to_pylist())
-                for value, groups in zip(values, found.row_groups, strict=True):
-                    assert value not in present or group in groups.get(path.name, []), \
-                        f"{name}: one of the values"
+                is_there = pc.is_in(looked_up, pa.array(distinct_values(column), looked_up.type))
+                for groups in compress(found.row_groups, is_there.to_numpy(zero_copy_only=False)):
+                    assert group in groups.get(path.name, []), f"{name}: one of the values"
     return len(values)
 
 
@@ -211,11 +213,15 @@ def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
                if chunk.column.path == name)
 
 
-def _sample(case: Case, table: pa.Table, name: str) -> list:
+def _sample(case: Case, table: pa.Table, name: str, size: int = _SAMPLE) -> list:
     values = distinct_values(table[name])
-    size = _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE
-    chosen = case.numpy.choice(len(values), min(size, len(values)), replace=False)
-    return values.take(pa.array(chosen)).to_pylist()
+    number = min(size, len(values))
+    chosen = case.random.sample(range(len(values)), number)
+    return values.take(pa.array(chosen, pa.int64())).to_pylist()
+
+
+def _large_sample(case: Case, table: pa.Table, name: str) -> list:
+    return _sample(case, table, name, _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE)
 
 
 def _count(table: pa.Table, name: str, values: list) -> int:

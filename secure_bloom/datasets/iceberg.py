@@ -1,0 +1,100 @@
+"""The live files of an Iceberg table, and their keys if Iceberg has encrypted them.
+
+pyiceberg reads the manifests, but cannot decrypt those of an encrypted table. So it gets them from
+a ``FileIO`` that does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from secure_bloom.crypto.gcm_stream import decrypt_stream
+from secure_bloom.errors import KeyNotFoundError, UnsupportedError, error_location
+from secure_bloom.keys.iceberg import MASTER_KEY, IcebergKeys, KeyMetadata, manifest_list_key
+from secure_bloom.storage.files import FilePath
+
+if TYPE_CHECKING:
+    from secure_bloom.keys.retrieval import Keys
+
+
+class LiveFiles(NamedTuple):
+    """The files of a table; ``keys`` are those that its manifests have for them, if any."""
+
+    paths: Sequence[FilePath]
+    keys: IcebergKeys | None = None
+
+
+def live_files(source: Any, keys: Keys) -> LiveFiles:
+    """Return the files of the current snapshot of a pyiceberg table, or those that a scan plans.
+
+    ``keys`` is the KMS that holds the master key of an encrypted table.
+
+    Raises
+    ------
+    UnsupportedError
+        If the table has delete files, or the source is a scan of a table with encrypted manifests.
+    KeyRetrievalError
+        If the KMS is missing or does not unwrap the keys.
+    AuthenticationError
+        If a manifest was changed.
+    """
+    table = source if hasattr(source, "scan") else None
+    scan = source if table is None else table.scan()
+    if MASTER_KEY in scan.table_metadata.properties and scan.snapshot() is not None:
+        if table is None:
+            raise UnsupportedError("the manifests of this Iceberg table are encrypted, and a scan "
+                                   "does not have their keys: pass the table, and filter the data "
+                                   "set")
+        scan.io = _decrypting(table.io, table.metadata_location, scan.snapshot(), keys)
+    tasks = list(scan.plan_files())
+    if any(task.delete_files for task in tasks):
+        raise UnsupportedError("this Iceberg table has delete files, so its data files alone do "
+                               "not say which rows are valid; compact it, or read it with "
+                               "pyiceberg or Spark")
+    found = {task.file.file_path: task.file.key_metadata for task in tasks}
+    return LiveFiles(list(found), IcebergKeys(found) if any(found.values()) else None)
+
+
+def _decrypting(plain: Any, metadata_location: str, snapshot: Any, keys: Any) -> Any:
+    """Return a ``FileIO`` of pyiceberg that decrypts the manifests of a snapshot."""
+    with error_location(file=metadata_location):
+        if not hasattr(keys, "unwrap_key"):
+            raise KeyNotFoundError("the manifests of this Iceberg table are encrypted; pass the "
+                                   "KMS that holds its master key")
+        with plain.new_input(metadata_location).open() as file:
+            metadata = json.loads(file.read())
+        key = manifest_list_key(metadata, snapshot.snapshot_id, keys)
+    if key is None:
+        return plain
+    lists = _DecryptingIO(plain, {snapshot.manifest_list: key})
+    return _DecryptingIO(plain, lists.keys | {
+        manifest.manifest_path: KeyMetadata.parse(manifest.key_metadata)
+        for manifest in snapshot.manifests(lists) if manifest.key_metadata})
+
+
+class _DecryptingIO:
+    """Opens files as a ``FileIO`` of pyiceberg does; those with a key are decrypted."""
+
+    def __init__(self, plain: Any, keys: dict[str, KeyMetadata]):
+        self.properties, self.keys, self._plain = plain.properties, keys, plain
+
+    def new_input(self, location: str) -> Any:
+        plain = self._plain.new_input(location)
+        return _DecryptedInput(plain, self.keys[location]) if location in self.keys else plain
+
+
+class _DecryptedInput:
+    """An ``InputFile`` of pyiceberg, of a manifest or manifest list."""
+
+    def __init__(self, plain: Any, key: KeyMetadata):
+        self.location, self._plain, self._key = plain.location, plain, key
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        with self._plain.open() as file:
+            data = file.read()
+        key, aad_prefix, length = self._key
+        with error_location(file=self.location):
+            return io.BytesIO(decrypt_stream(data, key, aad_prefix or b"", length or 0))

@@ -1,0 +1,41 @@
+"""docs/lakehouse.md: each line of its table names a test."""
+
+import base64
+import re
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tests.docs.pages import ROOT
+
+TEXT = (ROOT / "docs" / "lakehouse.md").read_text()
+TESTS = set(re.findall(r"^def (test_\w+)\(", "\n".join(
+    path.read_text() for path in (ROOT / "tests" / "lakehouse").glob("test_*.py")), re.MULTILINE))
+LINES = re.findall(r"^\| (?:Iceberg|Delta Lake) \|.*\|$", TEXT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_line_names_a_test_that_exists(line):
+    _, result, tests = (cell.strip() for cell in line.strip("|").rsplit("|", 2))
+    assert re.match(r"works|refused|leaks|cannot", result)
+    assert set(re.findall(r"`(test_\w+)`", tests)) & TESTS
+
+
+def test_every_named_test_exists():
+    assert set(re.findall(r"`(test_\w+)`", TEXT)) - TESTS == set()
+
+
+def test_the_class_for_aws_unwraps_what_icebergs_client_wraps(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    [example] = re.findall(r"^```python\n(import base64\n.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    with mock_aws():
+        admin = boto3.client("kms")
+        key = admin.create_key()["KeyMetadata"]["KeyId"]
+        wrapped = admin.encrypt(KeyId=key, Plaintext=bytes(16))["CiphertextBlob"]
+        names = {}
+        exec(example, names)
+        kms = names["IcebergAwsKms"]()
+        assert kms.unwrap_key(base64.b64encode(wrapped).decode(), key) == bytes(16)
