@@ -46,6 +46,12 @@ def test_audit_finds_the_leak(leaking: Path, name: str):
 
 
 @every_file
+def test_without_keys_only_the_bytes_are_found(leaking: Path, name: str):
+    assert audit(leaking).findings == []
+    assert [found.kind for found in audit(leaking, scan=True).findings] == ["trace"]
+
+
+@every_file
 def test_seal_repairs_them(parquet_java: ParquetJava, arrow_cpp: ArrowCpp, leaking: Path,
                            name: str):
     keys = our_keys(name)

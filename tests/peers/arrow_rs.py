@@ -1,6 +1,7 @@
 """arrow-rs, the Rust crate parquet, as a peer in tests: Cargo fetches and compiles it."""
 
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -23,6 +24,7 @@ PACKAGE = Path(__file__).parent / "arrow_rs"
 #: what Cargo compiles stays here, so that a changed adapter is compiled in seconds
 TARGET = Path(__file__).parents[2] / "build" / "peers" / "arrow_rs"
 _NAME = "arrow_rs_adapter"
+OLDEST_CARGO = (1, 88)  #: which the crate parquet states
 
 
 class ArrowRs:
@@ -99,6 +101,10 @@ def command() -> list[str]:
 
 def _build(folder: Path) -> None:
     cargo = find_tool("cargo")
+    stated = subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout
+    found = re.match(r"cargo (\d+)\.(\d+)", stated)
+    if not found or tuple(map(int, found.groups())) < OLDEST_CARGO:
+        raise PeerUnavailable(f"arrow-rs needs Cargo {'.'.join(map(str, OLDEST_CARGO))}: {stated}")
     package = ["--locked", "--manifest-path", str(PACKAGE / "Cargo.toml")]
     fetched = subprocess.run([cargo, "fetch", *package], capture_output=True, text=True)
     if fetched.returncode:
