@@ -1,6 +1,6 @@
 """Files of arrow-rs, which writes the filters of encrypted columns in plaintext.
 
-They are test vectors, so that these tests need no Cargo: tests/peers/test_arrow_rs.py writes others.
+They are test vectors, so these tests need no Cargo. tests/peers/test_arrow_rs.py writes others.
 """
 
 import shutil

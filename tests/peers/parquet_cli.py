@@ -60,7 +60,8 @@ def _settings(master_keys: Mapping[str, bytes] | None) -> dict[str, str]:
 
 def _java() -> list[str]:
     """The command line, with Hadoop and Guava from the jars of pyspark."""
-    fetched = classpath(f"org.apache.parquet:parquet-cli:{VERSION}", "org.slf4j:slf4j-simple:1.7.33")
+    fetched = classpath(f"org.apache.parquet:parquet-cli:{VERSION}",
+                        "org.slf4j:slf4j-simple:1.7.33")
     places = [compiled(SOURCES), *fetched, jars() / "*"]
     return [find_tool("java"), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_LOG,
             "-cp", ":".join(map(str, places)), "org.apache.parquet.cli.Main"]
