@@ -38,6 +38,14 @@ def test_rows_are_read_and_filters_refused(leaking: Path, name: str):
             read_table(leaking, our_keys(name), filters=[(column, "==", value)])
 
 
+def test_filters_of_plaintext_columns_are_used():
+    with ParquetFile(FILES / "arrow-rs-columns.parquet", our_keys("arrow-rs-columns")) as file:
+        filters = [file.read_bloom_filter(group, "day") for group in range(2)]
+    first, second = ROWS["day"][:6].combine_chunks(), ROWS["day"][6:].combine_chunks()
+    assert filters[0].check(first).all() and filters[1].check(second).all()
+    assert not filters[0].check(second).all()
+
+
 @every_file
 def test_audit_finds_the_leak(leaking: Path, name: str):
     findings = audit(leaking, our_keys(name)).findings

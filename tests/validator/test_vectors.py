@@ -105,8 +105,6 @@ def test_parquet_java_gives_the_same_files_again(parquet_java):  # asked for, to
         compare_with_committed(by_java(java))
 
 
-@pytest.mark.peer
-@pytest.mark.fetched
 def test_arrow_rs_gives_files_with_the_same_fault(arrow_rs):  # asked for, to skip without Cargo
     """The bytes are others: arrow-rs draws nonces at random."""
     for vector in written():
