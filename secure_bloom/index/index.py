@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.display import Summarized, listed, names
+from secure_bloom.display import Summarized, choices, listed, names
 from secure_bloom.errors import ColumnError, KeyNotFoundError
 from secure_bloom.index import compaction
 from secure_bloom.index.building import BUDGET
@@ -327,8 +327,8 @@ class Index(Summarized):
                 for column in self.chosen(columns)]
 
     def _without_index(self, column: str) -> ColumnError:
-        return ColumnError(f"the column has no index; indexed columns: {listed(self.columns)}",
-                           column=column)
+        return ColumnError("the column has no index"
+                           + choices(column, self.columns, "indexed columns"), column=column)
 
     def _headline(self) -> str:
         return f"{self._table.path}: {names(self.columns)}"

@@ -63,6 +63,8 @@ def test_a_chosen_column_without_an_index_is_a_mistake(table, operation):
     versions = folder_of(table).versions()
     with pytest.raises(ColumnError, match="indexed columns: phone, ssn"):
         getattr(index, operation)(columns=["ssn", "city"])
+    with pytest.raises(ColumnError, match=r"no index \(did you mean 'ssn'\?\); indexed"):
+        getattr(index, operation)(columns=["snn"])
     with pytest.raises(ValueError, match="at least one column"):
         getattr(index, operation)(columns=[])
     assert folder_of(table).versions() == versions and segments(table) == {"phone": 1, "ssn": 1}
