@@ -29,6 +29,7 @@ from tests.keys.checks import (
     paused,
     refused,
     round_trip,
+    stalled,
     through_a_child,
     without_secrets,
 )
@@ -252,6 +253,14 @@ def test_responses_that_are_too_long(transit, pauses):
         refused(KmsUnavailableError, lambda: kms.unwrap_key(wrapped, "footer"), "too long")
     transit.always = compressed(transit._respond)
     assert kms.unwrap_key(wrapped, "footer") == KEY
+
+
+def test_a_response_that_stalls_is_requested_again(transit, pauses):
+    kms = client(transit, timeout=1)
+    wrapped = kms.wrap_key(KEY, "footer")
+    transit.faults = [stalled(transit)]
+    assert kms.unwrap_key(wrapped, "footer") == KEY
+    assert len(transit.requests) == 3
 
 
 def test_a_plaintext_that_is_no_base64(transit):
