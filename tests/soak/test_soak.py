@@ -106,4 +106,18 @@ def test_the_page_names_each_check():
     text = PAGE.read_text()
     assert all(f"**{name}**" in text for name in CHECKS)
     shown = table({name: Tried(2, 30, 1.0, 0, Counter(found=4)) for name in CHECKS}, {"date": "x"})
-    assert shown.count("| 30 ") == len(CHECKS) and "found: 4." in shown
+    assert shown.count("| 30 ") == len(CHECKS) and "| found | 4 |" in shown
+
+
+def test_what_was_counted_is_closed_until_a_reader_opens_it():
+    counts = Counter({f"kind {number}": number for number in range(1, 100)})
+    some = {name: Tried(counts=counts if name == "swaps" else Counter()) for name in CHECKS}
+    lines = table(some, {"date": "x"}).splitlines()
+    assert lines.count("<details>") == lines.count("</details>") == 1
+    opened, closed = lines.index("<details>"), lines.index("</details>")
+    assert lines[opened + 1:opened + 4] == ["<summary><code>swaps</code></summary>", "",
+                                            "| counted | number |"]
+    assert len([line for line in lines[opened:closed] if line.startswith("| kind ")]) == 99
+    assert lines[closed - 1] == ""  # else the table would not end
+    page = PAGE.read_text().partition("<!-- tried -->")[2].partition("<!-- end of tried -->")[0]
+    assert max(map(len, page.splitlines())) < 250

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,11 +22,11 @@ from tests.soak.generators import (
     LEAVES,
     column_keys,
     distinct_values,
-    leaf,
     plain,
     random_options,
     random_table,
 )
+from tests.soak.lookups import check_filters, count_rows, sample
 
 _SAMPLE, _LARGE_SAMPLE = 200, 50_000  # values that are looked up
 _LARGE = 2_000_000  # rows of a large table
@@ -118,18 +119,7 @@ _WRITERS: dict[str, Callable[[Case, pa.Table, Mode, Path], None]] = {
 # --- ways to ask ---------------------------------------------------------------------------------
 
 def _filters(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
-    """Every value of every row group, against its filter."""
-    number = 0
-    for path in folder.glob("*.parquet"):
-        with secure_bloom.ParquetFile(path, mode.keys) as file:
-            for group in range(file.num_row_groups):
-                column = file.open_in_pyarrow().read_row_group(group, [name])[name]
-                values = distinct_values(leaf(column))
-                if len(values):
-                    answers = file.might_contain(LEAVES.get(name, name), values)
-                    assert answers[group].all(), f"{name} of row group {group}"
-                number += len(values)
-    return number
+    return check_filters(folder, mode.keys, name)
 
 
 def _prune(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> int:
@@ -149,10 +139,10 @@ def _read(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
     values = _sample(case, table, name)
     for value in values[:3]:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "==", value)])
-        assert rows.num_rows == _count(table, name, [value]), f"{name}: one of the values"
+        assert rows.num_rows == count_rows(table[name], [value]), f"{name}: one of the values"
     if values:
         rows = secure_bloom.read_table(folder, mode.keys, filters=[(name, "in", values)])
-        assert rows.num_rows == _count(table, name, values), f"{name}: several values"
+        assert rows.num_rows == count_rows(table[name], values), f"{name}: several values"
     return len(values)
 
 
@@ -161,7 +151,7 @@ def _dataset(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -
     if values:
         found = pa.array(values, _plain(table, name))
         rows = secure_bloom.dataset(folder, mode.keys).count_rows(pc.field(name).isin(found))
-        assert rows == _count(table, name, values), name
+        assert rows == count_rows(table[name], values), name
     return len(values)
 
 
@@ -173,7 +163,7 @@ def _duckdb(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) ->
         for value in values:
             query = f'SELECT count(*) FROM lake WHERE "{name}" = ?'
             [(rows,)] = connection.execute(query, [value]).fetchall()
-            assert rows == _count(table, name, [value]), f"{name}: one of the values"
+            assert rows == count_rows(table[name], [value]), f"{name}: one of the values"
     return len(values)
 
 
@@ -181,7 +171,7 @@ def _find(case: Case, table: pa.Table, mode: Mode, folder: Path, name: str) -> i
     values = _sample(case, table, name)
     if values:
         found = secure_bloom.find(folder, name, pa.array(values, _plain(table, name)), mode.keys)
-        assert found.num_rows == _count(table, name, values), name
+        assert found.num_rows == count_rows(table[name], values), name
     return len(values)
 
 
@@ -211,16 +201,8 @@ def _is_encrypted(folder: Path, mode: Mode, name: str) -> bool:
                if chunk.column.path == name)
 
 
-def _sample(case: Case, table: pa.Table, name: str) -> list:
-    values = distinct_values(table[name])
-    size = _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE
-    chosen = case.numpy.choice(len(values), min(size, len(values)), replace=False)
-    return values.take(pa.array(chosen)).to_pylist()
-
-
-def _count(table: pa.Table, name: str, values: list) -> int:
-    column = plain(table[name])
-    return pc.sum(pc.is_in(column, pa.array(values, column.type))).as_py() or 0
+def _sample(case: Case, table: pa.Table, name: str) -> list[Any]:
+    return sample(case, table[name], _SAMPLE if table.num_rows < _LARGE else _LARGE_SAMPLE)
 
 
 def _plain(table: pa.Table, name: str) -> pa.DataType:
