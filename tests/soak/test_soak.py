@@ -1,6 +1,10 @@
 """A small part of the soak, and its runner."""
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -33,6 +37,19 @@ def test_faults_of_an_object_store():
     done = try_seed("storage_faults", _ON_A_STORE)
     assert not done.failures, done.failures[0]["error"]
     assert any(what.startswith("S3") for what in done.counts)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["spark_secrets", "spark_false_negatives"])
+def test_a_case_with_spark(name):
+    """In a process of its own, whose session other tests do not share."""
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    done = subprocess.run([sys.executable, "-m", "tests.soak", "--repeat", f"{name}:0"],
+                          capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(rf"{name}:0: [1-9]", done.stdout)
 
 
 def test_the_search_for_secrets_finds_them(tmp_path):
