@@ -21,11 +21,11 @@ from secure_bloom.display import count
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.retrieval import ExplicitKeys
+from secure_bloom.storage.avro import Decoder
 
 MASTER_KEY = "encryption.key-id"  #: the property of a table that names its master key
 _TIMESTAMP = "KEY_TIMESTAMP"  # the property of a key-encryption key that is also its AAD
 _VERSION = 1
-_LONGEST_VARINT = 10  # bytes
 
 
 class KeyMetadata(NamedTuple):
@@ -44,14 +44,14 @@ class KeyMetadata(NamedTuple):
         KeyRetrievalError
             If it is something else, such as the metadata of another encryption manager.
         """
-        record = _Record(data)
+        record = Decoder(data)
         try:
             if record.byte() != _VERSION:
                 raise ValueError
             key = record.binary()
-            aad_prefix = record.binary() if record.has_value() else None
+            aad_prefix = record.binary() if record.branch(2) else None
             # Iceberg 1.9 ends here.
-            file_length = record.long() if record.has_more() and record.has_value() else None
+            file_length = record.long() if record.has_more() and record.branch(2) else None
         except ValueError:
             key = b""
         if len(key) not in KEY_SIZES:
@@ -61,46 +61,6 @@ class KeyMetadata(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<KeyMetadata with a key of {len(self.key)} bytes>"
-
-
-class _Record:
-    """Reads a record in Avro's binary encoding. All methods raise ValueError at its end."""
-
-    def __init__(self, data: bytes):
-        self._data, self._place = bytes(data), 0
-
-    def has_more(self) -> bool:
-        return self._place < len(self._data)
-
-    def byte(self) -> int:
-        [value] = self._take(1)
-        return value
-
-    def long(self) -> int:
-        value = 0
-        for shift in range(0, 7 * _LONGEST_VARINT, 7):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)  # zigzag
-        raise ValueError
-
-    def binary(self) -> bytes:
-        return self._take(self.long())
-
-    def has_value(self) -> bool:
-        """Read the branch of a union of null and a type."""
-        branch = self.long()
-        if branch not in (0, 1):
-            raise ValueError
-        return branch == 1
-
-    def _take(self, size: int) -> bytes:
-        end = self._place + size
-        if size < 0 or end > len(self._data):
-            raise ValueError
-        taken, self._place = self._data[self._place:end], end
-        return taken
 
 
 def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,

@@ -7,33 +7,38 @@ https://iceberg.apache.org/spec/ and https://iceberg.apache.org/puffin-spec/
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import FormatError, UnsupportedError, error_location
+from secure_bloom.storage import avro
 from secure_bloom.storage.files import read_file
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
 
-_AVRO, _PUFFIN, _GZIP = b"Obj\x01", b"PFA1", b"\x1f\x8b"
+_PUFFIN, _GZIP = b"PFA1", b"\x1f\x8b"
+_MAX_JSON = 256 * 1024 * 1024  #: bytes of a decompressed metadata file
 _PUFFIN_TAIL = struct.Struct("<iI4s")  # size of the footer, flags, magic
 _THETA = "apache-datasketches-theta-v1"
-_DATA_FILE, _BOUNDS = 2, (125, 128)  # ids of the fields of a manifest
+#: ids of the fields of a manifest; those of the keys of bounds, which are maps, are one higher
+_DATA_FILE, _BOUNDS = 2, (125, 128)
 _KEYS = (131, 519)  # of a data file in a manifest, and of a manifest in a manifest list
 _VERSION = re.compile(r"v?(\d+)")
 
 
 class Columns(NamedTuple):
-    """The columns of a table: their dotted paths by field id, and the ids that partition it."""
+    """The columns of a table: their dotted paths by field id, and the ids that partition it.
 
-    names: dict[int, str]
+    A column that was renamed has several, because older files have its older names.
+    """
+
+    names: dict[int, set[str]]
     partitions: set[int]
 
 
@@ -57,14 +62,25 @@ def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
         If it cannot be read, or was removed.
     """
     data = read_file(filesystem, path)
+    names: dict[int, set[str]] = {}
     try:
-        metadata = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-        schemas = metadata.get("schemas") or [metadata["schema"]]
-        names = {id_: name for schema in schemas for id_, name in _names(schema, "")}
-        return Columns(names, {field["source-id"] for spec in metadata.get("partition-specs", ())
-                               for field in spec["fields"] if field["transform"] != "void"})
-    except (ValueError, TypeError, LookupError, AttributeError, EOFError, RecursionError):
+        metadata = json.loads(_decompressed(data) if data.startswith(_GZIP) else data)
+        for schema in metadata.get("schemas") or [metadata["schema"]]:
+            for id_, name in _names(schema, ""):
+                names.setdefault(id_, set()).add(name)
+        specs = metadata.get("partition-specs") or [{"fields": metadata.get("partition-spec", ())}]
+        return Columns(names, {id_ for spec in specs for field in spec["fields"]
+                               if field["transform"] != "void"
+                               for id_ in field.get("source-ids") or [field["source-id"]]})
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error):
         raise FormatError("this is not a metadata file of Iceberg", file=path) from None
+
+
+def _decompressed(data: bytes) -> bytes:
+    found = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _MAX_JSON + 1)
+    if len(found) > _MAX_JSON:
+        raise ValueError
+    return found
 
 
 def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:
@@ -79,6 +95,8 @@ def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:
         below = [(type_["key-id"], type_["key"], "key_value.key"),
                  (type_["value-id"], type_["value"], "key_value.value")]
     for id_, own, name in below:
+        if not (isinstance(id_, int) and isinstance(name, str)):
+            raise ValueError
         full = f"{path}.{name}" if path else name
         yield id_, full
         yield from _names(own, full)
@@ -97,63 +115,42 @@ def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]
     ------
     FormatError, UnsupportedError
         With the name of the file.
-    ImportError
-        If it is a manifest, and pyiceberg is not installed.
     OSError
         If it cannot be read, or was removed.
     """
     with filesystem.open_input_stream(path) as file:
         magic = file.read(4)
-    if magic == _PUFFIN:
-        return _of_statistics(read_file(filesystem, path), path)
-    return _of_manifest(read_file(filesystem, path), path) if magic == _AVRO else set()
+    if magic not in (_PUFFIN, avro.MAGIC):
+        return set()
+    kind, reader = ("Puffin file", _of_statistics) if magic == _PUFFIN \
+        else ("manifest of Iceberg", _of_manifest)
+    with error_location(file=path):
+        try:
+            found = reader(read_file(filesystem, path))
+            if not all(isinstance(id_, int) for _, id_ in found):
+                raise ValueError
+            return found
+        except (ValueError, TypeError, LookupError, AttributeError, struct.error, RecursionError):
+            raise FormatError(f"this is not a {kind}") from None
 
 
-def _of_statistics(data: bytes, path: str) -> set[tuple[str, int]]:
-    try:
-        size, flags, _ = _PUFFIN_TAIL.unpack(data[-_PUFFIN_TAIL.size:])
-        if flags:
-            raise UnsupportedError("the footer of this statistics file is compressed, so it was "
-                                   "not searched", file=path)
-        end = len(data) - _PUFFIN_TAIL.size
-        footer = json.loads(data[max(end - size, 0):end])
-        return {(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
-                for id_ in blob["fields"]}
-    except (ValueError, TypeError, LookupError, struct.error, RecursionError):
-        raise FormatError("this is not a Puffin file", file=path) from None
+def _of_statistics(data: bytes) -> set[tuple[str, int]]:
+    size, flags, _ = _PUFFIN_TAIL.unpack(data[-_PUFFIN_TAIL.size:])
+    if flags:
+        raise UnsupportedError("the footer of this statistics file is compressed, so it was not "
+                               "searched")
+    end = len(data) - _PUFFIN_TAIL.size
+    footer = json.loads(data[max(end - size, 0):end])
+    return {(SKETCHES, id_) for blob in footer["blobs"] if blob["type"] == _THETA
+            for id_ in blob["fields"]}
 
 
-def _of_manifest(data: bytes, path: str) -> set[tuple[str, int]]:
-    from pyiceberg.avro.file import AvroFile
+def _of_manifest(data: bytes) -> set[tuple[str, int]]:
     found: set[tuple[str, int]] = set()
-    try:
-        with AvroFile[Any](_Input(data)) as entries:  # type: ignore[arg-type]
-            for entry in entries:
-                values = _by_id(entries.schema.fields, entry)
-                for bounds in _BOUNDS:
-                    found.update((BOUNDS, id_) for id_ in values.get(bounds) or ())
-                if any(values.get(keys) for keys in _KEYS):
-                    found.add((KEYS, 0))
-    except Exception:  # pyiceberg raises many kinds for damaged files
-        raise FormatError("this is not a manifest of Iceberg", file=path) from None
+    for entry in avro.read_records(data):
+        values = entry | (entry.get(_DATA_FILE) or {})
+        for bounds in _BOUNDS:
+            found.update((BOUNDS, pair[bounds + 1]) for pair in values.get(bounds) or ())
+        if any(values.get(keys) for keys in _KEYS):
+            found.add((KEYS, 0))
     return found
-
-
-def _by_id(fields: Iterable[Any], record: Any) -> dict[int, Any]:
-    """Return the values of an entry, and of its data file, by the ids of the specification."""
-    found = {}
-    for place, field in enumerate(fields):
-        found[field.field_id] = record[place]
-        if field.field_id == _DATA_FILE:
-            found.update(_by_id(field.field_type.fields, record[place]))
-    return found
-
-
-class _Input:
-    """An ``InputFile`` of pyiceberg, of bytes."""
-
-    def __init__(self, data: bytes):
-        self._data = data
-
-    def open(self, seekable: bool = True) -> io.BytesIO:
-        return io.BytesIO(self._data)

@@ -67,14 +67,14 @@ class IcebergTable:
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
     found = list(found)
-    tables = []
-    for root in iceberg_tables_below(found):
-        inside = posixpath.join(root, ICEBERG_METADATA, "")
-        table = IcebergTable(posixpath.join(folder, root).rstrip("/"))
-        table.metadata = [posixpath.join(folder, path) for path in found
-                          if path.startswith(inside) and not path.endswith((".crc", ".parquet"))]
-        tables.append(table)
-    return tables
+    tables = {root: IcebergTable(posixpath.join(folder, root).rstrip("/"))
+              for root in iceberg_tables_below(found)}
+    for path in found if tables else ():
+        root, is_metadata, _ = f"/{path}".rpartition(f"/{ICEBERG_METADATA}/")
+        table = tables.get(root.lstrip("/")) if is_metadata else None
+        if table is not None and not path.endswith((".crc", ".parquet")):
+            table.metadata.append(posixpath.join(folder, path))
+    return list(tables.values())
 
 
 def without_metadata(paths: Sequence[str], tables: Sequence[IcebergTable]) -> list[str]:
@@ -114,8 +114,8 @@ class IcebergAudit:
             self._report_values(columns)
 
     def _report_partitions(self, columns: Columns) -> None:
-        names = (columns.names.get(id_) for id_ in columns.partitions)
-        for name in sorted(name for name in names if name is not None):
+        for name in sorted({name for id_ in columns.partitions
+                            for name in columns.names.get(id_, ())}):
             by_policy = self._policy is not None and self._policy.rule_for_partition(name)
             if by_policy or self._all or name in self._sensitive:
                 self._report("the column partitions the table, so its values, or what a transform "
@@ -127,8 +127,9 @@ class IcebergAudit:
         where: dict[tuple[str, str | None], list[str]] = {}
         for path in sorted(self._table.metadata):
             for what, id_ in self._read(path, read_values) or ():
-                name = None if what == KEYS else columns.names.get(id_, f"of field id {id_}")
-                where.setdefault((what, name), []).append(posixpath.basename(path))
+                names = [None] if what == KEYS else columns.names.get(id_, [f"of field id {id_}"])
+                for name in names:
+                    where.setdefault((what, name), []).append(posixpath.basename(path))
         for (what, name), files in sorted(where.items(), key=str):
             if name is None or self._is_sensitive(name):
                 listed = ", ".join(files[:_MAX_NAMES]) + ", ..." * (len(files) > _MAX_NAMES)
@@ -152,9 +153,6 @@ class IcebergAudit:
             pass  # removed by the table's own cleaning
         except FileError as error:
             self.found.append(AuditFinding("damaged", error.message, "restore it", path))
-        except ImportError:
-            self._not_read(path, "whether it has values of sensitive columns: reading manifests "
-                                 "needs pyiceberg (pip install pyiceberg)")
         except (SecureBloomError, OSError) as error:
             self._not_read(path, f"everything: {error}")
         return None
