@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secure_bloom.crypto.aes_gcm import KEY_SIZES, NONCE_SIZE
 from secure_bloom.display import count
 from secure_bloom.errors import KeyNotFoundError, KeyRetrievalError, KeyUnwrapError
+from secure_bloom.keys.cache import cached
 from secure_bloom.keys.kms import KeyUnwrapper
 from secure_bloom.keys.retrieval import ExplicitKeys
 from secure_bloom.storage.avro import Decoder
@@ -80,23 +81,25 @@ def manifest_list_key(metadata: Mapping[str, Any], snapshot_id: int,
     KeyRetrievalError
         If the KMS does not unwrap the key-encryption key, or the metadata file lacks a key.
     """
-    [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
-                if snapshot["snapshot-id"] == snapshot_id]
-    if key_id is None:
-        return None
-    keys = {key["key-id"]: key for key in metadata.get("encryption-keys", ())}
     try:
+        [key_id] = [snapshot.get("key-id") for snapshot in metadata["snapshots"]
+                    if snapshot["snapshot-id"] == snapshot_id]
+        if key_id is None:
+            return None
+        keys = {key["key-id"]: key for key in metadata["encryption-keys"]}
         stored = keys[key_id]
         wrapping = keys[stored["encrypted-by-id"]]
-        timestamp = wrapping["properties"][_TIMESTAMP]
-        master_key = metadata["properties"][MASTER_KEY]
-    except KeyError:
+        sealed = base64.b64decode(stored["encrypted-key-metadata"])
+        aad = wrapping["properties"][_TIMESTAMP].encode()
+        wrapped, master_key = wrapping["encrypted-key-metadata"], metadata["properties"][MASTER_KEY]
+        if not (isinstance(wrapped, str) and isinstance(master_key, str)):
+            raise ValueError
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise KeyNotFoundError("the metadata file of this Iceberg table lacks the key of its "
                                "manifest list") from None
-    kek = kms.unwrap_key(wrapping["encrypted-key-metadata"], master_key)
+    kek = cached(kms).unwrap_key(wrapped, master_key)
     try:
-        data = base64.b64decode(stored["encrypted-key-metadata"])
-        found = AESGCM(kek).decrypt(data[:NONCE_SIZE], data[NONCE_SIZE:], timestamp.encode())
+        found = AESGCM(kek).decrypt(sealed[:NONCE_SIZE], sealed[NONCE_SIZE:], aad)
     except (InvalidTag, ValueError):  # ValueError: of another size
         raise KeyUnwrapError("the key of the manifest list cannot be decrypted: the KMS has "
                              "returned another key, or the metadata file was changed") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,11 +18,11 @@ import pyarrow.fs as pa_fs
 from secure_bloom.errors import FormatError, UnsupportedError, error_location
 from secure_bloom.storage import avro
 from secure_bloom.storage.files import read_file
+from secure_bloom.storage.iceberg_metadata import not_metadata, parse_metadata
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
 
-_PUFFIN, _GZIP = b"PFA1", b"\x1f\x8b"
-_MAX_JSON = 256 * 1024 * 1024  #: bytes of a decompressed metadata file
+_PUFFIN = b"PFA1"
 _PUFFIN_TAIL = struct.Struct("<iI4s")  # size of the footer, flags, magic
 _THETA = "apache-datasketches-theta-v1"
 #: ids of the fields of a manifest; those of the keys of bounds, which are maps, are one higher
@@ -61,26 +60,20 @@ def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
     OSError
         If it cannot be read, or was removed.
     """
-    data = read_file(filesystem, path)
     names: dict[int, set[str]] = {}
-    try:
-        metadata = json.loads(_decompressed(data) if data.startswith(_GZIP) else data)
-        for schema in metadata.get("schemas") or [metadata["schema"]]:
-            for id_, name in _names(schema, ""):
-                names.setdefault(id_, set()).add(name)
-        specs = metadata.get("partition-specs") or [{"fields": metadata.get("partition-spec", ())}]
-        return Columns(names, {id_ for spec in specs for field in spec["fields"]
-                               if field["transform"] != "void"
-                               for id_ in field.get("source-ids") or [field["source-id"]]})
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, zlib.error):
-        raise FormatError("this is not a metadata file of Iceberg", file=path) from None
-
-
-def _decompressed(data: bytes) -> bytes:
-    found = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, _MAX_JSON + 1)
-    if len(found) > _MAX_JSON:
-        raise ValueError
-    return found
+    with error_location(file=path):
+        metadata = parse_metadata(read_file(filesystem, path))
+        try:
+            for schema in metadata.get("schemas") or [metadata["schema"]]:
+                for id_, name in _names(schema, ""):
+                    names.setdefault(id_, set()).add(name)
+            specs = metadata.get("partition-specs") \
+                or [{"fields": metadata.get("partition-spec", ())}]
+            return Columns(names, {id_ for spec in specs for field in spec["fields"]
+                                   if field["transform"] != "void"
+                                   for id_ in field.get("source-ids") or [field["source-id"]]})
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raise not_metadata() from None
 
 
 def _names(type_: Any, path: str) -> Iterator[tuple[int, str]]:

@@ -19,7 +19,8 @@ def record(*types, name="r"):
 EMPTY, INTS = record(name="e"), {"type": "array", "items": "int"}
 TYPES = record("int", ["null", "string"], {"type": "map", "values": "bytes"}, INTS, "boolean",
                "double", {"type": "fixed", "size": 2, "name": "two"}, "float", "two",
-               {"type": "enum", "name": "e", "symbols": ["a"]}, {"type": "long", "logicalType": "x"})
+               {"type": "enum", "name": "e", "symbols": ["a"]},
+               {"type": "long", "logicalType": "x"})
 VALUES = (long(-5) + long(1) + binary(b"x") + long(-1) + long(99) + binary(b"k") + binary(b"v")
           + long(0) + long(2) + long(7) + long(8) + long(0) + b"\1" + bytes(8) + b"ab" + bytes(4)
           + b"cd" + long(0) + long(1 << 62))
