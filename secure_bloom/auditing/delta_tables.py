@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pa_fs
@@ -117,49 +117,70 @@ def with_changes(paths: Sequence[str], tables: Sequence[DeltaTable]) -> list[str
 class DeltaAudit:
     """The audit of one table, after that of its files.
 
-    ``files`` and ``findings`` are those about its files. The results are in ``found``, and in
-    ``unread`` for each file of the log that could not be read.
+    ``files`` are the records of its files; ``known`` are the files and columns of which there are
+    findings. The results are in ``found``, and in ``unread`` for each file of the log that could
+    not be read.
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: DeltaTable, files: Sequence[FileAudit],
-                 findings: Iterable[AuditFinding], keys: Keys, policy: Policy | None,
+                 known: Container[tuple[str, str | None]], keys: Keys, policy: Policy | None,
                  files_at_once: int | None):
         self._filesystem, self._table, self._keys = filesystem, table, keys
-        self._at_once = files_at_once
-        self._files = [file for file in files if table.has(file.file)]
-        self._known = {(finding.file, finding.column) for finding in findings}
+        self._files, self._known, self._at_once = files, known, files_at_once
         self._policy = None if policy is None else policy.for_path(
             without_subtree(filesystem, table.folder)[1])
         self._sensitive = {column.column for file in self._files for column in file.columns
                            if column.sensitive}
+        self._columns: dict[str, str] = {}  # as in LogFile
         self.found: list[AuditFinding] = []
         self.unread: list[FileAudit] = []
 
     def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
-        read = {path: file for path, file
-                in each_file(self._read, self._table.log, self._at_once, None) if file is not None}
+        read = self._read_all(self._table.log, self._sensitive)
+        for path in sorted(read):
+            self._columns.update(read[path].columns)
+        self._read_again(read)
         self.found.sort(key=lambda finding: finding.file)  # they were read in any order
         self.unread.sort(key=lambda file: file.file)
         self._report_values(read)
         self._report_plaintext(self._life(read))
 
-    def _read(self, path: str) -> LogFile | None:
+    def _read_all(self, paths: Sequence[str], columns: Iterable[str]) -> dict[str, LogFile]:
+        return {path: file for path, file in each_file(
+            lambda path: self._read(path, columns), paths, self._at_once, None) if file is not None}
+
+    def _read_again(self, read: dict[str, LogFile]) -> None:
+        """Look for columns in conditions that only the log has told of, as sensitive ones."""
+        names = {name for path, name in self._columns.items()
+                 if self._is_sensitive(BOUNDS, path)} - self._sensitive
+        paths = [path for path, file in read.items() if file.compares] if names else []
+        for path, file in self._read_all(paths, names).items():
+            read[path].values |= file.values
+        self._sensitive |= names
+
+    def _read(self, path: str, columns: Iterable[str]) -> LogFile | None:
         try:
-            return read_log_file(self._filesystem, path, self._keys, self._sensitive)
+            return read_log_file(self._filesystem, path, self._keys, columns)
         except KMS_FAULTS:
             raise
         except FileNotFoundError:
             return None  # removed by the table's own cleaning
         except FileError as error:
+            if path.endswith(".tmp"):  # it is being written, or was never finished
+                self._not_read(path, error)
+                return None
             kind = "authentication" if isinstance(error, AuthenticationError) else "damaged"
             self.found.append(AuditFinding(kind, f"this file of the table's log cannot be read: "
                                            f"{error.message}", "restore it", path))
             return None
         except (SecureBloomError, OSError) as error:
-            self.unread.append(FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"],
-                                         missing_keys=isinstance(error, KeyRetrievalError)))
+            self._not_read(path, error)
             return None
+
+    def _not_read(self, path: str, error: Exception) -> None:
+        self.unread.append(FileAudit(path, UNREADABLE, not_checked=[f"everything: {error}"],
+                                     missing_keys=isinstance(error, KeyRetrievalError)))
 
     # --- values in the log -----------------------------------------------------------------------
 
@@ -170,6 +191,7 @@ class DeltaAudit:
                 where.setdefault(value, []).append(posixpath.basename(path))
         for (what, column), names in sorted(where.items()):
             if self._is_sensitive(what, column):
+                column = self._columns.get(column, column)
                 listed = ", ".join(names[:_MAX_NAMES]) + (", ..." * (len(names) > _MAX_NAMES))
                 self.found.append(AuditFinding(
                     "log", _SAYS[what], _REMEDIES[what], posixpath.join(self._table.folder, LOG),
@@ -180,9 +202,10 @@ class DeltaAudit:
             return True
         if self._policy is None:
             return False
+        name = self._columns.get(column, column)
         if what == PARTITIONS:
-            return self._policy.rule_for_partition(column) is not None
-        return self._policy.is_sensitive(column)
+            return self._policy.rule_for_partition(name) is not None
+        return self._policy.is_sensitive(name)
 
     # --- plaintext files -------------------------------------------------------------------------
 

@@ -59,10 +59,6 @@ class IcebergTable:
     folder: str
     metadata: list[str] = field(default_factory=list)
 
-    def has(self, path: str) -> bool:
-        """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
-
 
 def iceberg_tables(folder: str, found: Iterable[str]) -> list[IcebergTable]:
     """Find the tables in a folder, from the paths of all files below it, relative to it."""
@@ -91,11 +87,10 @@ class IcebergAudit:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: IcebergTable,
-                 files: Iterable[FileAudit], policy: Policy | None):
+                 files: Sequence[FileAudit], policy: Policy | None):
         self._filesystem, self._table = filesystem, table
         self._policy = None if policy is None else policy.for_path(
             without_subtree(filesystem, table.folder)[1])
-        files = [file for file in files if table.has(file.file)]
         self._sensitive = {column.column for file in files for column in file.columns
                            if column.sensitive}
         #: Iceberg encrypts all columns of a file, and hides their names from readers without keys

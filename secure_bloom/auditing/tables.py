@@ -13,7 +13,7 @@ from secure_bloom.auditing.iceberg_tables import (
     iceberg_tables,
     without_metadata,
 )
-from secure_bloom.auditing.result import AuditResult
+from secure_bloom.auditing.result import AuditResult, FileAudit
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 
@@ -37,11 +37,29 @@ class TablesBelow:
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
               policy: Policy | None, files_at_once: int | None) -> None:
         """Add what logs and metadata reveal to the result of the audit of the data files."""
+        files = _by_folder(result.files, [*(table.folder for table in self._delta),
+                                          *(table.folder for table in self._iceberg)])
+        known = {(finding.file, finding.column) for finding in result.findings} \
+            if self._delta else set()
         audits: list[DeltaAudit | IcebergAudit] = [
-            *(DeltaAudit(filesystem, table, result.files, result.findings, keys, policy,
+            *(DeltaAudit(filesystem, table, files[table.folder], known, keys, policy,
                          files_at_once) for table in self._delta),
-            *(IcebergAudit(filesystem, table, result.files, policy) for table in self._iceberg)]
+            *(IcebergAudit(filesystem, table, files[table.folder], policy)
+              for table in self._iceberg)]
         for one in audits:
             one.run()
             result.findings += one.found
             result.files += one.unread
+
+
+def _by_folder(files: Iterable[FileAudit], folders: Iterable[str]) -> dict[str, list[FileAudit]]:
+    """Return the files in each folder, but not in another one of these folders below it."""
+    found: dict[str, list[FileAudit]] = {folder: [] for folder in folders}
+    for file in files if found else ():
+        folder = file.file
+        while folder:
+            folder = folder.rpartition("/")[0]
+            if folder in found:
+                found[folder].append(file)
+                break
+    return found
