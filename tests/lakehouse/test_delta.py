@@ -154,6 +154,35 @@ def test_statistics_in_the_log_are_refused_at_the_write(session, policy, make, p
         append(people(session), folder)
 
 
+@pytest.mark.parametrize(("columns", "properties"), [
+    (", ".join(f"m{n} map<string, int>" for n in range(20)) + ", ssn string", {}),
+    ("s struct<a: int, b: int>, ssn string", {"delta.dataSkippingNumIndexedCols": "3"}),
+    ("`g``h` string, ssn string", {"delta.dataSkippingStatsColumns": "`g``h`"})],
+    ids=["maps", "struct", "backtick"])
+def test_columns_are_counted_and_named_as_delta_does(session, keyring, tmp_path, columns,
+                                                     properties):
+    said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    table = f"delta.`{tmp_path}/t`"
+    session.sql(f"create table {table} ({columns}) using delta"
+                + (f" tblproperties ({said})" if said else ""))
+    encryption = EncryptionConfiguration("footer", {"pii": ["g`h" if "`" in columns else "ssn"]})
+    with settings(session, native.write_options(encryption=encryption, keys=keyring)), \
+            pytest.raises(Exception, match="would repeat its minimum"):
+        session.sql(f"insert into {table} by name select 'a' as "
+                    + ("`g``h`" if "`" in columns else "ssn"))
+
+
+def test_columns_after_those_with_statistics_are_written(session, keyring, tmp_path):
+    table = f"delta.`{tmp_path}/t`"
+    session.sql(f"create table {table} (s struct<a: int, b: int>, m map<string, int>, ssn string) "
+                "using delta tblproperties ('delta.dataSkippingNumIndexedCols' = '3')")
+    encryption = EncryptionConfiguration("footer", {"pii": ["ssn"]})
+    with settings(session, native.write_options(encryption=encryption, keys=keyring)):
+        session.sql(f"insert into {table} by name select 'ssn-1' as ssn")
+    assert not any(b"ssn-1" in path.read_bytes()
+                   for path in (tmp_path / "t" / "_delta_log").rglob("*") if path.is_file())
+
+
 @pytest.mark.parametrize("properties", [
     {"delta.dataSkippingNumIndexedCols": "0"}, {"delta.dataSkippingStatsColumns": "id"}], ids=str)
 def test_without_statistics_of_the_column_the_log_tells_nothing(session, policy, make, properties):
@@ -283,6 +312,22 @@ def test_conditions_of_commands_put_values_into_the_log_and_merge_does_not(sessi
     [finding] = audit(folder, policy["keys"]).findings
     assert conditions(audit(folder, policy["keys"])) == [finding] and finding.column == "ssn"
     assert "ssn-8" not in str(finding.message) + str(finding.evidence)
+
+
+def test_convert_to_delta_puts_statistics_into_the_log(session, policy, tmp_path):
+    folder = tmp_path / "converted"
+    options = native.write_options(**policy)
+    people(session).coalesce(1).write.options(**options).parquet(str(folder))
+    with settings(session, options), keys_of(session, folder, policy["keys"]):
+        session.sql(f"convert to delta parquet.`{folder}`")
+    [finding] = audit(folder, policy["keys"]).findings
+    assert (finding.kind, finding.column) == ("log", "ssn")
+    assert "minimum and maximum" in finding.message
+    folder = tmp_path / "without"
+    people(session).coalesce(1).write.options(**options).parquet(str(folder))
+    with settings(session, options), keys_of(session, folder, policy["keys"]):
+        session.sql(f"convert to delta parquet.`{folder}` no statistics")
+    assert audit(folder, policy["keys"]).ok
 
 
 # --- without keys --------------------------------------------------------------------------------
