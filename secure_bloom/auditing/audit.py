@@ -101,7 +101,9 @@ def audit(path: FilePath, keys: Keys = None, *,
     def note(found: Iterable[str]) -> None:
         found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
-        tables.find(path, found)
+        # In such a file system, paths in listings do not begin with a slash.
+        tables.find(path.lstrip("/") if isinstance(filesystem, pa_fs.SubTreeFileSystem) else path,
+                    found)
 
     paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)

@@ -74,11 +74,11 @@ class DeltaTable:
 
     def has(self, path: str) -> bool:
         """Whether a path is below the folder of the table."""
-        return path.startswith(self.folder.rstrip("/") + "/")
+        return not self.folder or path.startswith(f"{self.folder}/")
 
     def relative(self, path: str) -> str:
         """Return the path of a file below the folder, relative to it."""
-        return path[len(self.folder.rstrip("/")) + 1:]
+        return path.removeprefix(self.folder).lstrip("/")
 
 
 def delta_tables(folder: str, found: Iterable[str]) -> list[DeltaTable]:

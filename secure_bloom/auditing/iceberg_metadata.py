@@ -34,11 +34,13 @@ _VERSION = re.compile(r"v?(\d+)")
 class Columns(NamedTuple):
     """The columns of a table: their dotted paths by field id, and the ids that partition it.
 
-    A column that was renamed has several, because older files have its older names.
+    A column that was renamed has several, because older files have its older names. ``lists`` are
+    the names of the manifest lists.
     """
 
     names: dict[int, set[str]]
     partitions: set[int]
+    lists: set[str]
 
 
 def newest(paths: Iterable[str]) -> str | None:
@@ -71,7 +73,10 @@ def read_columns(filesystem: pa_fs.FileSystem, path: str) -> Columns:
                 or [{"fields": metadata.get("partition-spec", ())}]
             return Columns(names, {id_ for spec in specs for field in spec["fields"]
                                    if field["transform"] != "void"
-                                   for id_ in field.get("source-ids") or [field["source-id"]]})
+                                   for id_ in field.get("source-ids") or [field["source-id"]]},
+                           {snapshot["manifest-list"].rpartition("/")[2]
+                            for snapshot in metadata.get("snapshots") or ()
+                            if "manifest-list" in snapshot})
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise not_metadata() from None
 

@@ -105,6 +105,10 @@ class IcebergAudit:
             return
         columns = self._read(path, read_columns)
         if columns is not None:
+            missing = columns.lists - set(map(posixpath.basename, self._table.metadata))
+            if missing:
+                self._not_read(path, f"{count(len(missing), 'manifest list')} of the table: not in "
+                                     "this folder")
             self._report_partitions(columns)
             self._report_values(columns)
 

@@ -273,6 +273,18 @@ def test_a_table_in_a_table_is_another_one(tmp_path):
     assert audit(tmp_path, KMS).findings == []
 
 
+@pytest.mark.parametrize("place", ["t", "/t", "", "/"])
+def test_the_root_of_a_file_system_may_be_a_table(tmp_path, place):
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+    table = tmp_path / "t"
+    commit(table, 0, added(put(table, "a.parquet", **ENCRYPTED), SAFE),
+           added(put(table, "plain.parquet"), BOUNDS))
+    system = SubTreeFileSystem(str(tmp_path if "t" in place else table), LocalFileSystem())
+    result = audit(place, KMS, filesystem=system)
+    assert sorted(one.kind for one in result.findings) == ["log", "unencrypted"]
+    assert [one.message.endswith("a live file") for one in result.findings].count(True) == 1
+
+
 def test_many_tables_take_no_longer_than_their_files():
     files = [FileAudit(f"/w/t{table}/p=1/{number}") for table in range(3000)
              for number in range(10)]

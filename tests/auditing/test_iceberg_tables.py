@@ -225,3 +225,19 @@ def test_each_of_many_tables_has_its_own_metadata():
     assert len(tables) == 2000
     assert all(table.metadata == [f"{table.folder}/metadata/v1.metadata.json",
                                   f"{table.folder}/metadata/m.avro"] for table in tables)
+
+
+def test_manifests_in_another_folder_are_not_checked(table, tmp_path):
+    [path] = (folder(table) / "metadata").glob("snap-*.avro")
+    path.rename(tmp_path / path.name)
+    result = audit(folder(table), policy=POLICY)
+    [unread] = [file for file in result.files if file.not_checked]
+    assert unread.not_checked == ["1 manifest list of the table: not in this folder"]
+
+
+@pytest.mark.parametrize("place", ["t", "/t", "", "/"])
+def test_the_root_of_a_file_system_may_be_a_table(table, place):
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+    root = folder(table).parent if "t" in place else folder(table)
+    result = audit(place, policy=POLICY, filesystem=SubTreeFileSystem(str(root), LocalFileSystem()))
+    assert sorted(one.kind for one in result.findings) == ["log", "unencrypted"]
