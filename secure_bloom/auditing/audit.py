@@ -62,8 +62,8 @@ def audit(path: FilePath, keys: Keys = None, *,
     Parameters
     ----------
     path : str or path
-        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake
-        tables, all files are audited, live or not, and the log.
+        A Parquet file from any writer, or a folder of Parquet files. In folders of Delta Lake and
+        Iceberg tables, all files are audited, live or not, and the log or metadata.
     keys : KmsClient or ExplicitKeys, optional
         To audit encrypted parts as well. Without keys, the audit sees what an attacker sees.
     policy : Policy, str or path, optional

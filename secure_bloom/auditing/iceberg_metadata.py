@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.errors import FormatError, UnsupportedError
+from secure_bloom.errors import FormatError, MissingExtraError, UnsupportedError
 from secure_bloom.storage.files import read_file
 
 BOUNDS, SKETCHES, KEYS = "bounds", "sketches", "keys"
@@ -97,7 +97,7 @@ def read_values(filesystem: pa_fs.FileSystem, path: str) -> set[tuple[str, int]]
     ------
     FormatError, UnsupportedError
         With the name of the file.
-    ImportError
+    MissingExtraError
         If it is a manifest, and pyiceberg is not installed.
     OSError
         If it cannot be read, or was removed.
@@ -124,7 +124,11 @@ def _of_statistics(data: bytes, path: str) -> set[tuple[str, int]]:
 
 
 def _of_manifest(data: bytes, path: str) -> set[tuple[str, int]]:
-    from pyiceberg.avro.file import AvroFile
+    try:
+        from pyiceberg.avro.file import AvroFile
+    except ImportError as error:
+        raise MissingExtraError(f"reading manifests needs pyiceberg ({error}): pip install "
+                                "pyiceberg", file=path) from error
     found: set[tuple[str, int]] = set()
     try:
         with AvroFile[Any](_Input(data)) as entries:  # type: ignore[arg-type]

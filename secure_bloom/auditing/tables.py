@@ -14,6 +14,7 @@ from secure_bloom.auditing.iceberg_tables import (
     without_metadata,
 )
 from secure_bloom.auditing.result import AuditResult
+from secure_bloom.auditing.table_audit import TableAudit
 from secure_bloom.keys.retrieval import Keys
 from secure_bloom.policy.policy import Policy
 
@@ -37,7 +38,7 @@ class TablesBelow:
     def audit(self, filesystem: pa_fs.FileSystem, result: AuditResult, keys: Keys,
               policy: Policy | None, files_at_once: int | None) -> None:
         """Add what logs and metadata reveal to the result of the audit of the data files."""
-        audits: list[DeltaAudit | IcebergAudit] = [
+        audits: list[TableAudit] = [
             *(DeltaAudit(filesystem, table, result.files, result.findings, keys, policy,
                          files_at_once) for table in self._delta),
             *(IcebergAudit(filesystem, table, result.files, policy) for table in self._iceberg)]
