@@ -154,7 +154,7 @@ class AwsKms(KmsClient):
         except BotoCoreError as error:
             raise _fault(error, where) from error
         check_endpoint(client.meta.endpoint_url)  # it may come from the environment
-        endpoint = client._endpoint  # there is no public way to it
+        endpoint = client._endpoint  # botocore has no public name for it
         endpoint.http_session = _ShortResponses(endpoint.http_session)
         return client
 

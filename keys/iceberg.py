@@ -67,10 +67,10 @@ class _Record:
     """Reads a record in Avro's binary encoding. All methods raise ValueError at its end."""
 
     def __init__(self, data: bytes):
-        self._data, self._place = bytes(data), 0
+        self._data, self._position = bytes(data), 0
 
     def has_more(self) -> bool:
-        return self._place < len(self._data)
+        return self._position < len(self._data)
 
     def byte(self) -> int:
         [value] = self._take(1)
@@ -96,10 +96,10 @@ class _Record:
         return branch == 1
 
     def _take(self, size: int) -> bytes:
-        end = self._place + size
+        end = self._position + size
         if size < 0 or end > len(self._data):
             raise ValueError
-        taken, self._place = self._data[self._place:end], end
+        taken, self._position = self._data[self._position:end], end
         return taken
 
 
@@ -186,13 +186,13 @@ class IcebergKeys:
             raise KeyNotFoundError("the keys of an Iceberg table are known by the paths of its "
                                    "files; open the file by its path")
         found = self._keys.get(_name(path), {})
-        place = _without_scheme(path)
-        if place not in found and len(found) == 1:  # a URI may have a host that the path lacks
-            [place] = found
-        if place not in found:
+        location = _without_scheme(path)
+        if location not in found and len(found) == 1:  # a URI may have a host that the path lacks
+            [location] = found
+        if location not in found:
             raise KeyNotFoundError("the key metadata of this file was not given; it may be newer "
                                    "than the list of the table's files", file=path)
-        keys = found[place]
+        keys = found[location]
         if keys is None:
             raise KeyNotFoundError("the table has no key metadata for this file, so it is not "
                                    "encrypted, or not by Iceberg", file=path)

@@ -128,7 +128,7 @@ def test_what_was_not_searched_is_listed(table, monkeypatch):
     assert all("needs pyiceberg" in reason for [reason] in not_checked.values())
 
 
-def test_the_newest_metadata_file_has_the_columns(tmp_path):
+def test_the_newest_metadata_file_has_the_columns():
     assert newest(["m/00009-a.metadata.json", "m/00010-b.gz.metadata.json", "m/11.avro"]) \
         == "m/00010-b.gz.metadata.json"
     assert newest(["m/v2.metadata.json", "m/v10.metadata.json"]) == "m/v10.metadata.json"
