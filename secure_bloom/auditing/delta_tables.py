@@ -34,6 +34,7 @@ from secure_bloom.storage.versions import without_subtree
 from secure_bloom.storage.visibility import is_hidden
 
 _CHANGES = "_change_data"
+_STAGED = "_staged_commits"  # a catalog says which of these are valid
 _MAX_NAMES = 6
 _SAYS = {
     BOUNDS: "the minimum and maximum of the column are in the table's log, where anyone can read "
@@ -186,10 +187,11 @@ class DeltaAudit:
 
     def _life(self, read: dict[str, LogFile]) -> Callable[[str], str]:
         """Return a function that says whether a data file is live, if the whole log was read."""
-        complete = len(read) == len(self._table.log)
-        live = live_files({posixpath.basename(path): file for path, file in read.items()
-                           if posixpath.basename(posixpath.dirname(path)) == LOG}) \
-            if complete else None
+        folders = {path: posixpath.basename(posixpath.dirname(path)) for path in self._table.log}
+        live = None
+        if len(read) == len(self._table.log) and _STAGED not in folders.values():
+            live = live_files({posixpath.basename(path): file for path, file in read.items()
+                               if folders[path] == LOG})
 
         def said(path: str) -> str:
             if path in self._table.changes:

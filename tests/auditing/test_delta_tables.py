@@ -175,6 +175,17 @@ def test_which_files_are_live_is_said_only_if_the_log_says_it(tmp_path, checkpoi
     assert finding.message.endswith(live or "a file in the folder of the table")
 
 
+def test_commits_that_a_catalog_manages_are_read_but_do_not_say_what_is_live(tmp_path):
+    put(tmp_path, "a.parquet", **ENCRYPTED)
+    commit(tmp_path, 0, added(put(tmp_path, "plain.parquet"), SAFE))
+    (tmp_path / "_delta_log" / "_staged_commits").mkdir()
+    commit(tmp_path, 1, added("a.parquet", BOUNDS), name="_staged_commits/{:020}.3a0d65cd.json")
+    result = audit(tmp_path, KMS)
+    assert about(result) == [("ssn", f"found in 1 file: {1:020}.3a0d65cd.json")]
+    [plain] = [one for one in result.findings if one.kind == "unencrypted"]
+    assert plain.message.endswith("a file in the folder of the table")
+
+
 @pytest.mark.parametrize("content", [
     b"{", b"[1]\n", b'{"add": 1}\n', b'{"add": {"stats": "{"}}\n', b'{"add": {"path": 5}}\n',
     b'{"add": {"stats": "[1]"}}\n', b'{"commitInfo": {"operationParameters": [1]}}\n',

@@ -176,12 +176,21 @@ def test_column_mapping_is_refused_with_a_policy(session, policy, make):
             append(people(session), folder)
 
 
-def test_marked_columns_are_not_written(session, policy, make):
+def test_marked_columns_are_encrypted_with_their_key_or_not_written(spark, session, policy, make,
+                                                                    tmp_path):
+    """``spark`` is the session in which ``register`` was called."""
+    for other, message in ((spark, "column ssn is sensitive"), (session, "master key 'other'")):
+        marked = people(other).withMetadata("ssn", {"secure_bloom.key": "other"})
+        with settings(other, native.write_options(**policy)), \
+                settings(other, {f"spark.databricks.delta.properties.defaults.{name[6:]}": value
+                                 for name, value in NO_STATISTICS.items()}), \
+                pytest.raises(Exception, match=message):
+            append(marked, tmp_path / "new")
+    assert not parquet_files(tmp_path / "new")
     _, folder = make(**NO_STATISTICS)
-    marked = people(session).withMetadata("ssn", {"secure_bloom.key": "pii"})
-    with settings(session, native.write_options(**policy)), \
-            pytest.raises(Exception, match="column ssn is sensitive"):
-        append(marked, folder)
+    with settings(session, native.write_options(**policy)):
+        append(people(session).withMetadata("ssn", {"secure_bloom.key": "pii"}), folder)
+    assert all(is_encrypted(path, policy["keys"]) for path in parquet_files(folder))
 
 
 def test_a_session_without_native_appends_plaintext_which_audit_finds(spark, session, policy, make):
@@ -326,6 +335,10 @@ def test_files_of_secure_bloom_as_a_delta_table(session, tmp_path):
     folder, keyring = tmp_path / "people", Keyring(tmp_path / "keyring.json")
     table = deltalake.DeltaTable(folder)
     assert len(table.file_uris()) == len(parquet_files(folder)) > 0
+    secure_bloom.index.build(folder, "ssn", keys=keyring)
+    session.sql(f"vacuum delta.`{folder}`")  # spares the index
+    indexed = secure_bloom.dataset(table, keyring, index="require")
+    assert indexed.explain([("ssn", "==", "ssn-0077")]).row_groups.read == 1
     assert audit(folder, keyring).ok
     with settings(session, native.read_options(str(folder), keyring)):
         found = session.read.format("delta").load(str(folder)).where("ssn = 'ssn-0077'")
@@ -390,7 +403,6 @@ def test_operations_on_files_are_refused_for_the_table_its_partitions_and_files(
         for operation in (
                 lambda place: secure_bloom.write_dataset(pa.table({"ssn": ["a"]}), place,
                                                          mode="append"),
-                lambda place: secure_bloom.index.build(place, "ssn", keys=keyring),
                 lambda place: secure_bloom.dataset(place, keyring),
                 lambda place: secure_bloom.read_table(place, keyring),
                 lambda place: secure_bloom.find(place, "ssn", ["ssn-1"], keyring)):
