@@ -6,6 +6,7 @@ import random
 import time
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 
@@ -114,6 +115,18 @@ def test_values_in_conditions_of_commands(tmp_path, predicate, leaks):
                                         "operationParameters": {"predicate": predicate}}})
     assert about(audit(tmp_path, KMS)) == ([("ssn", f"found in 1 file: {1:020}.json")]
                                            if leaks else [])
+
+
+def test_a_table_in_another_filesystem(tmp_path):
+    name = put(tmp_path / "lake" / "people", "a.parquet", **ENCRYPTED)
+    put(tmp_path / "lake" / "people", "plain.parquet")
+    commit(tmp_path / "lake" / "people", 0, added(name, BOUNDS), added("plain.parquet"))
+    filesystem = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    for place in ("lake", "lake/people/", "/lake/people"):
+        found = audit(place, KMS, filesystem=filesystem).findings
+        assert {(one.kind, one.column) for one in found} == {("log", "ssn"), ("unencrypted", "ssn")}
+        assert [one.message.rpartition(", ")[2] for one in found if one.kind == "unencrypted"] \
+            == ["a live file"]
 
 
 def test_values_of_a_sensitive_partition(tmp_path):
