@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.fs as pa_fs
 
-from secure_bloom.auditing.delta_tables import DeltaAudit, DeltaTable, delta_tables, with_changes
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
 from secure_bloom.auditing.indexes import audit_indexes
@@ -23,6 +22,7 @@ from secure_bloom.auditing.result import (
     ColumnAudit,
     FileAudit,
 )
+from secure_bloom.auditing.tables import TablesBelow
 from secure_bloom.errors import (
     KMS_FAULTS,
     AuthenticationError,
@@ -96,13 +96,14 @@ def audit(path: FilePath, keys: Keys = None, *,
     policy = as_policy(policy)
     filesystem, path = resolve(path, filesystem)
     indexes: list[IndexFolder] = []
-    tables: list[DeltaTable] = []
+    tables = TablesBelow()
 
     def note(found: Iterable[str]) -> None:
+        found = list(found)
         indexes[:] = index_folders(filesystem, path, found)
-        tables[:] = delta_tables(path, found)
+        tables.find(path, found)
 
-    paths = with_changes(parquet_files(filesystem, path, note), tables)
+    paths = tables.data_files(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}
@@ -113,11 +114,7 @@ def audit(path: FilePath, keys: Keys = None, *,
     result = AuditResult(path, [files[one] for one in paths],
                          [finding for one in paths for finding in findings.get(one, ())])
     result.findings += auditing.shared_ids()
-    for table in tables:
-        delta = DeltaAudit(filesystem, table, result.files, result.findings, keys, policy)
-        delta.run(files_at_once)
-        result.findings += delta.found
-        result.files += delta.unread
+    tables.audit(filesystem, result, keys, policy, files_at_once)
     result.findings += audit_indexes(indexes, result.files,
                                      keys if isinstance(keys, CachedKms) else None, policy)
     if policy is not None:

@@ -120,8 +120,10 @@ class DeltaAudit:
     """
 
     def __init__(self, filesystem: pa_fs.FileSystem, table: DeltaTable, files: Sequence[FileAudit],
-                 findings: Iterable[AuditFinding], keys: Keys, policy: Policy | None):
+                 findings: Iterable[AuditFinding], keys: Keys, policy: Policy | None,
+                 files_at_once: int | None):
         self._filesystem, self._table, self._keys = filesystem, table, keys
+        self._at_once = files_at_once
         self._files = [file for file in files if table.has(file.file)]
         self._known = {(finding.file, finding.column) for finding in findings}
         self._policy = None if policy is None else policy.for_path(
@@ -131,10 +133,10 @@ class DeltaAudit:
         self.found: list[AuditFinding] = []
         self.unread: list[FileAudit] = []
 
-    def run(self, files_at_once: int | None) -> None:
+    def run(self) -> None:
         """Fill in ``found`` and ``unread``."""
         read = {path: file for path, file
-                in each_file(self._read, self._table.log, files_at_once, None) if file is not None}
+                in each_file(self._read, self._table.log, self._at_once, None) if file is not None}
         self.found.sort(key=lambda finding: finding.file)  # they were read in any order
         self.unread.sort(key=lambda file: file.file)
         self._report_values(read)
