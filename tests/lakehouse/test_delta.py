@@ -361,6 +361,14 @@ def test_the_program_for_spark_runs_as_documented(session, tmp_path, capsys, key
     assert capsys.readouterr().out == "1\n"
 
 
+def test_the_report_on_the_log_can_be_reproduced(spark, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    report = (ROOT / "docs" / "peers" / "delta-log.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", report, re.DOTALL)
+    exec(program, {"spark": spark.newSession()})
+    assert f"```text\n{capsys.readouterr().out}```" in report
+
+
 def test_delta_rs_appends_plaintext_and_reads_nothing_encrypted(session, policy, make):
     _, folder = make(**NO_STATISTICS)
     with settings(session, native.write_options(**policy)):
