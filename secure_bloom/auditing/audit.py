@@ -13,12 +13,7 @@ import pyarrow.fs as pa_fs
 
 from secure_bloom.auditing.evidence import Traces
 from secure_bloom.auditing.file import OpenFileAudit
-from secure_bloom.auditing.iceberg_tables import (
-    IcebergAudit,
-    IcebergTable,
-    iceberg_tables,
-    without_metadata,
-)
+from secure_bloom.auditing.iceberg_tables import IcebergAudit, IcebergTable, iceberg_tables
 from secure_bloom.auditing.indexes import audit_indexes
 from secure_bloom.auditing.result import (
     ENCRYPTED_FOOTER,
@@ -51,6 +46,7 @@ from secure_bloom.policy.policy import Policy, as_policy
 from secure_bloom.reader import ParquetFile
 from secure_bloom.storage.files import FilePath, Source, resolve
 from secure_bloom.storage.many_files import each_file
+from secure_bloom.storage.table_formats import without_iceberg_metadata
 from secure_bloom.storage.versions import until_unchanged, without_subtree
 from secure_bloom.storage.visibility import parquet_files
 
@@ -106,7 +102,7 @@ def audit(path: FilePath, keys: Keys = None, *,
         indexes[:] = index_folders(filesystem, path, found)
         iceberg[:] = iceberg_tables(path, found)
 
-    paths = without_metadata(parquet_files(filesystem, path, note), iceberg)
+    paths = without_iceberg_metadata(parquet_files(filesystem, path, note))
     keys = shared_keys(keys)
     auditing = _Auditing(filesystem, keys, policy, tuple(guesses), scan)
     shared, files, findings = _Shared(), {}, {}

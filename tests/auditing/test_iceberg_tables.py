@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from secure_bloom import Policy, UniformKey, audit, write_table
-from secure_bloom.auditing.iceberg_metadata import KEYS, newest, read_columns, read_values
+from secure_bloom.auditing.compliance import check_files
+from secure_bloom.auditing.iceberg_metadata import KEYS, newest, read_definition, read_values
 
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 
@@ -30,6 +31,11 @@ def table(tmp_path):
 
 def folder(table) -> Path:
     return Path(table.location().removeprefix("file://"))
+
+
+def data_file(table) -> str:
+    [task] = table.scan().plan_files()
+    return task.file.file_path.removeprefix("file://")
 
 
 def in_log(result) -> dict:
@@ -71,6 +77,26 @@ def test_without_sensitive_columns_no_manifest_is_read(table, monkeypatch):
         audit(folder(table), policy=POLICY)
 
 
+def test_plaintext_files_of_a_table_with_a_master_key_are_found(table):
+    with table.transaction() as change:
+        change.set_properties({"encryption.key-id": "pii"})
+    result = audit(folder(table))
+    [finding] = [one for one in result.findings if one.kind == "unencrypted"]
+    assert finding.file == data_file(table) and "encryption.key-id" in finding.message
+    assert set(in_log(result)) == {"ssn", "amount"}
+
+
+def test_plaintext_files_beside_encrypted_ones_are_found(table):
+    write_table(PEOPLE, folder(table) / "data" / "b.parquet", encryption=UniformKey(bytes(16)))
+    [finding] = [one for one in audit(folder(table)).findings if one.kind == "unencrypted"]
+    assert finding.file == data_file(table) and "other files of the table" in finding.message
+
+
+def test_policy_check_leaves_metadata_files_out(table):
+    assert {violation.file for violation in check_files(folder(table), POLICY)} \
+        == {data_file(table)}
+
+
 def test_sketches_of_sensitive_columns_are_found(table):
     add_statistics(table, 1, 2)
     result = audit(folder(table), policy=POLICY)
@@ -79,9 +105,7 @@ def test_sketches_of_sensitive_columns_are_found(table):
 
 
 def test_columns_of_files_with_encrypted_footers_are_all_sensitive(table):
-    [task] = table.scan().plan_files()
-    path = task.file.file_path.removeprefix("file://")
-    write_table(PEOPLE, path, encryption=UniformKey(bytes(16)))
+    write_table(PEOPLE, data_file(table), encryption=UniformKey(bytes(16)))
     assert set(in_log(audit(folder(table)))) == {"ssn", "amount"}
 
 
@@ -145,7 +169,7 @@ def test_columns_are_named_as_in_parquet(tmp_path):
             {"id": 3, "name": "c", "type": map_}]}}]}
     path = tmp_path / "v1.gz.metadata.json"
     path.write_bytes(gzip.compress(json.dumps({"schema": schema}).encode()))
-    names = read_columns(LocalFileSystem(), str(path)).names
+    names = read_definition(LocalFileSystem(), str(path)).names
     assert names == {1: "a", 2: "b", 3: "b.c", 4: "b.c.key_value.key", 5: "b.c.key_value.value",
                      6: "b.c.key_value.value.list.element"}
 
